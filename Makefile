@@ -1,0 +1,51 @@
+# What a developer runs. Needs Python 3.11+, make and git; the rest goes into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+SQLITE_SETTINGS := tests.settings_sqlite
+export PYTHONUNBUFFERED = 1
+SHELL := /bin/bash
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test lint matrix clean
+
+help:
+	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
+	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
+	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
+	@echo "              SQLite, branch coverage of both together"
+	@echo "make lint     ruff, mypy and the migrations check alone"
+	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
+	@echo "make clean    remove the virtual environments, the demo's data and every cache"
+	@echo
+	@echo "Settings: DATABASE_URL=postgresql://... for a server of your own,"
+	@echo "          OJS_DEMO_DATABASE=sqlite for the demo on SQLite, PYTHON=python3.12"
+
+demo:
+	@scripts/venv $(VENV) demo $(PYTHON)
+	@$(VENV)/bin/python manage.py demo $(ARGS)
+
+serve:
+	@scripts/venv $(VENV) demo $(PYTHON)
+	@$(VENV)/bin/python manage.py serve $(ARGS)
+
+lint:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python manage.py makemigrations --check --dry-run --settings $(SQLITE_SETTINGS)
+
+test: lint
+	$(VENV)/bin/coverage erase
+	OJS_COVERAGE=1 scripts/suite $(VENV) postgresql
+	OJS_COVERAGE=1 scripts/suite $(VENV) sqlite
+	$(VENV)/bin/coverage combine --quiet
+	$(VENV)/bin/coverage report
+
+matrix:
+	@scripts/matrix $(ARGS)
+
+clean:
+	rm -rf .venv .venv-* .postgres var demo.sqlite3* build dist *.egg-info
+	rm -rf .coverage .coverage.* htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

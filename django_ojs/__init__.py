@@ -1,0 +1,106 @@
+"""Open Job Spec for Django: background jobs that commit with your rows.
+
+    import django_ojs as ojs
+
+    @ojs.job("email.send", queue="email")
+    def send_email(to: str, template: str) -> None: ...
+
+    with transaction.atomic():
+        order = Order.objects.create(...)
+        send_email.enqueue(order.email, "receipt")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from django_ojs.client import (
+        HIGH,
+        LOW,
+        NORMAL,
+        Request,
+        aactivate,
+        acancel,
+        activate,
+        aenqueue,
+        aenqueue_after_commit,
+        aenqueue_batch,
+        aget_job,
+        aretry,
+        cancel,
+        enqueue,
+        enqueue_after_commit,
+        enqueue_batch,
+        get_job,
+        request,
+        retry,
+    )
+    from django_ojs.context import JobContext, current_context
+    from django_ojs.handlers import Handler, job
+    from django_ojs.models import Job
+    from django_ojs.spec.errors import OJSError
+    from django_ojs.spec.failure import DeadLetter, Discard, Retry
+    from django_ojs.spec.retry import RetryPolicy
+    from django_ojs.spec.states import State
+
+# Where each public name lives. They are imported when first used, because models cannot be before Django is set up, and
+# Django imports this package to set itself up.
+_HOME = {
+    "django_ojs.client": """
+        HIGH LOW NORMAL Request aactivate acancel activate aenqueue aenqueue_after_commit aenqueue_batch aget_job aretry cancel
+        enqueue enqueue_after_commit enqueue_batch get_job request retry""",
+    "django_ojs.context": "JobContext current_context",
+    "django_ojs.handlers": "Handler job",
+    "django_ojs.models": "Job",
+    "django_ojs.spec.errors": "OJSError",
+    "django_ojs.spec.failure": "DeadLetter Discard Retry",
+    "django_ojs.spec.retry": "RetryPolicy",
+    "django_ojs.spec.states": "State",
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NORMAL",
+    "DeadLetter",
+    "Discard",
+    "Handler",
+    "Job",
+    "JobContext",
+    "OJSError",
+    "Request",
+    "Retry",
+    "RetryPolicy",
+    "State",
+    "aactivate",
+    "acancel",
+    "activate",
+    "aenqueue",
+    "aenqueue_after_commit",
+    "aenqueue_batch",
+    "aget_job",
+    "aretry",
+    "cancel",
+    "current_context",
+    "enqueue",
+    "enqueue_after_commit",
+    "enqueue_batch",
+    "get_job",
+    "job",
+    "request",
+    "retry",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,19 @@
+"""The Django app: checks, and discovery of the project's handlers."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+
+
+class DjangoOJSConfig(AppConfig):
+    """Open Job Spec for Django."""
+
+    name = "django_ojs"
+    label = "django_ojs"
+    verbose_name = "Background jobs"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the checks and import `jobs.py` of every installed app, so that handlers are known."""
+        from django_ojs import checks  # noqa: F401, PLC0415  # registers on import; needs the apps loaded
+
+        autodiscover_modules("jobs")

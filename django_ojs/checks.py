@@ -1,0 +1,61 @@
+"""System checks: what would go wrong later, said at the start."""
+
+import sqlite3
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.db import NotSupportedError
+
+from django_ojs import middleware
+from django_ojs.conf import settings
+from django_ojs.storage import database
+
+SQLITE_NEEDED = (3, 38, 0)
+
+
+@register("django_ojs")
+def check_settings(**kwargs: Any) -> list[CheckMessage]:
+    """Check OJS, its middleware, and the time zone support that leases need."""
+    problems: list[CheckMessage] = []
+    try:
+        settings()
+        middleware.enqueue_chain()
+        middleware.execution_chain()
+    except ImproperlyConfigured as error:
+        problems.append(Error(str(error), id="django_ojs.E001"))
+    if not django_settings.USE_TZ:
+        problems.append(
+            Error(
+                "django_ojs needs USE_TZ = True: without it the times of jobs would be ambiguous for an hour each autumn.",
+                id="django_ojs.E002",
+            )
+        )
+    return problems
+
+
+@register(Tags.database)
+def check_database(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the jobs' database is one that can keep them, and is set up to do so well."""
+    connection = database.connection()
+    try:
+        database.dialect()
+    except NotSupportedError as error:
+        return [Error(str(error), id="django_ojs.E003")]
+    problems: list[CheckMessage] = []
+    if connection.vendor == "sqlite":
+        if sqlite3.sqlite_version_info < SQLITE_NEEDED:
+            problems.append(
+                Error(f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.", id="django_ojs.E004")
+            )
+        if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+            problems.append(
+                Warning(
+                    f"The SQLite database {connection.alias!r} opens transactions in deferred mode: one that reads and then writes "
+                    "fails with 'database is locked' when a worker wrote in between.",
+                    hint=f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'",
+                    id="django_ojs.W001",
+                )
+            )
+    return problems

@@ -1,0 +1,248 @@
+"""The Python way in: enqueue jobs, look at them, cancel them. Every function has an `a…` twin for `async` code."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, TypedDict, Unpack
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations import activate as _activate
+from django_ojs.operations import cancel as _cancel
+from django_ojs.operations import info as _info
+from django_ojs.operations import push as _push
+from django_ojs.operations import retry as _retry
+from django_ojs.spec import ids, times
+from django_ojs.spec import retry as retries
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
+from django_ojs.spec.json import JSON
+from django_ojs.spec.retry import RetryPolicy
+
+HIGH, NORMAL, LOW = 10, 0, -10
+
+When = datetime | timedelta | str
+Duration = int | float | timedelta
+
+
+class OptionArguments(TypedDict, total=False):
+    """The keyword arguments that say how a job is to be run. None is the same as absent."""
+
+    queue: str | None
+    priority: int | None
+    scheduled_at: When | None
+    expires_at: When | None
+    retry: RetryPolicy | Mapping[str, Any] | None
+    timeout: Duration | None
+    visibility_timeout: Duration | None
+    tags: Sequence[str] | None
+    meta: Mapping[str, JSON] | None
+    schema: str | None
+    pending: bool | None
+    id: UUID | str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How a job is to be run; what is None is left to the handler's defaults, then to the settings.
+
+    `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339, or "+PT5M").
+    `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the caller's, for idempotent enqueues.
+    """
+
+    queue: str | None = None
+    priority: int | None = None
+    scheduled_at: When | None = None
+    expires_at: When | None = None
+    retry: RetryPolicy | Mapping[str, Any] | None = None
+    timeout: Duration | None = None
+    visibility_timeout: Duration | None = None
+    tags: Sequence[str] | None = None
+    meta: Mapping[str, JSON] | None = None
+    schema: str | None = None
+    pending: bool | None = None
+    id: UUID | str | None = None
+
+    def over(self, defaults: "Options") -> "Options":
+        """Return these options, completed by `defaults`; `meta` is merged, key by key."""
+        merged = {
+            name: getattr(self, name) if getattr(self, name) is not None else getattr(defaults, name)
+            for name in _OPTION_NAMES
+        }
+        if self.meta is not None and defaults.meta is not None:
+            _check_meta(self.meta)
+            merged["meta"] = {**defaults.meta, **self.meta}
+        return Options(**merged)
+
+
+_OPTION_NAMES = tuple(option.name for option in fields(Options))
+NO_OPTIONS = Options()
+
+#: Defaults of job types, as their handlers declare them; `handlers.job` fills it.
+declared: dict[str, Options] = {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A job that is to be enqueued: one entry of `enqueue_batch`."""
+
+    type: str
+    args: Sequence[JSON]
+    options: Options = NO_OPTIONS
+
+
+def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Request:
+    """Describe a job for `enqueue_batch`. Arguments are those of `enqueue`."""
+    return Request(type=type, args=args, options=Options(**options))
+
+
+def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
+    """Store a job, in the transaction that is open on the jobs' database (ojs-core §7.1).
+
+    Return the stored job, or None when an enqueue middleware dropped it. A handler for the type need not exist here; where
+    one does, its defaults apply. Raises an OJSError that names the field and the rule: InvalidArgs for arguments that JSON
+    cannot carry, DuplicateJob for an id that is taken, WrongDatabase inside an `atomic()` of another alias.
+    """
+    return send(Request(type=type, args=args, options=Options(**options)))
+
+
+def enqueue_after_commit(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
+    """Store a job that runs after the current transaction commits, and only then (ojs-framework-adapters §5.1).
+
+    The same as `enqueue`: the row commits with the transaction, or vanishes with it.
+    """
+    return enqueue(type, args, **options)
+
+
+def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
+    """Store many jobs in one statement, all or none, and return them in order.
+
+    Raises as `enqueue` does; the error's `details["index"]` says which job it is about.
+    """
+    wanted = list(requests)
+    envelopes = []
+    for index, item in enumerate(wanted):
+        if not isinstance(item, Request):
+            raise InvalidRequest(
+                f"requests[{index}] must be made by ojs.request() or handler.request().", details={"index": index}
+            )
+        try:
+            envelopes.append(envelope_of(item))
+        except OJSError as error:
+            error.details.setdefault("index", index)
+            raise
+    ours = all(item.options.id is None for item in wanted)
+    return _push.push_batch(envelopes, generated_ids=ours)
+
+
+def send(item: Request) -> Job | None:
+    """Store one described job; see `enqueue`."""
+    return _push.push(envelope_of(item), generated_id=item.options.id is None)
+
+
+def cancel(job_id: UUID | str) -> Job:
+    """Cancel a job that has not ended, and return it (ojs-core §7.6).
+
+    Cancelling a cancelled job succeeds. Raises JobNotFound, and Conflict when it was completed or discarded.
+    """
+    return _cancel.cancel(ids.parse_id(job_id))[0]
+
+
+def get_job(job_id: UUID | str) -> Job:
+    """Return a job as it is now (ojs-core §7.7). Raises JobNotFound."""
+    return _info.info(ids.parse_id(job_id))
+
+
+def activate(job_id: UUID | str) -> Job:
+    """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
+    return _activate.activate(ids.parse_id(job_id))
+
+
+def retry(job_id: UUID | str) -> Job:
+    """Make a discarded job available again, with all its attempts. Raises JobNotFound, and Conflict when it is not discarded."""
+    return _retry.retry(ids.parse_id(job_id))
+
+
+aenqueue = sync_to_async(enqueue)
+aenqueue_after_commit = sync_to_async(enqueue_after_commit)
+aenqueue_batch = sync_to_async(enqueue_batch)
+acancel = sync_to_async(cancel)
+aget_job = sync_to_async(get_job)
+aactivate = sync_to_async(activate)
+aretry = sync_to_async(retry)
+
+
+def envelope_of(item: Request) -> Envelope:
+    """Make the envelope of a described job. Field rules that need no conversion are left to PUSH."""
+    given = item.options
+    defaults = declared.get(item.type) if isinstance(item.type, str) else None
+    options = given if defaults is None else given.over(defaults)
+    if not isinstance(item.args, (list, tuple)):
+        raise InvalidArgs(
+            "args must be a list of the handler's positional arguments.", details={"field": "args"}
+        )
+    envelope = Envelope(
+        id=ids.uuid7() if options.id is None else ids.parse_id(options.id),
+        type=item.type,
+        args=list(item.args),
+        retry=_retry_policy(options.retry),
+    )
+    if options is not NO_OPTIONS:
+        _apply(options, envelope)
+    return envelope
+
+
+def _apply(options: Options, envelope: Envelope) -> None:
+    if options.queue is not None:
+        envelope.queue = options.queue
+    if options.priority is not None:
+        envelope.priority = options.priority
+    if options.scheduled_at is not None:
+        envelope.scheduled_at = times.parse_when(options.scheduled_at, "scheduled_at")
+        envelope.scheduled_at_text = _as_sent(options.scheduled_at, envelope.scheduled_at)
+    if options.expires_at is not None:
+        envelope.expires_at = times.parse_when(options.expires_at, "expires_at")
+        envelope.expires_at_text = _as_sent(options.expires_at, envelope.expires_at)
+    if options.timeout is not None:
+        envelope.timeout_ms = _milliseconds(options.timeout, "timeout")
+    if options.visibility_timeout is not None:
+        envelope.visibility_timeout_ms = _milliseconds(options.visibility_timeout, "visibility_timeout")
+    if options.tags is not None:
+        if isinstance(options.tags, str) or not isinstance(options.tags, Sequence):
+            raise InvalidRequest("tags must be a list of strings.", details={"field": "tags"})
+        envelope.tags = list(options.tags)
+    if options.meta is not None:
+        _check_meta(options.meta)
+        envelope.meta = dict(options.meta)
+    if options.schema is not None:
+        envelope.schema = options.schema
+    if options.pending is not None:
+        envelope.pending = options.pending
+
+
+def _as_sent(given: When, meant: datetime | timedelta) -> str | None:
+    if isinstance(meant, timedelta):
+        return None
+    return given if isinstance(given, str) else times.format_timestamp(meant)
+
+
+def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
+    if given is None:
+        return settings().default_retry
+    return retries.parse(given, default=settings().default_retry)
+
+
+def _milliseconds(value: Duration, name: str) -> int:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e10:
+        raise InvalidRequest(f"{name} must be a positive number of seconds or a timedelta.", details={"field": name})
+    return max(1, round(value * 1000))
+
+
+def _check_meta(meta: object) -> None:
+    if not isinstance(meta, Mapping):
+        raise InvalidMetadata("meta must be a mapping of strings to JSON values.", details={"field": "meta"})

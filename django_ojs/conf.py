@@ -1,0 +1,151 @@
+"""Settings: one dictionary, `OJS = {...}`, in the Django settings; every key has a default that is safe.
+
+`settings()` answers with a frozen value, read once and again after `override_settings`. An unknown key, or a value of
+the wrong kind, is an error that names it: a misspelt setting that is silently ignored is found in production.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from django_ojs.spec import retry, times
+from django_ojs.spec.envelope import Limits
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.retry import RetryPolicy
+
+
+def _duration(value: object) -> timedelta:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return timedelta(seconds=value)
+    return times.parse_duration(value, "the setting")
+
+
+def _retry(value: object) -> RetryPolicy:
+    if not isinstance(value, (Mapping, RetryPolicy)):
+        raise ValueError
+    return retry.parse(value, default=retry.DEFAULT)
+
+
+def _paths(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(path, str) for path in value):  # type: ignore[attr-defined]  # TypeError is the answer for a non-iterable
+        raise ValueError
+    return tuple(value)  # type: ignore[arg-type]  # checked above
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError
+    return value
+
+
+def _wrong_database(value: object) -> str:
+    if value not in ("error", "warn"):
+        raise ValueError
+    return str(value)
+
+
+def _setting(default: object, read: Callable[[object], object], kind: str) -> Any:
+    return field(default=default, metadata={"read": read, "kind": kind})
+
+
+DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
+COUNT = "an integer of at least 1"
+BOOLEAN = "True or False"
+PATHS = "a list of dotted paths"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """The value of `OJS`, checked. Field names are the keys in lower case; durations are timedeltas."""
+
+    default_retry: RetryPolicy = _setting(retry.DEFAULT, _retry, "a RetryPolicy or a dictionary of its fields")
+    default_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
+    visibility_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
+
+    enqueue_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
+    execution_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
+    wrong_database: str = _setting("error", _wrong_database, '"error" or "warn"')
+    notify: bool = _setting(True, _boolean, BOOLEAN)
+
+    exact_integers: bool = _setting(False, _boolean, BOOLEAN)
+    max_queue_name_bytes: int = _setting(255, _count, COUNT)
+    max_job_type_bytes: int = _setting(255, _count, COUNT)
+    max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
+    max_envelope_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
+    backtraces: bool = _setting(True, _boolean, BOOLEAN)
+
+    heartbeat_interval: timedelta = _setting(timedelta(seconds=5), _duration, DURATION)
+    poll_interval: timedelta = _setting(timedelta(milliseconds=500), _duration, DURATION)
+    grace_period: timedelta = _setting(timedelta(seconds=25), _duration, DURATION)
+    unknown_type_delay: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)
+    worker_conn_max_age: timedelta = _setting(timedelta(minutes=1), _duration, DURATION)
+
+    keep_completed: timedelta = _setting(timedelta(days=7), _duration, DURATION)
+    keep_cancelled: timedelta = _setting(timedelta(days=7), _duration, DURATION)
+    keep_discarded: timedelta = _setting(timedelta(days=30), _duration, DURATION)
+    keep_dead_letters: timedelta = _setting(timedelta(days=180), _duration, DURATION)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits an envelope is checked against."""
+        return _limits(self)
+
+
+@lru_cache(maxsize=8)
+def _limits(value: Settings) -> Limits:
+    return Limits(
+        queue_bytes=value.max_queue_name_bytes,
+        type_bytes=value.max_job_type_bytes,
+        exact_integers=value.exact_integers,
+        meta_bytes=value.max_meta_bytes,
+        envelope_bytes=value.max_envelope_bytes,
+    )
+
+
+def _read(given: Mapping[str, Any]) -> Settings:
+    known = {f.name.upper(): f for f in fields(Settings)}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
+            raise ImproperlyConfigured(f"OJS[{key!r}] is not a setting of django_ojs.{hint}")
+        setting = known[key]
+        try:
+            values[setting.name] = setting.metadata["read"](value)
+        except (ValueError, TypeError, OJSError) as error:
+            raise ImproperlyConfigured(f"OJS[{key!r}] must be {setting.metadata['kind']}.") from error
+    for name, value in values.items():
+        if isinstance(value, timedelta) and value <= timedelta(0):
+            raise ImproperlyConfigured(f"OJS[{name.upper()!r}] must be longer than zero.")
+    return Settings(**values)
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """Return the checked settings. Raises ImproperlyConfigured naming the key and what it must be."""
+    given = getattr(django_settings, "OJS", {})
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured("The setting OJS must be a dictionary.")
+    return _read(given)
+
+
+def _forget(*, setting: str, **kwargs: object) -> None:
+    if setting == "OJS":
+        settings.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_ojs.conf")

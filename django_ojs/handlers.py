@@ -1,0 +1,197 @@
+"""Handlers: plain functions that `@job` gives a type, defaults, and the means to be enqueued."""
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+
+from django_ojs import client
+from django_ojs.client import NO_OPTIONS, OptionArguments, Options, Request
+from django_ojs.conf import settings
+from django_ojs.context import JobContext, current_context
+from django_ojs.models import Job
+from django_ojs.spec.envelope import check_type
+from django_ojs.spec.errors import InvalidArgs
+from django_ojs.spec.json import JSON
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_handlers: dict[str, "Handler[..., Any]"] = {}
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Enqueuer(Generic[P]):
+    """A handler and the options for its next job."""
+
+    def __init__(self, handler: "Handler[P, Any]", options: Options) -> None:
+        self._handler = handler
+        self._options = options
+
+    def request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
+        """Describe a job for `ojs.enqueue_batch`. Raises InvalidArgs when the arguments do not fit the handler."""
+        return Request(type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""
+        return client.send(self.request(*args, **kwargs))
+
+    def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """Store a job that runs once the current transaction has committed; see `ojs.enqueue_after_commit`."""
+        return self.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+        """Store a job for this handler; see `enqueue`."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+
+class Handler(Enqueuer[P], Generic[P, R]):
+    """A function that runs jobs of one type. Calling it calls the function, here and now."""
+
+    def __init__(self, function: Callable[..., Any], type: str, *, atomic: bool, options: Options) -> None:
+        self.function = function
+        self.type = type
+        self.atomic = atomic
+        self.defaults = options
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.takes_context = _takes_context(function)
+        self._signature = _signature_of_args(function, self.takes_context, type)
+        self._minimum, self._maximum = _arity(self._signature)
+        self.__name__ = getattr(function, "__name__", type)
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        super().__init__(self, NO_OPTIONS)
+        if atomic and self.is_async:
+            raise ImproperlyConfigured(
+                f"The handler of {type!r} is async def and atomic=True: a transaction belongs to one thread. Make it a plain def."
+            )
+
+    def __repr__(self) -> str:
+        return f"<Handler {self.type}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function. One that takes a JobContext gets the running job's."""
+        if not self.takes_context:
+            return self.function(*args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
+        context = current_context()
+        if context is None:
+            raise TypeError(f"{self.type} takes a JobContext: outside a job, call .function(context, …).")
+        return self.function(context, *args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
+
+    def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
+        """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
+        return Enqueuer(self, Options(**options))
+
+    def run(self, context: JobContext) -> Any:
+        """Call the function with the job's arguments. Return its result, or the awaitable of an `async def`."""
+        args = context.job.args
+        return self.function(context, *args) if self.takes_context else self.function(*args)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
+        """Return the positional arguments of a job; keyword arguments go to their places by the signature.
+
+        Raises InvalidArgs when they do not fit, so that the caller sees it and not the worker.
+        """
+        if not kwargs and self._minimum <= len(args) <= self._maximum:
+            return list(args)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArgs(
+                f"The arguments do not fit {self.type}{self._signature}: {error}.", details={"field": "args"}
+            ) from None
+        if kwargs:
+            bound.apply_defaults()
+        return list(bound.args)
+
+
+class Decorator(Protocol):
+    """What `@job(…)` is: it makes a Handler of a function, and keeps the function's signature for the type checker."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> "Handler[P, Awaitable[R]]": ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> "Handler[P, R]": ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> "Handler[P, R]": ...
+
+
+def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments]) -> Decorator:
+    """Make a function the handler of a job type: `@ojs.job("email.send", queue="email")`.
+
+    The options are the defaults of every job of this type; `atomic=True` commits the handler's database effects and the completion
+    of the job in one transaction, so that they happen exactly once. Raises an OJSError for a type or option that breaks a rule, and
+    ImproperlyConfigured when the type has another handler or the function cannot take positional arguments.
+    """
+    check_type(type, settings().limits)
+    defaults = Options(**options)
+
+    def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
+        handler: Handler[..., Any] = Handler(function, type, atomic=atomic, options=defaults)
+        known = _handlers.get(type)
+        if known is not None and _name(known.function) != _name(function):
+            raise ImproperlyConfigured(
+                f"The job type {type!r} has two handlers: {_name(known.function)} and {_name(function)}."
+            )
+        _handlers[type] = handler
+        client.declared[type] = defaults
+        client.envelope_of(Request(type=type, args=()))  # The defaults are checked here, not at the first enqueue.
+        return handler
+
+    return typing.cast("Decorator", decorate)
+
+
+def get_handler(type: str) -> Handler[..., Any] | None:
+    """Return the handler of a job type, or None."""
+    return _handlers.get(type)
+
+
+def job_types() -> list[str]:
+    """Return the job types that have a handler here, sorted."""
+    return sorted(_handlers)
+
+
+def forget(type: str) -> None:
+    """Remove a handler (for tests that declare their own)."""
+    _handlers.pop(type, None)
+    client.declared.pop(type, None)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        return False
+    annotation = parameters[0].annotation
+    # `from __future__ import annotations` leaves strings; resolving them would import what may be for type checkers only.
+    return annotation is JobContext or (isinstance(annotation, str) and annotation.split(".")[-1].strip("'\"") == "JobContext")
+
+
+def _signature_of_args(function: Callable[..., Any], takes_context: bool, type: str) -> inspect.Signature:
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())[1 if takes_context else 0 :]
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD or (
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty
+        ):
+            raise ImproperlyConfigured(
+                f"The handler of {type!r} has the keyword-only parameter {parameter.name!r}; the arguments of a job are positional."
+            )
+    return signature.replace(parameters=[p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY])
+
+
+def _arity(signature: inspect.Signature) -> tuple[int, float]:
+    positional = [p for p in signature.parameters.values() if p.kind in _POSITIONAL]
+    minimum = sum(p.default is inspect.Parameter.empty for p in positional)
+    unbounded = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature.parameters.values())
+    return minimum, float("inf") if unbounded else len(positional)

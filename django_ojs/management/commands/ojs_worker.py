@@ -1,0 +1,160 @@
+"""manage.py ojs_worker: arguments only; the work is in django_ojs.worker."""
+
+import logging
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from django_ojs.conf import settings
+from django_ojs.handlers import job_types
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import OJSError
+from django_ojs.storage import database
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.process import WorkerProcess
+from django_ojs.worker.reload import CodeWatch
+from django_ojs.worker.supervisor import Supervisor, run_process
+
+DESCRIPTION = """\
+Run background jobs until told to stop.
+
+  manage.py ojs_worker                                   the queue "default", 10 jobs at a time
+  manage.py ojs_worker --queues critical,default         the first queue first
+  manage.py ojs_worker --processes 2 --threads 8         16 jobs at a time; use processes for work that keeps the CPU busy
+  manage.py ojs_worker --once                            what is there now, then end (for tests and cron)
+
+Signals: TERM or INT stops: running jobs get the grace period, then go back to their queue without spending an attempt; a second one
+stops at once. TSTP stops claiming and goes on with what runs, CONT resumes. A process that dies is replaced, and its jobs go back.
+"""
+
+EPILOG = """\
+Defaults come from the setting OJS (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a container, give the worker its signals
+directly (exec form of CMD), and a stop timeout longer than the grace period.
+"""
+
+
+def _queues(text: str) -> tuple[str, ...]:
+    queues = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not queues:
+        raise ArgumentTypeError("name at least one queue")
+    for name in queues:
+        try:
+            check_queue(name, settings().limits)
+        except OJSError as error:
+            raise ArgumentTypeError(error.message) from None
+    return queues
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 100_000:
+        raise ArgumentTypeError("must be a whole number of at least 1")
+    return int(text)
+
+
+def _seconds(text: str) -> timedelta:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 86_400:
+        raise ArgumentTypeError("must be a number of seconds")
+    return timedelta(seconds=value)
+
+
+class Command(BaseCommand):
+    """Run background jobs."""
+
+    help = DESCRIPTION
+    requires_migrations_checks = False
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        """Keep the line breaks of the help."""
+        return super().create_parser(
+            prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, epilog=EPILOG, **kwargs
+        )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        add = parser.add_argument
+        add("-q", "--queues", type=_queues, default=("default",), metavar="A,B", help="queues, the first one first (default)")
+        add("-p", "--processes", type=_count, default=1, metavar="N", help="worker processes (1)")
+        add("-t", "--threads", type=_count, default=10, metavar="N", help="jobs a process runs at a time, async ones included (10)")
+        add("--grace", type=_seconds, metavar="SECONDS", help="time for running jobs when told to stop (25)")
+        add("--poll-interval", type=_seconds, metavar="SECONDS", help="pause between looks when nothing was announced (0.5)")
+        add("--label", action="append", default=[], metavar="TEXT", help="a label to know this worker by; may be repeated")
+        add("--once", action="store_true", help="run what is available now, then end")
+        add("--max-jobs", type=_count, metavar="N", help="replace a process after so many jobs")
+        add("--max-rss", type=_count, metavar="MB", help="replace a process that has used so much memory")
+        add("--no-reload", action="store_true", help="with DEBUG, do not start again when the code changes")
+
+    def handle(self, **options: Any) -> None:
+        """Check what a worker needs, then work."""
+        _log_to_console(options["verbosity"])
+        self._check_database()
+        config = WorkerConfig.from_settings(
+            queues=options["queues"],
+            processes=options["processes"],
+            threads=options["threads"],
+            grace=options["grace"],
+            poll_interval=options["poll_interval"],
+            labels=tuple(options["label"]),
+            once=options["once"],
+            max_jobs=options["max_jobs"],
+            max_rss_mb=options["max_rss"],
+        )
+        if not job_types():
+            self.stderr.write(
+                "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? Jobs will be held back until there are some."
+            )
+        _keep_connections()
+        if config.once:
+            run_process(WorkerProcess(config))
+            return
+        watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
+        if Supervisor(config, changed=watch).run():
+            os.execv(sys.executable, [sys.executable, *sys.argv])
+
+    def _check_database(self) -> None:
+        connection = database.connection()
+        try:
+            executor = MigrationExecutor(connection)
+            missing = executor.migration_plan(
+                [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
+            )
+        except DatabaseError as error:
+            raise CommandError(
+                f"The database {connection.alias!r} does not answer ({type(error).__name__}). Is it running, and is DATABASES right?"
+            ) from error
+        finally:
+            # The supervisor forks, and a connection must not be shared.
+            connections.close_all()
+        if missing:
+            raise CommandError(
+                f"The tables of django_ojs are missing or old in {connection.alias!r}: run `manage.py migrate` first."
+            )
+
+
+def _keep_connections() -> None:
+    # Django's default, a connection a request, would be a connection a job here.
+    for alias in connections:
+        values = connections.settings[alias]
+        if values.get("CONN_MAX_AGE") == 0:
+            values["CONN_MAX_AGE"] = settings().worker_conn_max_age.total_seconds()
+        values["CONN_HEALTH_CHECKS"] = True
+
+
+def _log_to_console(verbosity: int) -> None:
+    logger = logging.getLogger("django_ojs")
+    if logger.hasHandlers():
+        return  # The project's LOGGING says where it goes.
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))

@@ -1,0 +1,190 @@
+"""Enqueue and execution middleware (ojs-middleware): two chains, from the settings, that may be rearranged at start-up.
+
+`OJS = {"ENQUEUE_MIDDLEWARE": ["path.to.Class", …], "EXECUTION_MIDDLEWARE": […]}`. An entry is a class that is instantiated without
+arguments, or a callable that is used as it is. A middleware is identified by its dotted path, its class, or the object itself.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Generic, Protocol, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+from django_ojs.conf import settings
+from django_ojs.spec.envelope import Envelope
+
+EnqueueNext = Callable[[Envelope], Envelope | None]
+
+
+class EnqueueMiddleware(Protocol):
+    """Pass the envelope on (changed or not), drop it by returning None, or refuse it by raising (ojs-middleware §3)."""
+
+    def __call__(self, envelope: Envelope, proceed: EnqueueNext, /) -> Envelope | None:
+        """Return `proceed(envelope)` to pass it on."""
+        ...
+
+
+class ExecutionMiddleware(Protocol):
+    """Wrap the run of a handler (ojs-middleware §4). The first in the list is the outermost.
+
+    For an `async def` handler `proceed()` returns an awaitable; a middleware that is a coroutine function is awaited, and a
+    plain one must return the awaitable it got.
+    """
+
+    def __call__(self, context: Any, proceed: Callable[[], Any], /) -> Any:
+        """Return the handler's result, usually `proceed()`."""
+        ...
+
+
+M = TypeVar("M")
+
+
+class Chain(Generic[M]):
+    """An ordered list of middleware. It is frozen by its first use; changing it then is an error."""
+
+    def __init__(self, setting: str, paths: tuple[str, ...] = ()) -> None:
+        self._setting = setting
+        self._frozen = False
+        self._entries: list[tuple[str, M]] = [(path, self._load(path)) for path in paths]
+
+    def _load(self, path: str) -> M:
+        try:
+            found = import_string(path)
+        except ImportError as error:
+            raise ImproperlyConfigured(f"OJS[{self._setting!r}] names {path!r}, which cannot be imported.") from error
+        return self._instance(found, path)
+
+    def _instance(self, found: Any, name: str) -> M:
+        made = found() if inspect.isclass(found) else found
+        if not callable(made):
+            raise ImproperlyConfigured(f"The middleware {name!r} must be callable.")
+        return made  # type: ignore[return-value]  # what the settings name is checked for being callable only
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[M]:
+        return (middleware for _, middleware in self._entries)
+
+    @property
+    def names(self) -> list[str]:
+        """The dotted paths, in order: what runs, and when."""
+        return [name for name, _ in self._entries]
+
+    def add(self, middleware: Any) -> None:
+        """Append a middleware: a dotted path, a class or a callable."""
+        self._insert(len(self._entries), middleware)
+
+    def prepend(self, middleware: Any) -> None:
+        """Put a middleware first."""
+        self._insert(0, middleware)
+
+    def insert_before(self, existing: Any, middleware: Any) -> None:
+        """Put a middleware right before an existing one. Raises LookupError when that is not in the chain."""
+        self._insert(self._index(existing), middleware)
+
+    def insert_after(self, existing: Any, middleware: Any) -> None:
+        """Put a middleware right after an existing one. Raises LookupError when that is not in the chain."""
+        self._insert(self._index(existing) + 1, middleware)
+
+    def remove(self, existing: Any) -> None:
+        """Take a middleware out. Raises LookupError when it is not in the chain."""
+        self._thaw_check()
+        del self._entries[self._index(existing)]
+
+    def freeze(self) -> None:
+        """Refuse further changes: jobs pass through from now on (ojs-middleware §5.3)."""
+        self._frozen = True
+
+    def _insert(self, index: int, middleware: Any) -> None:
+        self._thaw_check()
+        if isinstance(middleware, str):
+            entry = (middleware, self._load(middleware))
+        else:
+            name = _path(middleware if hasattr(middleware, "__qualname__") else type(middleware))
+            entry = (name, self._instance(middleware, name))
+        self._entries.insert(index, entry)
+
+    def _thaw_check(self) -> None:
+        if self._frozen:
+            raise RuntimeError("The middleware chain is in use and cannot be changed; arrange it in AppConfig.ready().")
+
+    def _index(self, existing: Any) -> int:
+        for index, (name, middleware) in enumerate(self._entries):
+            if existing in (name, middleware) or (inspect.isclass(existing) and type(middleware) is existing):
+                return index
+        raise LookupError(f"{existing!r} is not in the middleware chain; it holds {self.names}.")
+
+
+def _path(found: Any) -> str:
+    return f"{found.__module__}.{found.__qualname__}"
+
+
+class EnqueueChain(Chain[EnqueueMiddleware]):
+    """Middleware that sees every job before it is stored."""
+
+    def run(self, envelope: Envelope) -> Envelope | None:
+        """Pass an envelope through the chain. Return what came out, or None when one dropped it."""
+        self.freeze()
+        outcome: list[Envelope | None] = [None]
+
+        def call(index: int, current: Envelope) -> Envelope | None:
+            if index == len(self._entries):
+                outcome[0] = current
+                return current
+            return self._entries[index][1](current, lambda following: call(index + 1, following))
+
+        # What is stored is what reached the end: a middleware that calls `proceed` and returns nothing has dropped the job.
+        return outcome[0] if call(0, envelope) is not None else None
+
+
+class ExecutionChain(Chain[ExecutionMiddleware]):
+    """Middleware that wraps every run of a handler."""
+
+    def run(self, context: Any, handler: Callable[[], Any]) -> Any:
+        """Run a handler inside the chain and return its result (an awaitable for an `async def` handler)."""
+        self.freeze()
+
+        def call(index: int) -> Any:
+            if index == len(self._entries):
+                return handler()
+            return self._entries[index][1](context, _once(lambda: call(index + 1)))
+
+        return call(0)
+
+
+def _once(proceed: Callable[[], Any]) -> Callable[[], Any]:
+    called = False
+
+    def guarded() -> Any:
+        nonlocal called
+        if called:
+            raise RuntimeError("An execution middleware called proceed() twice; a handler runs once.")
+        called = True
+        return proceed()
+
+    return guarded
+
+
+@cache
+def enqueue_chain() -> EnqueueChain:
+    """Return the chain every job passes before it is stored."""
+    return EnqueueChain("ENQUEUE_MIDDLEWARE", settings().enqueue_middleware)
+
+
+@cache
+def execution_chain() -> ExecutionChain:
+    """Return the chain that wraps every handler in this process."""
+    return ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
+
+
+def _forget(*, setting: str, **kwargs: object) -> None:
+    if setting == "OJS":
+        enqueue_chain.cache_clear()
+        execution_chain.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_ojs.middleware")

@@ -1,0 +1,49 @@
+"""What went wrong in a run of a job."""
+
+from typing import Any
+
+from django.db import models
+
+from django_ojs.models.job import Job
+from django_ojs.spec import times
+
+
+class Outcome(models.TextChoices):
+    """How a run ended that did not simply work."""
+
+    FAILED = "failed", "Failed"
+    TIMEOUT = "timeout", "Timed out"
+    LAPSED = "lapsed", "Reservation lapsed"
+    LOST = "lost", "Worker died"
+    SHUTDOWN = "shutdown", "Worker shut down"
+    RETURNED = "returned", "Given back"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+class Attempt(models.Model):
+    """A run that did not end well (ojs-retry §10). A run that simply worked needs no row: the job says it all."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
+    attempt = models.PositiveIntegerField()
+    run = models.PositiveIntegerField()
+    worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: the client gave none
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+    error = models.JSONField(null=True)
+    retry_delay_ms = models.PositiveBigIntegerField(null=True)
+
+    class Meta:
+        db_table = "ojs_attempt"
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of {self.job_id}: {self.outcome}"
+
+    def as_error(self) -> dict[str, Any]:
+        """Render as an entry of the job's `errors` (ojs-retry §10.1)."""
+        entry = {**self.error, "attempt": self.attempt, "timestamp": times.format_timestamp(self.finished_at)}
+        if self.retry_delay_ms is not None:
+            entry["retry_delay_ms"] = self.retry_delay_ms
+        return entry

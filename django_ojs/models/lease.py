@@ -1,0 +1,17 @@
+"""Who does the work that one worker does for all."""
+
+from django.db import models
+
+
+class Lease(models.Model):
+    """A task and the worker that has it for now. It ends by itself, so a dead holder stops nobody for long."""
+
+    name = models.CharField(primary_key=True, max_length=64)
+    holder = models.CharField(max_length=255)
+    until = models.DateTimeField()
+
+    class Meta:
+        db_table = "ojs_lease"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,23 @@
+"""What an operator has said about a queue."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Queue(models.Model):
+    """A queue with settings of its own. A queue needs no row to be used; one without a row has the defaults."""
+
+    name = models.CharField(primary_key=True, max_length=255)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    paused_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "ojs_queue"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def paused(self) -> bool:
+        """Whether it hands out no jobs."""
+        return self.paused_at is not None

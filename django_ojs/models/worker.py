@@ -1,0 +1,40 @@
+"""The workers that are alive, and what they were told."""
+
+from django.db import models
+
+
+class Directive(models.TextChoices):
+    """Worker lifecycle states, reported by a worker and asked of it (worker-protocol §2)."""
+
+    RUNNING = "running", "Running"
+    QUIET = "quiet", "Quiet"
+    TERMINATE = "terminate", "Terminating"
+
+
+class Worker(models.Model):
+    """A worker process that has sent a BEAT (worker-protocol §3, §4). Deregistered or dead workers have no row."""
+
+    id = models.CharField(primary_key=True, max_length=255)
+    hostname = models.CharField(max_length=255, blank=True)
+    pid = models.PositiveBigIntegerField(null=True)
+    queues = models.JSONField(default=list)
+    labels = models.JSONField(default=list)
+    concurrency = models.PositiveIntegerField(null=True)
+    active_jobs = models.PositiveIntegerField(default=0)
+    version = models.CharField(max_length=64, blank=True)
+    state = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
+    directive = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
+    started_at = models.DateTimeField(null=True)
+    beat_at = models.DateTimeField()
+    dead_after_ms = models.PositiveBigIntegerField(help_text="Silence after which it counts as dead.")
+
+    # The worker's own database session, where it has one to itself: when the server no longer knows it, the worker's
+    # process is gone, and nobody has to wait for three missed beats.
+    session_pid = models.PositiveBigIntegerField(null=True)
+    session_started_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "ojs_worker"
+
+    def __str__(self) -> str:
+        return self.id

@@ -1,0 +1,42 @@
+"""The operations of the Open Job Spec (ojs-core §7), a file each, and what keeps the house in order beside them.
+
+The Python client, the worker, the HTTP API and the admin call these; there is no other way to change a job.
+"""
+
+from collections.abc import Collection
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
+from django.db.models.functions import Coalesce
+from django.dispatch import Signal
+
+from django_ojs.models import Job
+from django_ojs.storage import database
+
+
+def announce(signal: Signal, job: Any, **details: Any) -> None:
+    """Send a signal once the current transaction has committed."""
+    if signal.has_listeners(Job):
+        send = partial(signal.send_robust, sender=Job, job=job, **details)
+        transaction.on_commit(send, using=database.alias(), robust=True)
+
+
+def announce_all(signal: Signal, keys: Collection[UUID]) -> None:
+    """Send a signal for each of these jobs once the current transaction has committed."""
+    if keys and signal.has_listeners(Job):
+        for job in jobs().filter(pk__in=keys):
+            announce(signal, job)
+
+
+def jobs() -> QuerySet[Job]:
+    """All jobs, on the alias that holds them."""
+    return Job.objects.using(database.alias())
+
+
+def milliseconds(value: F | Coalesce) -> ExpressionWrapper:
+    """Make a duration of a number of milliseconds that the database holds."""
+    return ExpressionWrapper(value * timedelta(milliseconds=1), output_field=DurationField())

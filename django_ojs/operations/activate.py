@@ -1,0 +1,24 @@
+"""ACTIVATE (ojs-core §6.3): a pending job may run."""
+
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.models import Job
+from django_ojs.operations import announce
+from django_ojs.spec.states import Event, State
+from django_ojs.storage import database, transitions, wakeup
+
+
+def activate(job_id: UUID) -> Job:
+    """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
+
+    def operation() -> Job:
+        transitions.apply_one(Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now())
+        return transitions.get(job_id)
+
+    job = database.in_write_transaction(operation)
+    wakeup.announce([job.queue])
+    announce(signals.job_activated, job)
+    return job

@@ -1,0 +1,173 @@
+"""BEAT (ojs-core §7.5, worker-protocol §4): a worker is alive, holds these jobs, and asks what to do."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+from django.db.models.functions import Greatest, Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Job, Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations.fetch import check_worker_id
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+
+#: A worker is dead after this many beats that did not come.
+MISSED_BEATS = 3
+
+
+#: A database session: the server's process id, and when it started.
+Session = tuple[int, datetime]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registration:
+    """What a worker says of itself (worker-protocol §3.1)."""
+
+    hostname: str = ""
+    pid: int | None = None
+    queues: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    concurrency: int | None = None
+    version: str = ""
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What the worker is told. `lost` are the jobs it named that it no longer holds: cancelled, or taken over."""
+
+    state: Directive
+    jobs_extended: int
+    lost: frozenset[UUID] = field(default_factory=frozenset)
+
+
+def beat(
+    worker_id: str,
+    *,
+    state: Directive = Directive.RUNNING,
+    holding: Collection[UUID] = (),
+    extend: Collection[UUID] | None = None,
+    active_jobs: int | None = None,
+    visibility_timeout: timedelta | None = None,
+    interval: timedelta | None = None,
+    registration: Registration | None = None,
+    session: Session | None = None,
+) -> Answer:
+    """Note that the worker is alive, extend its reservations and answer with what it shall do.
+
+    `holding` are the jobs in its hands; their reservations are extended to the full visibility timeout from now, never
+    shortened, and only those this worker holds. `extend` names the ones to extend when not all need it. `interval` is the time
+    to its next beat. `session`: a database session that lives as long as the worker, so that its end says the worker died.
+    """
+    check_worker_id(worker_id)
+    if worker_id is None:
+        raise InvalidRequest("worker_id is required.", details={"field": "worker_id"})
+    wanted = holding if extend is None else extend
+
+    def operation() -> Answer:
+        directive = _note(
+            worker_id,
+            state=state,
+            active_jobs=len(holding) if active_jobs is None else active_jobs,
+            interval=interval or settings().heartbeat_interval,
+            registration=registration,
+            session=session,
+        )
+        extended = _extend(worker_id, wanted, visibility_timeout) if wanted else 0
+        return Answer(state=directive, jobs_extended=extended, lost=_lost(worker_id, holding) if holding else frozenset())
+
+    return database.in_write_transaction(operation)
+
+
+def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
+    """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`. Return whether it is held."""
+    return bool(database.retried(lambda: _extend(worker_id, [job_id], by)))
+
+
+def attach_session(worker_id: str) -> Session | None:
+    """Tie a worker's life to this thread's database session, and return it; None when the session is not its own."""
+    session = database.dialect().session(database.connection())
+    if session is not None:
+        workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+        workers.update(session_pid=session[0], session_started_at=session[1])
+    return session
+
+
+def deregister(worker_id: str) -> None:
+    """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
+    database.retried(lambda: Worker.objects.using(database.alias()).filter(pk=worker_id).delete())
+
+
+def direct(worker_id: str, directive: Directive) -> bool:
+    """Tell a worker what to do with its next beat. Return whether it is known."""
+    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    return database.retried(lambda: bool(workers.update(directive=directive)))
+
+
+def _note(
+    worker_id: str,
+    *,
+    state: Directive,
+    active_jobs: int,
+    interval: timedelta,
+    registration: Registration | None,
+    session: Session | None,
+) -> Directive:
+    alias = database.alias()
+    values: dict[str, Any] = {
+        "state": state,
+        "active_jobs": active_jobs,
+        "beat_at": Now(),
+        "dead_after_ms": int(interval * MISSED_BEATS / timedelta(milliseconds=1)),
+    }
+    if registration is not None:
+        values |= {
+            "hostname": registration.hostname,
+            "pid": registration.pid,
+            "queues": list(registration.queues),
+            "labels": list(registration.labels),
+            "concurrency": registration.concurrency,
+            "version": registration.version,
+            "started_at": registration.started_at,
+        }
+    if session is not None:
+        values["session_pid"], values["session_started_at"] = session
+    workers = Worker.objects.using(alias)
+    if not workers.filter(pk=worker_id).update(**values):
+        # The first beat registers; so does one of a worker that was given up for dead and is not.
+        workers.bulk_create([Worker(id=worker_id, **{"started_at": Now(), **values})], ignore_conflicts=True)
+    told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
+    return Directive(told) if told is not None else Directive.RUNNING
+
+
+def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:
+    return Job.objects.using(database.alias()).filter(pk__in=jobs, state=State.ACTIVE, worker_id=worker_id)
+
+
+def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
+    default = int((visibility_timeout or settings().visibility_timeout) / timedelta(milliseconds=1))
+    if visibility_timeout is not None:
+        until = Now() + visibility_timeout
+        return int(_mine(worker_id, jobs).update(lease_until=Greatest(F("lease_until"), until)))
+    extended = 0
+    own = _mine(worker_id, jobs).exclude(visibility_timeout_ms=None).values_list("visibility_timeout_ms", flat=True)
+    for milliseconds in {default, *own.distinct()}:
+        which = Q(visibility_timeout_ms=milliseconds)
+        if milliseconds == default:
+            which |= Q(visibility_timeout_ms=None)
+        until = Now() + timedelta(milliseconds=milliseconds)
+        extended += _mine(worker_id, jobs).filter(which).update(lease_until=Greatest(F("lease_until"), until))
+    return extended
+
+
+def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
+    return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
+
+
+__all__ = ["Answer", "MISSED_BEATS", "Registration", "beat", "deregister", "direct"]

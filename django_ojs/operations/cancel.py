@@ -1,0 +1,38 @@
+"""CANCEL (ojs-core §7.6): stop a job that has not ended."""
+
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.models import Job
+from django_ojs.models.attempt import Outcome
+from django_ojs.operations import announce
+from django_ojs.operations.fail import record
+from django_ojs.spec.states import Event, State, allows
+from django_ojs.storage import database, transitions
+
+
+def cancel(job_id: UUID) -> tuple[Job, State]:
+    """Cancel a job and return it with the state it was in.
+
+    An active job is cancelled at once; its worker is told by its next BEAT, and its answer will be refused. Cancelling a
+    cancelled job changes nothing and succeeds. Raises JobNotFound, and Conflict when it was completed or discarded.
+    """
+
+    def operation() -> tuple[Job, State]:
+        job = transitions.lock(job_id)
+        before = State(job.state)
+        if before is State.CANCELLED:
+            return job, before
+        if not allows(Event.CANCEL, before, State.CANCELLED):
+            transitions.refuse(Event.CANCEL, State.CANCELLED, job)
+        if before is State.ACTIVE:
+            record(job, Outcome.CANCELLED, None)
+        transitions.apply_one(Event.CANCEL, State.CANCELLED, job_id, finished_at=Now(), lease_until=None)
+        return transitions.get(job_id), before
+
+    job, before = database.in_write_transaction(operation)
+    if before is not State.CANCELLED:
+        announce(signals.job_cancelled, job)
+    return job, before

@@ -1,0 +1,153 @@
+"""FAIL (ojs-core §7.4): a job's handler failed; its retry policy says what comes next."""
+
+import random
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import Outcome
+from django_ojs.operations import announce
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.retry import Decision
+from django_ojs.spec.states import Event, State
+from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage.transitions import ANYBODY, Claim
+
+
+def fail(
+    job_id: UUID, failure: Failure, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.FAILED
+) -> Job:
+    """Record a failed run: the job waits for its next attempt, or is discarded.
+
+    The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when the job is not
+    active, ClaimLost when it is active under another claim.
+    """
+
+    def operation() -> Job:
+        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+        decision = job.retry_policy.decide(
+            attempt=job.spent,
+            error_type=failure.type,
+            code=failure.code,
+            retryable=failure.retryable,
+            random=random.random,
+        )
+        if decision.action == "retry":
+            delay = failure.delay if failure.delay is not None else decision.delay
+            _wait(job, failure, delay, outcome, spend=True)
+        else:
+            _discard(job, failure, decision, outcome)
+        return transitions.get(job_id)
+
+    job = database.in_write_transaction(operation)
+    _tell(job, failure)
+    return job
+
+
+def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
+    """Put a job aside for `delay` without spending an attempt: this worker cannot run it, another may.
+
+    Raises as `fail` does.
+    """
+
+    def operation() -> Job:
+        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+        _wait(job, failure, delay, Outcome.RETURNED, spend=False)
+        return transitions.get(job_id)
+
+    job = database.in_write_transaction(operation)
+    announce(signals.job_returned, job)
+    return job
+
+
+def requeue(
+    job_id: UUID, failure: Failure | None = None, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.RETURNED
+) -> Job:
+    """Give a job back at once, without spending an attempt (http-binding, nack with `requeue`). Raises as `fail` does."""
+
+    def operation() -> Job:
+        job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
+        error = failure.render() if failure is not None else None
+        if error is not None:
+            record(job, outcome, error)
+        transitions.apply_one(
+            Event.RETURN,
+            State.AVAILABLE,
+            job_id,
+            claim=Claim(run=job.run),
+            returned=F("returned") + 1,
+            enqueued_at=Now(),
+            lease_until=None,
+            worker_id=None,
+            **({} if error is None else {"error": error}),
+        )
+        return transitions.get(job_id)
+
+    job = database.in_write_transaction(operation)
+    wakeup.announce([job.queue])
+    announce(signals.job_returned, job)
+    return job
+
+
+def record(job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None) -> None:
+    """Keep what went wrong in the run that just ended."""
+    Attempt.objects.using(database.alias()).create(
+        job_id=job.pk,
+        attempt=job.attempt,
+        run=job.run,
+        worker_id=job.worker_id,
+        outcome=outcome,
+        started_at=job.started_at,
+        finished_at=Now(),
+        error=error,
+        retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+    )
+
+
+def _lock_active(job_id: UUID, event: Event, target: State, claim: Claim) -> Job:
+    job = transitions.lock(job_id)
+    if job.state != State.ACTIVE or not claim.holds(job):
+        transitions.refuse(event, target, job, claim)
+    return job
+
+
+def _wait(job: Job, failure: Failure, delay: timedelta, outcome: Outcome, *, spend: bool) -> None:
+    error = failure.render()
+    record(job, outcome, error, delay)
+    transitions.apply_one(
+        Event.FAIL,
+        State.RETRYABLE,
+        job.pk,
+        claim=Claim(run=job.run),
+        due_at=Now() + delay,
+        error=error,
+        lease_until=None,
+        worker_id=None,
+        **({} if spend else {"returned": F("returned") + 1}),
+    )
+
+
+def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -> None:
+    error = failure.render()
+    record(job, outcome, error)
+    transitions.apply_one(
+        Event.FAIL,
+        State.DISCARDED,
+        job.pk,
+        claim=Claim(run=job.run),
+        finished_at=Now(),
+        error=error,
+        lease_until=None,
+        dead_letter=decision.dead_letter,
+        discard_reason=decision.reason,
+    )
+
+
+def _tell(job: Job, failure: Failure) -> None:
+    announce(signals.job_failed, job, failure=failure)
+    follow_up = signals.job_retrying if job.state == State.RETRYABLE else signals.job_discarded
+    announce(follow_up, job, failure=failure)

@@ -1,0 +1,11 @@
+"""INFO (ojs-core §7.7): a job as it is. Reads, and never writes."""
+
+from uuid import UUID
+
+from django_ojs.models import Job
+from django_ojs.storage import transitions
+
+
+def info(job_id: UUID) -> Job:
+    """Return the job. Raises JobNotFound."""
+    return transitions.get(job_id)

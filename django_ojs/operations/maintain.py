@@ -1,0 +1,77 @@
+"""What time does to waiting and to finished jobs: due, expired, old. Bounded, re-entrant steps any worker may run."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.conf import settings
+from django_ojs.models import Attempt, Job
+from django_ojs.operations import announce_all, jobs
+from django_ojs.spec.states import Event, State, sources
+from django_ojs.storage import database, transitions, wakeup
+
+#: Rows a step takes in one transaction: some milliseconds of work, so that nobody waits long for its locks.
+BATCH = 500
+
+
+def promote(limit: int = BATCH) -> int:
+    """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer). Return how many."""
+    due = database.retried(lambda: transitions.promote(limit))
+    if due:
+        wakeup.announce(queue for _, queue in due)
+    return len(due)
+
+
+def expire(limit: int = BATCH) -> int:
+    """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
+    waiting = sources(Event.EXPIRE, State.DISCARDED)
+
+    def operation() -> int:
+        late = jobs().filter(state__in=waiting, expires_at__isnull=False, expires_at__lte=Now())
+        keys = _take(late.order_by("expires_at"), limit)
+        gone = transitions.apply(
+            Event.EXPIRE,
+            State.DISCARDED,
+            jobs().filter(pk__in=keys),
+            finished_at=Now(),
+            discard_reason="expired",
+        )
+        announce_all(signals.job_discarded, keys)
+        return gone
+
+    # Most of the time there is nothing, and looking takes no lock.
+    if not jobs().filter(state__in=waiting, expires_at__isnull=False, expires_at__lte=Now()).exists():
+        return 0
+    return database.in_write_transaction(operation)
+
+
+def prune(limit: int = BATCH) -> int:
+    """Delete finished jobs that are older than the settings keep them. Return how many."""
+    keep = settings()
+    rules = [
+        (Q(state=State.COMPLETED), keep.keep_completed),
+        (Q(state=State.CANCELLED), keep.keep_cancelled),
+        (Q(state=State.DISCARDED, dead_letter=False), keep.keep_discarded),
+        (Q(state=State.DISCARDED, dead_letter=True), keep.keep_dead_letters),
+    ]
+    return sum(_prune(which, age, limit) for which, age in rules)
+
+
+def _prune(which: Q, age: timedelta, limit: int) -> int:
+    old = jobs().filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
+    if not old.exists():
+        return 0
+
+    def operation() -> int:
+        keys = _take(old, limit)
+        Attempt.objects.using(database.alias()).filter(job_id__in=keys)._raw_delete(database.alias())
+        return int(jobs().filter(pk__in=keys)._raw_delete(database.alias()))
+
+    return database.in_write_transaction(operation)
+
+
+def _take(which: QuerySet[Job], limit: int) -> list[UUID]:
+    return list(which.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])

@@ -1,0 +1,134 @@
+"""PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
+
+import warnings
+from collections.abc import Sequence
+
+from django.db import connections
+
+from django_ojs import middleware, signals
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations import announce
+from django_ojs.spec import retry, times
+from django_ojs.spec.envelope import Envelope, options_of, validate
+from django_ojs.spec.errors import InvalidRequest, OJSError, WrongDatabase
+from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage.dialects.base import Stored
+
+_FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
+
+
+def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
+    """Store one job and return it; None when an enqueue middleware dropped it.
+
+    It commits with the transaction that is open on the jobs' database, savepoints included. `generated_id` says that
+    the id is ours and cannot be taken. Raises an OJSError that names the field and the rule.
+    """
+    return _push([envelope], generated_ids=generated_id, place=False)[0]
+
+
+def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) -> list[Job | None]:
+    """Store jobs in order, in one statement: all or none. What a middleware dropped is None in its place.
+
+    An error about one job carries its `index` in `details`.
+    """
+    if not envelopes:
+        raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
+    if generated_ids:
+        return _push(envelopes, generated_ids=True, place=True)
+    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the caller's transaction usable.
+    return database.retried(lambda: _push_atomically(envelopes))
+
+
+def _push_atomically(envelopes: Sequence[Envelope]) -> list[Job | None]:
+    with database.atomic():
+        return _push(envelopes, generated_ids=False, place=True)
+
+
+def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) -> list[Job | None]:
+    _refuse_other_transactions()
+    chain = middleware.enqueue_chain()
+    accepted: list[Envelope | None] = []
+    for index, envelope in enumerate(envelopes):
+        try:
+            accepted.append(_prepare(envelope, chain))
+        except OJSError as error:
+            if place:
+                error.details.setdefault("index", index)
+            raise
+    kept = [envelope for envelope in accepted if envelope is not None]
+    if not kept:
+        return [None] * len(accepted)
+    stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
+    wakeup.announce(envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE)
+    jobs = [None if envelope is None else _job(envelope, stored[envelope.id]) for envelope in accepted]
+    if signals.job_enqueued.has_listeners(Job):
+        for job in jobs:
+            if job is not None:
+                announce(signals.job_enqueued, job)
+    return jobs
+
+
+def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | None:
+    limits = settings().limits
+    validate(envelope, limits)
+    if not chain:
+        return envelope
+    key = envelope.id
+    passed = chain.run(envelope)
+    if passed is None:
+        return None
+    if passed.id != key:
+        raise InvalidRequest("id must not be changed by an enqueue middleware.", details={"field": "id"})
+    # A middleware may change anything else; what it made is checked like what a client sent.
+    validate(passed, limits)
+    return passed
+
+
+def _refuse_other_transactions() -> None:
+    alias = database.alias()
+    if connections[alias].in_atomic_block:
+        return
+    for other in connections.all(initialized_only=True):
+        if other.in_atomic_block and other.alias != alias:
+            message = (
+                f"A job was enqueued inside atomic(using={other.alias!r}), but jobs are stored in {alias!r}: it would not roll back "
+                f"with that transaction. Enqueue inside atomic(using={alias!r}), enqueue after the transaction, or route the models "
+                f"of both to one database; OJS = {{'WRONG_DATABASE': 'warn'}} turns this error into a warning."
+            )
+            if settings().wrong_database == "error":
+                raise WrongDatabase(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=6)
+            return
+
+
+def _job(envelope: Envelope, stored: Stored) -> Job:
+    options = options_of(envelope)
+    # A relative time was made absolute by the database.
+    if envelope.scheduled_at is not None and "scheduled_at" not in options and stored.due_at is not None:
+        options["scheduled_at"] = times.format_timestamp(stored.due_at)
+    if envelope.expires_at is not None and "expires_at" not in options and stored.expires_at is not None:
+        options["expires_at"] = times.format_timestamp(stored.expires_at)
+    values = {
+        "id": envelope.id,
+        "type": envelope.type,
+        "queue": envelope.queue,
+        "state": stored.state,
+        "priority": envelope.priority,
+        "args": envelope.args,
+        "meta": envelope.meta,
+        "options": options,
+        "attempt": 0,
+        "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
+        "returned": 0,
+        "run": 0,
+        "timeout_ms": envelope.timeout_ms,
+        "visibility_timeout_ms": envelope.visibility_timeout_ms,
+        "created_at": stored.created_at,
+        "enqueued_at": stored.enqueued_at,
+        "due_at": stored.due_at,
+        "expires_at": stored.expires_at,
+        "dead_letter": False,
+    }
+    return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])

@@ -1,0 +1,38 @@
+"""Pause and resume queues. A paused queue accepts jobs and hands out none."""
+
+from django.db.models.functions import Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Queue
+from django_ojs.spec.envelope import check_queue
+from django_ojs.storage import database, wakeup
+
+
+def pause(name: str) -> Queue:
+    """Pause a queue, known or not, and return it. Pausing a paused queue keeps the time it was paused at."""
+    check_queue(name, settings().limits)
+    queues = Queue.objects.using(database.alias())
+
+    def operation() -> Queue:
+        queue, _ = queues.get_or_create(name=name)
+        queues.filter(name=name, paused_at__isnull=True).update(paused_at=Now())
+        queue.refresh_from_db()
+        return queue
+
+    return database.in_write_transaction(operation)
+
+
+def resume(name: str) -> Queue:
+    """Let a queue hand out jobs again, and return it. Resuming a queue that is not paused changes nothing."""
+    check_queue(name, settings().limits)
+    queues = Queue.objects.using(database.alias())
+
+    def operation() -> Queue:
+        queue, _ = queues.get_or_create(name=name)
+        queues.filter(name=name).update(paused_at=None)
+        queue.refresh_from_db()
+        return queue
+
+    queue = database.in_write_transaction(operation)
+    wakeup.announce([name])
+    return queue

@@ -1,0 +1,42 @@
+"""RETRY by hand (ojs-core §6.3): a discarded job gets another life."""
+
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.models import Job
+from django_ojs.operations import announce
+from django_ojs.spec.states import Event, State
+from django_ojs.storage import database, transitions, wakeup
+
+
+def retry(job_id: UUID) -> Job:
+    """Make a discarded job available again: attempts start anew, the history of its errors stays.
+
+    A deadline that has passed is dropped, or the job would be discarded again at once. Raises JobNotFound, and Conflict when
+    it is not discarded.
+    """
+
+    def operation() -> Job:
+        transitions.apply_one(
+            Event.RETRY,
+            State.AVAILABLE,
+            job_id,
+            attempt=0,
+            returned=0,
+            error=None,
+            dead_letter=False,
+            discard_reason=None,
+            finished_at=None,
+            started_at=None,
+            worker_id=None,
+            expires_at=None,
+            enqueued_at=Now(),
+        )
+        return transitions.get(job_id)
+
+    job = database.in_write_transaction(operation)
+    wakeup.announce([job.queue])
+    announce(signals.job_retried, job)
+    return job

@@ -1,0 +1,44 @@
+"""The job envelope (ojs-core §5): read it, check it, store it, give it back."""
+
+from django_ojs.spec.envelope.model import (
+    MAX_PRIORITY,
+    MAX_TIMEOUT_MS,
+    MIN_PRIORITY,
+    SPECVERSION,
+    SPECVERSIONS,
+    Envelope,
+    Limits,
+)
+from django_ojs.spec.envelope.parse import OPTIONS, SYSTEM, parse, when_text
+from django_ojs.spec.envelope.render import StoredJob, render
+from django_ojs.spec.envelope.stored import options_of, retry_of
+from django_ojs.spec.envelope.validate import (
+    DEFAULT_LIMITS,
+    check_queue,
+    check_size,
+    check_type,
+    validate,
+)
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "MAX_PRIORITY",
+    "MAX_TIMEOUT_MS",
+    "MIN_PRIORITY",
+    "OPTIONS",
+    "SPECVERSION",
+    "SPECVERSIONS",
+    "SYSTEM",
+    "Envelope",
+    "Limits",
+    "StoredJob",
+    "check_queue",
+    "check_size",
+    "check_type",
+    "options_of",
+    "parse",
+    "render",
+    "retry_of",
+    "validate",
+    "when_text",
+]

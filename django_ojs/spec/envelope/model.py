@@ -1,0 +1,63 @@
+"""The job envelope as a value (ojs-core §5): what a client asks for, before a job is stored."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django_ojs.spec.ids import uuid7
+from django_ojs.spec.json import JSON
+from django_ojs.spec.retry import RetryPolicy
+
+SPECVERSION: Final = "1.0.0-rc.1"
+#: The HTTP binding and the JSON format say "1.0" where core says "1.0.0-rc.1".
+SPECVERSIONS: Final = frozenset({SPECVERSION, "1.0"})
+
+MIN_PRIORITY: Final = -100
+MAX_PRIORITY: Final = 100
+
+#: Milliseconds that fit a 32-bit column: 24 days.
+MAX_TIMEOUT_MS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one job may measure, in UTF-8 bytes of compact JSON (payload-limits §3)."""
+
+    queue_bytes: int = 255
+    type_bytes: int = 255
+    meta_bytes: int = 64 * 1024
+    envelope_bytes: int = 10 * 1024 * 1024
+    #: Integers up to 64 bits, for a site whose workers are all Python.
+    exact_integers: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Envelope:
+    """A job as its client asked for it. Enqueue middleware may change all of it except `id`.
+
+    `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
+    answers repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
+    None where the defaults apply.
+    """
+
+    id: UUID = field(default_factory=uuid7)
+    type: str
+    args: list[JSON] = field(default_factory=list)
+    queue: str = "default"
+    meta: dict[str, JSON] = field(default_factory=dict)
+    priority: int = 0
+    timeout_ms: int | None = None
+    visibility_timeout_ms: int | None = None
+    scheduled_at: datetime | timedelta | None = None
+    expires_at: datetime | timedelta | None = None
+    scheduled_at_text: str | None = None
+    expires_at_text: str | None = None
+    retry: RetryPolicy | None = None
+    unique: dict[str, Any] | None = None
+    schema: str | None = None
+    tags: list[str] = field(default_factory=list)
+    pending: bool = False
+    rate_limit: dict[str, Any] | None = None
+    specversion: str = SPECVERSION
+    extra: dict[str, JSON] = field(default_factory=dict)

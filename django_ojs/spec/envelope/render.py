@@ -1,0 +1,131 @@
+"""A job in an answer: the whole envelope with its system attributes (ojs-core §5; http-binding
+§9)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from django_ojs.spec.envelope.model import SPECVERSION
+from django_ojs.spec.times import format_timestamp
+
+
+class StoredJob(Protocol):
+    """The attributes of a stored job that an answer is made of; the Job model has them."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def args(self) -> Any: ...
+    @property
+    def meta(self) -> Any: ...
+    @property
+    def options(self) -> Any: ...
+    @property
+    def created_at(self) -> datetime | None: ...
+    @property
+    def enqueued_at(self) -> datetime | None: ...
+    @property
+    def due_at(self) -> datetime | None: ...
+    @property
+    def expires_at(self) -> datetime | None: ...
+    @property
+    def activated_at(self) -> datetime | None: ...
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
+    @property
+    def timeout_ms(self) -> int | None: ...
+    @property
+    def result(self) -> Any: ...
+    @property
+    def error(self) -> Any: ...
+    @property
+    def discard_reason(self) -> str | None: ...
+
+
+# Ended without an execution that failed: there is nothing that was completed.
+_NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator"})
+
+
+def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return the JSON object of a job; what is absent is left out, `meta` is always there.
+
+    `errors` is the history, oldest first, for answers that carry it.
+    """
+    options: dict[str, Any] = job.options or {}
+    state = str(job.state)
+    out: dict[str, Any] = {
+        "specversion": options.get("specversion", SPECVERSION),
+        "id": str(job.id),
+        "type": job.type,
+        "queue": job.queue,
+        "args": job.args,
+        "meta": job.meta or {},
+        "state": state,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "priority": job.priority,
+    }
+    _add_times(out, job, state, options)
+    if job.timeout_ms:
+        out["timeout_ms"] = job.timeout_ms
+        if job.timeout_ms % 1000 == 0:  # core's spelling, where it can say it
+            out["timeout"] = job.timeout_ms // 1000
+    for name in ("retry", "unique", "schema", "tags", "visibility_timeout_ms", "rate_limit"):
+        if name in options:
+            out[name] = options[name]
+    if job.result is not None:
+        out["result"] = job.result
+    if job.error is not None:
+        out["error"] = job.error
+    if errors:
+        out["errors"] = list(errors)
+    for name, value in options.get("extra", {}).items():
+        out.setdefault(name, value)
+    return out
+
+
+def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[str, Any]) -> None:
+    if job.created_at is not None:
+        out["created_at"] = format_timestamp(job.created_at)
+    if job.enqueued_at is not None:
+        out["enqueued_at"] = format_timestamp(job.enqueued_at)
+    if "scheduled_at" in options:
+        out["scheduled_at"] = options["scheduled_at"]
+    elif state == "scheduled" and job.due_at is not None:
+        out["scheduled_at"] = format_timestamp(job.due_at)
+    if "expires_at" in options:
+        out["expires_at"] = options["expires_at"]
+    elif job.expires_at is not None:
+        out["expires_at"] = format_timestamp(job.expires_at)
+    if job.activated_at is not None:
+        out["activated_at"] = format_timestamp(job.activated_at)
+    if job.started_at is not None:
+        out["started_at"] = format_timestamp(job.started_at)
+    if state == "retryable" and job.due_at is not None:
+        out["next_attempt_at"] = format_timestamp(job.due_at)
+    if job.finished_at is None:
+        return
+    finished = format_timestamp(job.finished_at)
+    if state == "completed":
+        out["completed_at"] = finished
+    elif state == "cancelled":
+        out["cancelled_at"] = finished
+    elif state == "discarded":
+        out["discarded_at"] = finished
+        if job.discard_reason not in _NOT_COMPLETED:
+            out["completed_at"] = finished

@@ -1,0 +1,242 @@
+"""What a failed attempt reports (ojs-core §8), and the answers a handler can give by raising
+(ojs-retry §7)."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.times import parse_duration
+
+#: core §8.1 recommends both.
+MAX_FRAMES: Final = 50
+MAX_BACKTRACE_CHARACTERS: Final = 10_000
+MAX_MESSAGE_CHARACTERS: Final = 10_000
+MAX_TYPE_CHARACTERS: Final = 255
+# Details are for a reader; what is wider or deeper than this is not read.
+MAX_DETAIL_VALUES: Final = 1_000
+MAX_DETAIL_DEPTH: Final = 16
+MAX_DETAIL_CHARACTERS: Final = 1_000
+
+RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
+
+
+class HandlerAnswer(Exception):
+    """Base of what a handler may raise to say what becomes of its job."""
+
+    code: ClassVar[str]
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Retry(HandlerAnswer):
+    """Ask for another attempt, after `delay` (timedelta, seconds, "PT5M" or "5m") or the policy's
+    own wait."""
+
+    code = "RETRY"
+
+    def __init__(self, message: str = "", delay: timedelta | str | float | None = None) -> None:
+        super().__init__(message)
+        if isinstance(delay, int | float) and not isinstance(delay, bool):
+            try:
+                delay = timedelta(seconds=delay)
+            except (OverflowError, ValueError):
+                raise InvalidRequest("delay must be at most 1000 years") from None
+        self.delay = None if delay is None else parse_duration(delay, "delay")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.__class__, (self.message, self.delay)
+
+
+class Discard(HandlerAnswer):
+    """End the job: no further attempt, no dead letter."""
+
+    code = "DISCARD"
+
+
+class DeadLetter(HandlerAnswer):
+    """End the job as a dead letter, whatever its policy says."""
+
+    code = "DEAD_LETTER"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why an attempt failed. Text is clean (no NUL, no lone surrogate) and bounded."""
+
+    type: str
+    message: str
+    backtrace: tuple[str, ...] = ()
+    code: str | None = None
+    retryable: bool | None = None
+    details: dict[str, Any] | None = None
+    delay: timedelta | None = None
+
+    @classmethod
+    def parse(cls, data: object) -> Self:
+        """Read the `error` of a FAIL, in core's dialect (`type`) or the HTTP binding's (`code`).
+
+        Raises InvalidRequest when `type` and `code`, or `message`, are missing or no strings;
+        content is cut and cleaned, never refused.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidRequest("error must be an object")
+        kind = _optional_text(data, "type")
+        code = _optional_text(data, "code")
+        message = _optional_text(data, "message")
+        if not kind and not code:
+            raise InvalidRequest("error.type must be a non-empty string")
+        if message is None:
+            raise InvalidRequest("error.message must be a string")
+        if not kind:
+            # The HTTP binding's `code` is core's `type`, unless it is one of the handler's answers.
+            kind, code = ("handler_error", code) if code in RESPONSE_CODES else (code, None)
+        retryable = data.get("retryable")
+        if retryable is not None and not isinstance(retryable, bool):
+            raise InvalidRequest("error.retryable must be a boolean")
+        details = data.get("details")
+        if details is not None and not isinstance(details, Mapping):
+            raise InvalidRequest("error.details must be an object")
+        return cls(
+            type=clean(kind or "", MAX_TYPE_CHARACTERS),
+            message=clean(message, MAX_MESSAGE_CHARACTERS),
+            backtrace=_frames_of(data.get("backtrace")),
+            code=None if code is None else clean(code, MAX_TYPE_CHARACTERS),
+            retryable=retryable,
+            details=None if details is None else _details(details),
+        )
+
+    @classmethod
+    def from_exception(cls, exception: BaseException, *, backtrace: bool = True) -> Self:
+        """Describe an exception: `ojs_type` or class name, message, the innermost frames."""
+        kind = getattr(exception, "ojs_type", None)
+        code = exception.code if isinstance(exception, HandlerAnswer) else None
+        details = exception.details if isinstance(exception, OJSError) else None
+        return cls(
+            type=clean(
+                kind if isinstance(kind, str) and kind else exception.__class__.__qualname__,
+                MAX_TYPE_CHARACTERS,
+            ),
+            message=clean(_message(exception), MAX_MESSAGE_CHARACTERS),
+            backtrace=_frames(exception.__traceback__) if backtrace else (),
+            code=code,
+            details=_details(details) if details else None,
+            delay=exception.delay if isinstance(exception, Retry) else None,
+        )
+
+    def render(self) -> dict[str, Any]:
+        """Return the error object of ojs-core §8.1, without what is absent."""
+        out: dict[str, Any] = {"type": self.type, "message": self.message}
+        if self.backtrace:
+            out["backtrace"] = list(self.backtrace)
+        if self.code is not None:
+            out["code"] = self.code
+        if self.retryable is not None:
+            out["retryable"] = self.retryable
+        if self.details is not None:
+            out["details"] = self.details
+        return out
+
+
+def parse(data: object) -> Failure:
+    """Return Failure.parse(data)."""
+    return Failure.parse(data)
+
+
+def from_exception(exception: BaseException, *, backtrace: bool = True) -> Failure:
+    """Return Failure.from_exception(exception)."""
+    return Failure.from_exception(exception, backtrace=backtrace)
+
+
+def clean(text: str, limit: int) -> str:
+    """Return text that every database can store: at most `limit` characters, NUL and lone
+    surrogates replaced."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    text = str(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
+    value = data.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequest(f"error.{name} must be a string")
+    return value
+
+
+def _message(exception: BaseException) -> str:
+    try:
+        return str(exception)
+    except Exception:  # a broken __str__ must not hide the failure it describes
+        return "(the message could not be read)"
+
+
+def _frames(start: TracebackType | None) -> tuple[str, ...]:
+    # A RecursionError has a thousand frames: the last ones are kept, without reading any source
+    # file.
+    last = deque(
+        ((frame.f_code, line) for frame, line in walk_tb(start)),
+        maxlen=MAX_FRAMES,
+    )
+    return _fit([f"{code.co_filename}:{line} in {code.co_qualname}" for code, line in last])
+
+
+def _frames_of(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.splitlines()
+    if not isinstance(value, list | tuple):
+        return ()
+    # Other languages put the innermost frame first, as core's example does.
+    frames = [frame for frame in islice(value, MAX_FRAMES) if isinstance(frame, str)]
+    return tuple(reversed(_fit(frames[::-1])))
+
+
+def _fit(frames: list[str]) -> tuple[str, ...]:
+    """Keep the last frames that fit into MAX_BACKTRACE_CHARACTERS together."""
+    kept: deque[str] = deque()
+    room = MAX_BACKTRACE_CHARACTERS
+    for frame in reversed(frames):
+        if room <= 0:
+            break
+        kept.appendleft(clean(frame, room))
+        room -= len(kept[0])
+    return tuple(kept)
+
+
+def _details(value: Mapping[Any, Any]) -> dict[str, Any]:
+    budget = [MAX_DETAIL_VALUES]
+    return {
+        clean(str(key), MAX_TYPE_CHARACTERS): _detail(item, 1, budget)
+        for key, item in islice(value.items(), MAX_DETAIL_VALUES)
+    }
+
+
+def _detail(value: object, depth: int, budget: list[int]) -> Any:
+    budget[0] -= 1
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return clean(value, MAX_DETAIL_CHARACTERS)
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else "(a large integer)"
+    if isinstance(value, float):
+        return value if value - value == 0 else "(not a finite number)"
+    if isinstance(value, Mapping | list | tuple):
+        if depth >= MAX_DETAIL_DEPTH or budget[0] <= 0:
+            return "(cut)"
+        if isinstance(value, Mapping):
+            return {
+                clean(str(key), MAX_TYPE_CHARACTERS): _detail(item, depth + 1, budget)
+                for key, item in islice(value.items(), budget[0])
+            }
+        return [_detail(item, depth + 1, budget) for item in islice(value, budget[0])]
+    return f"({value.__class__.__qualname__})"

@@ -1,0 +1,166 @@
+"""Strict JSON, and the only place where the standard library's is used (json-format §2.3, §13; RFC
+8259)."""
+
+import json
+import logging
+import re
+from typing import Any, Final, TypeAlias
+
+from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
+from django_ojs.spec.strict import (
+    LARGE_INTEGER,
+    MAX_DEPTH,
+    MAX_EXACT_INTEGER,
+    MAX_INTEGER,
+    LargeInteger,
+    Refused,
+    explain,
+    measure,
+)
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+
+#: Depth for a whole request: `args` of MAX_DEPTH levels sit three deeper in `{"jobs": [{"args":
+#: …}]}`.
+BODY_DEPTH: Final = MAX_DEPTH + 3
+
+logger = logging.getLogger("django_ojs.json")
+
+_encode: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+
+# Sixteen digits are needed to pass 2**53 - 1; a text without them needs no look at its integers.
+_LONG_INTEGER: Final = re.compile(r"[0-9]{16}")
+# No 64-bit integer has more characters. Reading thousands of digits takes quadratic time.
+_LONGEST: Final = 20
+
+
+def dumps(value: Any) -> str:
+    """Return what `check` has let through as compact JSON text, not escaped to ASCII.
+
+    Raises InvalidPayload for foreign types, NaN, NUL, lone surrogates and cycles all the same; the
+    size of integers and the type of names are for `check` alone to judge.
+    """
+    try:
+        text = _encode(value)
+        if text.isascii():
+            if "\\u0000" not in text:
+                return text
+        else:
+            text.encode()  # UnicodeEncodeError for a lone surrogate
+            if "\\u0000" not in text:
+                return text
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidPayload(explain(value, "") or "the value cannot be written as JSON") from None
+    # An escaped backslash before "u0000" looks the same in the text.
+    found = explain(value, "", exact_integers=True)
+    if found is not None and "NUL" in found:
+        raise InvalidPayload(found)
+    return text
+
+
+def loads(
+    data: str | bytes,
+    *,
+    place: str = "",
+    exact_integers: bool = False,
+    max_depth: int = MAX_DEPTH,
+) -> JSON:
+    """Read strict JSON: UTF-8 without BOM, finite numbers, safe integers, clean text, a depth.
+
+    Raises InvalidPayload naming the place and the rule. A repeated name takes its last value, with
+    a warning.
+    """
+    text = _decode(data) if isinstance(data, bytes) else data
+    if text.startswith("\ufeff"):
+        raise InvalidPayload("the document must not begin with a byte order mark")
+    repeated = 0
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        result = dict(items)
+        repeated += len(items) - len(result)
+        return result
+
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=pairs,
+            parse_int=_short_integer if _LONG_INTEGER.search(text) else None,
+        )
+    except json.JSONDecodeError as error:
+        # Its message is about the grammar and quotes nothing.
+        raise InvalidPayload(
+            f"the document is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise InvalidPayload(f"the document is nested more than {max_depth} levels deep") from None
+    if repeated:
+        logger.warning("JSON with %d repeated names: the last value of each was taken", repeated)
+    try:
+        measure(value, exact_integers=exact_integers, depth=max_depth)
+    except Refused:
+        found = explain(value, place, exact_integers=exact_integers, depth=max_depth)
+        raise InvalidPayload(found or "the document cannot be stored") from None
+    return value  # type: ignore[no-any-return]  # json.loads returns Any
+
+
+def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
+    """Read JSON that this package has checked and stored.
+
+    PostgreSQL's jsonb writes the float 1e300 as an integer of 301 digits. No integer beyond the
+    safe range was ever let in, so such a literal was a float and becomes one again; with
+    `exact_integers`, from 64 bits on.
+    """
+    if _LONG_INTEGER.search(text) is None:
+        return json.loads(text)  # type: ignore[no-any-return]  # json.loads returns Any
+    return json.loads(  # type: ignore[no-any-return]  # json.loads returns Any
+        text, parse_int=_stored_exact if exact_integers else _stored
+    )
+
+
+def check(
+    value: object,
+    place: str,
+    *,
+    exact_integers: bool = False,
+    error: type[OJSError] = InvalidArgs,
+) -> None:
+    """Refuse what JSON cannot carry, naming place and cure: "args[1] is a Decimal: send a string".
+
+    Tuples pass as arrays, subclasses of str and int (StrEnum, IntEnum) as their values. Raises
+    `error`.
+    """
+    try:
+        measure(value, exact_integers=exact_integers)
+    except Refused:
+        found = explain(value, place, exact_integers=exact_integers)
+        raise error(found or f"{place} cannot be stored as JSON") from None
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidPayload("the document must be encoded as UTF-8") from None
+
+
+def _short_integer(digits: str) -> int | LargeInteger:
+    return int(digits) if len(digits) <= _LONGEST else LARGE_INTEGER
+
+
+def _stored(digits: str) -> int | float:
+    return _integer_or_float(digits, MAX_INTEGER)
+
+
+def _stored_exact(digits: str) -> int | float:
+    return _integer_or_float(digits, MAX_EXACT_INTEGER)
+
+
+def _integer_or_float(digits: str, largest: int) -> int | float:
+    if len(digits) <= _LONGEST:
+        number = int(digits)
+        if -largest <= number <= largest:
+            return number
+    return float(digits)

@@ -1,0 +1,260 @@
+"""The retry policy of a job (ojs-retry): what it says, how long it waits, and what it decides
+after a failure."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
+from django_ojs.spec.times import format_duration, parse_duration
+
+Exhaustion = Literal["dead_letter", "discard"]
+Strategy = Literal["exponential", "linear", "constant", "polynomial"]
+Duration = timedelta | str | float
+
+#: Fits the integer column that holds it on every database.
+MAX_ATTEMPTS_LIMIT: Final = 2**31 - 1
+
+_STRATEGIES: Final = ("exponential", "linear", "constant", "polynomial")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What becomes of a job after a failure: another attempt after `delay`, or the end."""
+
+    action: Literal["retry", "discard"]
+    delay: timedelta = timedelta(0)
+    dead_letter: bool = False
+    reason: Literal["retry", "exhausted", "non_retryable", "discard", "fail", "dead_letter"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, init=False)
+class RetryPolicy:
+    """How often and how fast a failing job is tried again (ojs-retry §2).
+
+    `max_attempts` counts the first execution; 0 and 1 both mean "no retry". Intervals are
+    timedeltas, ISO 8601 or short strings, or seconds. `extra` keeps the fields of other dialects.
+    Raises InvalidRetryPolicy.
+    """
+
+    max_attempts: int
+    initial_interval: timedelta
+    backoff_coefficient: float
+    max_interval: timedelta
+    jitter: bool
+    non_retryable_errors: tuple[str, ...]
+    on_exhaustion: Exhaustion
+    backoff_strategy: Strategy
+    extra: Mapping[str, Any] = field(hash=False, repr=False)
+
+    def __init__(
+        self,
+        *,
+        max_attempts: int = 3,
+        initial_interval: Duration = timedelta(seconds=1),
+        backoff_coefficient: float = 2.0,
+        max_interval: Duration = timedelta(minutes=5),
+        jitter: bool = True,
+        non_retryable_errors: Sequence[str] = (),
+        on_exhaustion: Exhaustion = "dead_letter",
+        backoff_strategy: Strategy | Literal["none"] = "exponential",
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "max_attempts", _attempts(max_attempts))
+        put(self, "initial_interval", _interval(initial_interval, "initial_interval"))
+        put(self, "backoff_coefficient", _coefficient(backoff_coefficient))
+        put(self, "max_interval", _interval(max_interval, "max_interval"))
+        put(self, "jitter", _boolean(jitter))
+        put(self, "non_retryable_errors", _errors(non_retryable_errors))
+        exhaustion = _one_of(on_exhaustion, "on_exhaustion", "dead_letter", "discard")
+        put(self, "on_exhaustion", exhaustion)
+        strategy = "constant" if backoff_strategy == "none" else backoff_strategy
+        put(self, "backoff_strategy", _one_of(strategy, "backoff_strategy", *_STRATEGIES))
+        put(self, "extra", dict(extra) if extra else {})
+        if self.initial_interval <= timedelta(0):
+            raise InvalidRetryPolicy("retry.initial_interval must be greater than zero")
+        if self.max_interval < self.initial_interval:
+            raise InvalidRetryPolicy(
+                "retry.max_interval must not be less than retry.initial_interval",
+                hint="Where only one of the two is given, the other one has its default.",
+            )
+
+    def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
+        """Return the wait after `attempt` (1-based) has failed; `random` returns numbers in [0, 1).
+
+        Capped before and after the jitter (ojs-retry §3.5, §5.3).
+        """
+        cap = self.max_interval.total_seconds()
+        seconds = min(self._raw(max(attempt, 1)), cap)
+        if self.jitter:
+            seconds = min(seconds * (0.5 + random()), cap)
+        return min(timedelta(seconds=max(seconds, 0.0)), self.max_interval)
+
+    def _raw(self, retry: int) -> float:
+        first = self.initial_interval.total_seconds()
+        try:
+            if self.backoff_strategy == "exponential":
+                return first * math.pow(self.backoff_coefficient, retry - 1)
+            if self.backoff_strategy == "linear":
+                return first * retry
+            if self.backoff_strategy == "polynomial":
+                return first * math.pow(retry, self.backoff_coefficient)
+            return first
+        except OverflowError:  # 2.0 ** 100_000: far over any cap
+            return math.inf
+
+    def matches(self, error_type: str) -> bool:
+        """Say whether `non_retryable_errors` names this error type, exactly or by `prefix.*`."""
+        return any(
+            error_type == entry or (entry.endswith(".*") and error_type.startswith(entry[:-1]))
+            for entry in self.non_retryable_errors
+        )
+
+    def decide(
+        self,
+        *,
+        attempt: int,
+        error_type: str,
+        code: str | None = None,
+        retryable: bool | None = None,
+        random: Callable[[], float],
+        delay: timedelta | None = None,
+    ) -> Decision:
+        """Decide after a failure (ojs-retry §7.2); `attempt` attempts are spent.
+
+        The handler's code comes first, then `retryable`, then the policy. `delay` is a wait the
+        handler asked for: it replaces the computed one.
+        """
+        if code == "DISCARD":
+            return Decision(action="discard", reason="discard")
+        if code == "FAIL":
+            return Decision(action="discard", reason="fail")
+        if code == "DEAD_LETTER":
+            return Decision(action="discard", dead_letter=True, reason="dead_letter")
+        dead_letter = self.on_exhaustion == "dead_letter"
+        if self.matches(error_type) or (retryable is False and code != "RETRY"):
+            return Decision(action="discard", dead_letter=dead_letter, reason="non_retryable")
+        if attempt >= self.max_attempts:
+            return Decision(action="discard", dead_letter=dead_letter, reason="exhausted")
+        wait = self.delay(attempt, random) if delay is None else max(delay, timedelta(0))
+        return Decision(action="retry", delay=wait, reason="retry")
+
+    def render(self) -> dict[str, Any]:
+        """Return the whole policy as JSON, durations in ISO 8601, the fields of other dialects
+        included."""
+        out: dict[str, Any] = {
+            **self.extra,
+            "max_attempts": self.max_attempts,
+            "initial_interval": format_duration(self.initial_interval),
+            "backoff_coefficient": self.backoff_coefficient,
+            "max_interval": format_duration(self.max_interval),
+            "jitter": self.jitter,
+            "non_retryable_errors": list(self.non_retryable_errors),
+            "on_exhaustion": self.on_exhaustion,
+        }
+        # The schema of ojs-retry §14 does not know this field: it is there when it says something.
+        if self.backoff_strategy != "exponential":
+            out["backoff_strategy"] = self.backoff_strategy
+        return out
+
+
+_FIELDS: Final = (
+    "max_attempts",
+    "initial_interval",
+    "backoff_coefficient",
+    "max_interval",
+    "jitter",
+    "non_retryable_errors",
+    "on_exhaustion",
+    "backoff_strategy",
+)
+
+
+def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy of a job: what `data` says over what `default` says (ojs-retry §8.1).
+
+    `data` is an object in any dialect, a RetryPolicy, an integer (max_attempts) or None. Raises
+    InvalidRetryPolicy.
+    """
+    if data is None:
+        return default
+    if isinstance(data, RetryPolicy):
+        return data
+    if isinstance(data, int) and not isinstance(data, bool):
+        data = {"max_attempts": data}
+    if not isinstance(data, Mapping):
+        raise InvalidRetryPolicy("retry must be an object")
+    given = {key: value for key, value in data.items() if value is not None}
+    values: dict[str, Any] = {name: getattr(default, name) for name in _FIELDS}
+    for name in ("initial_interval", "max_interval"):
+        milliseconds = given.pop(f"{name}_ms", None)
+        if milliseconds is not None and name not in given:
+            given[name] = _milliseconds(milliseconds, f"{name}_ms")
+        elif isinstance(given.get(name), int | float):
+            # Seconds in Python, but on the wire a bare number could be either.
+            raise InvalidRetryPolicy(f"retry.{name} must be an ISO 8601 duration such as PT30S")
+    values.update((name, given.pop(name)) for name in _FIELDS if name in given)
+    return RetryPolicy(**values, extra={**default.extra, **given})
+
+
+def _attempts(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidRetryPolicy("retry.max_attempts must be a non-negative integer")
+    if value > MAX_ATTEMPTS_LIMIT:
+        raise InvalidRetryPolicy(f"retry.max_attempts must be at most {MAX_ATTEMPTS_LIMIT}")
+    return value
+
+
+def _interval(value: object, name: str) -> timedelta:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _milliseconds(value * 1000 if isinstance(value, int) else value * 1000.0, name)
+    try:
+        return parse_duration(value, f"retry.{name}")
+    except InvalidRequest as error:
+        raise InvalidRetryPolicy(error.message) from None
+
+
+def _milliseconds(value: object, name: str) -> timedelta:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return parse_duration(timedelta(milliseconds=value), f"retry.{name}")
+        except (InvalidRequest, OverflowError, ValueError):
+            pass
+    raise InvalidRetryPolicy(f"retry.{name} must be a number between zero and 1000 years")
+
+
+def _coefficient(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if 1.0 <= number < math.inf:
+            return number
+    raise InvalidRetryPolicy("retry.backoff_coefficient must be a number, 1.0 or more")
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRetryPolicy("retry.jitter must be a boolean")
+    return value
+
+
+def _errors(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(entry, str) and entry for entry in value):
+        return tuple(value)
+    raise InvalidRetryPolicy("retry.non_retryable_errors must be an array of non-empty strings")
+
+
+def _one_of(value: object, name: str, *allowed: str) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidRetryPolicy(f"retry.{name} must be one of {', '.join(allowed)}")
+    return value
+
+
+#: The policy of a job that does not say otherwise (ojs-retry §8; `on_exhaustion` as the core
+#: document has it).
+DEFAULT: Final = RetryPolicy()

@@ -1,0 +1,121 @@
+"""The eight states and the closed transition table (ojs-core §6), as data.
+
+Every write of `Job.state` reads its expected and its new state from `TRANSITIONS`; what is not in the table
+cannot be written. Rows marked "core §6.3" are that table, row for row. The others are what the core document
+asks for in prose, or the worker protocol and the backpressure document add; each names its source.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from django_ojs.spec.errors import Conflict
+
+
+class State(StrEnum):
+    """The lifecycle state of a job (ojs-core §6.1)."""
+
+    SCHEDULED = "scheduled"
+    AVAILABLE = "available"
+    PENDING = "pending"
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    RETRYABLE = "retryable"
+    CANCELLED = "cancelled"
+    DISCARDED = "discarded"
+
+
+class Event(StrEnum):
+    """What makes a job change its state."""
+
+    PUSH = "push"
+    TIMER = "timer"
+    ACTIVATE = "activate"
+    FETCH = "fetch"
+    ACK = "ack"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    LAPSE = "lapse"
+    RETURN = "return"
+    RETRY = "retry"
+    EXPIRE = "expire"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transition:
+    """One row of the table: in `source`, `event` may lead to `target`. `source` None is "not stored yet"."""
+
+    event: Event
+    source: State | None
+    target: State
+
+
+def _rows() -> Iterator[Transition]:
+    def row(event: Event, source: State | None, target: State) -> Transition:
+        return Transition(event=event, source=source, target=target)
+
+    # core §6.3
+    yield row(Event.PUSH, None, State.SCHEDULED)
+    yield row(Event.PUSH, None, State.AVAILABLE)
+    yield row(Event.PUSH, None, State.PENDING)
+    yield row(Event.TIMER, State.SCHEDULED, State.AVAILABLE)
+    yield row(Event.ACTIVATE, State.PENDING, State.AVAILABLE)
+    yield row(Event.FETCH, State.AVAILABLE, State.ACTIVE)
+    yield row(Event.ACK, State.ACTIVE, State.COMPLETED)
+    yield row(Event.FAIL, State.ACTIVE, State.RETRYABLE)
+    yield row(Event.FAIL, State.ACTIVE, State.DISCARDED)
+    yield row(Event.CANCEL, State.ACTIVE, State.CANCELLED)
+    yield row(Event.LAPSE, State.ACTIVE, State.AVAILABLE)
+    yield row(Event.TIMER, State.RETRYABLE, State.AVAILABLE)
+    yield row(Event.CANCEL, State.SCHEDULED, State.CANCELLED)
+    yield row(Event.CANCEL, State.AVAILABLE, State.CANCELLED)
+    yield row(Event.CANCEL, State.PENDING, State.CANCELLED)
+    yield row(Event.CANCEL, State.RETRYABLE, State.CANCELLED)
+    yield row(Event.RETRY, State.DISCARDED, State.AVAILABLE)
+
+    # worker-protocol §5.5 (4): a lapsed reservation whose attempts are spent.
+    yield row(Event.LAPSE, State.ACTIVE, State.DISCARDED)
+    # http-binding, nack with `requeue`; worker-protocol §7.2: a worker that shuts down gives its jobs back.
+    yield row(Event.RETURN, State.ACTIVE, State.AVAILABLE)
+    # core §5.2 `expires_at`: the deadline passed before the job ran.
+    yield row(Event.EXPIRE, State.SCHEDULED, State.DISCARDED)
+    yield row(Event.EXPIRE, State.AVAILABLE, State.DISCARDED)
+    yield row(Event.EXPIRE, State.PENDING, State.DISCARDED)
+    yield row(Event.EXPIRE, State.RETRYABLE, State.DISCARDED)
+    # backpressure, strategy `drop_oldest`.
+    yield row(Event.DROP, State.AVAILABLE, State.DISCARDED)
+
+
+TRANSITIONS: tuple[Transition, ...] = tuple(_rows())
+
+TERMINAL: frozenset[State] = frozenset({State.COMPLETED, State.CANCELLED, State.DISCARDED})
+
+#: States that count for a queue's depth (backpressure §3): work that is waiting, whatever for.
+WAITING: frozenset[State] = frozenset({State.AVAILABLE, State.SCHEDULED, State.RETRYABLE})
+
+
+@cache
+def sources(event: Event, target: State) -> tuple[State, ...]:
+    """Return the states from which `event` may lead to `target`.
+
+    Raises Conflict when no row of the table has this event and target.
+    """
+    found = tuple(t.source for t in TRANSITIONS if t.event is event and t.target is target and t.source is not None)
+    if not found:
+        raise Conflict(f"No transition of the state machine leads by {event} to {target}.")
+    return found
+
+
+@cache
+def initial(target: State) -> State:
+    """Return `target` when PUSH may store a job in it. Raises Conflict otherwise."""
+    if not any(t.source is None and t.target is target for t in TRANSITIONS):
+        raise Conflict(f"A job cannot be stored as {target}.")
+    return target
+
+
+def allows(event: Event, source: State, target: State) -> bool:
+    """Say whether the table has this row."""
+    return Transition(event=event, source=source, target=target) in TRANSITIONS

@@ -1,0 +1,101 @@
+"""A claimed job, as FETCH hands it out: cheap to make by the hundred, JSON read when it is looked at."""
+
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from django_ojs.spec import envelope, json
+from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.base import Dialect
+
+
+class Claimed:
+    """An active job and the claim on it. Attributes are the job's fields; see `models.Job`."""
+
+    state = State.ACTIVE.value
+    result = None
+    finished_at = None
+    dead_letter = False
+    discard_reason = None
+
+    id: UUID
+    enqueued_at: datetime
+
+    def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
+        (
+            key,
+            self.type,
+            self.queue,
+            self.priority,
+            self._args,
+            self._meta,
+            self._options,
+            self.attempt,
+            self.max_attempts,
+            self.returned,
+            self.run,
+            self.timeout_ms,
+            self.visibility_timeout_ms,
+            created_at,
+            enqueued_at,
+            due_at,
+            expires_at,
+            activated_at,
+            started_at,
+            lease_until,
+            self.worker_id,
+            self._error,
+        ) = row
+        self.id = dialect.uuid(key)
+        read = dialect.time
+        self.created_at = read(created_at)
+        self.enqueued_at = read(enqueued_at)  # type: ignore[assignment]  # a job that was available has it
+        self.due_at = read(due_at)
+        self.expires_at = read(expires_at)
+        self.activated_at = read(activated_at)
+        self.started_at = read(started_at)
+        self.lease_until = read(lease_until)
+
+    def __repr__(self) -> str:
+        return f"<Claimed {self.type} {self.id} attempt {self.attempt}>"
+
+    @property
+    def pk(self) -> UUID:
+        """The job's id."""
+        return self.id
+
+    @cached_property
+    def args(self) -> list[json.JSON]:
+        """The handler's positional arguments."""
+        return json.loads_stored(self._args)  # type: ignore[return-value]  # PUSH stores arrays only
+
+    @cached_property
+    def meta(self) -> dict[str, json.JSON]:
+        """The job's metadata."""
+        return json.loads_stored(self._meta)  # type: ignore[return-value]  # PUSH stores objects only
+
+    @cached_property
+    def options(self) -> dict[str, json.JSON]:
+        """What else the envelope carries."""
+        return json.loads_stored(self._options)  # type: ignore[return-value]  # PUSH stores objects only
+
+    @cached_property
+    def error(self) -> dict[str, json.JSON] | None:
+        """The error of the attempt before this one."""
+        return json.loads_stored(self._error) if self._error is not None else None  # type: ignore[return-value]  # as above
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """The job's retry policy, complete."""
+        return envelope.retry_of(self.options)
+
+    @property
+    def tags(self) -> list[str]:
+        """The job's tags."""
+        return list(self.options.get("tags") or ())  # type: ignore[arg-type]  # validated at PUSH
+
+    def envelope(self) -> dict[str, Any]:
+        """Render the job as its OJS envelope."""
+        return envelope.render(self)

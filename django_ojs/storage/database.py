@@ -1,0 +1,71 @@
+"""Which database holds the jobs, and how its own short transactions survive contention."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from django.db import OperationalError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.models import Job
+from django_ojs.storage import dialects
+from django_ojs.storage.dialects.base import Dialect
+
+T = TypeVar("T")
+
+#: A lost race for a lock is tried again this often before it reaches the caller; the pauses add up to about six seconds.
+RETRIES = 8
+FIRST_PAUSE = 0.02
+
+
+def alias() -> str:
+    """Return the alias that holds the jobs: what the routers say for writing a Job."""
+    return router.db_for_write(Job)
+
+
+def connection() -> BaseDatabaseWrapper:
+    """Return this thread's connection to the jobs' database."""
+    return connections[alias()]
+
+
+def dialect() -> Dialect:
+    """Return the dialect of the jobs' database. Raises NotSupportedError for a database that is not supported."""
+    return dialects.of(connection())
+
+
+def retried(operation: Callable[[], T]) -> T:
+    """Run an operation that is one transaction of its own; run it again when the database broke a deadlock or a lock wait.
+
+    Inside a caller's `atomic()` it runs once: the caller's transaction is not ours to repeat.
+    """
+    link = connection()
+    if link.in_atomic_block:
+        return operation()
+    pause = FIRST_PAUSE
+    for left in range(RETRIES, -1, -1):
+        try:
+            return operation()
+        except OperationalError as error:
+            if not left or not dialects.of(link).lost_a_race(error):
+                raise
+        # Full jitter: two that collided must not collide again.
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, 2.0)
+    raise AssertionError("unreachable")
+
+
+def in_write_transaction(operation: Callable[[], T]) -> T:
+    """Run an operation in a transaction that holds the write lock from its start, where a database has just one."""
+
+    def attempt() -> T:
+        with transaction.atomic(using=alias()):
+            dialect().begin_write(connection())
+            return operation()
+
+    return retried(attempt)
+
+
+def atomic() -> transaction.Atomic:
+    """Open a transaction, or a savepoint in the caller's, on the jobs' database."""
+    return transaction.atomic(using=alias())

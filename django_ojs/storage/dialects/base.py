@@ -1,0 +1,129 @@
+"""What a database must be able to do for the hot paths: store, claim, complete, promote. One statement each."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.spec.states import Event, State, sources
+
+#: What FETCH hands out, in this order (see `storage.claims.Claimed`).
+CLAIMED = (
+    "id",
+    "type",
+    "queue",
+    "priority",
+    "args",
+    "meta",
+    "options",
+    "attempt",
+    "max_attempts",
+    "returned",
+    "run",
+    "timeout_ms",
+    "visibility_timeout_ms",
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "activated_at",
+    "started_at",
+    "lease_until",
+    "worker_id",
+    "error",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An event and the state it leads to, as SQL. The states come from the transition table and from nowhere else."""
+
+    event: Event
+    target: State
+
+    @property
+    def to(self) -> str:
+        """The new state, quoted."""
+        return f"'{self.target.value}'"
+
+    @property
+    def expected(self) -> str:
+        """The condition on the old state. Written so that the planner sees that a partial index covers it."""
+        states = sources(self.event, self.target)
+        if len(states) == 1:
+            return f"state = '{states[0].value}'"
+        return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the database decided about a job that PUSH stored."""
+
+    id: UUID
+    state: str
+    created_at: datetime
+    enqueued_at: datetime | None
+    due_at: datetime | None
+    expires_at: datetime | None
+
+
+class Dialect(ABC):
+    """The statements of one database."""
+
+    #: Can a session be told of new work, so that idle workers need not wait for their next poll?
+    can_notify: ClassVar[bool]
+    #: Has every connection a server process that other sessions can see is gone?
+    has_sessions: ClassVar[bool]
+
+    @abstractmethod
+    def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
+        """Store jobs given as a JSON array of rows; skip any whose id is taken. Return the stored ones."""
+
+    @abstractmethod
+    def claim(
+        self, connection: BaseDatabaseWrapper, *, queue: str, count: int, worker_id: str | None, lease_ms: int, own: bool
+    ) -> list[tuple[Any, ...]]:
+        """Claim up to `count` available jobs of one queue. `own`: a job's own visibility timeout goes before `lease_ms`.
+
+        Return rows of `CLAIMED`, in no particular order.
+        """
+
+    @abstractmethod
+    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
+        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`. Return those it still held."""
+
+    @abstractmethod
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
+        """Make due jobs available, earliest first. Return (id, queue) of each."""
+
+    @abstractmethod
+    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
+        """Take the write lock at the start of a transaction, where the database has just one."""
+
+    @abstractmethod
+    def lost_a_race(self, error: OperationalError) -> bool:
+        """Say whether the statement failed only because others were at work: deadlock, lock wait, busy database."""
+
+    @abstractmethod
+    def uuid(self, value: Any) -> UUID:
+        """Convert an id of a raw row."""
+
+    @abstractmethod
+    def time(self, value: Any) -> datetime | None:
+        """Convert a timestamp of a raw row."""
+
+    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
+        """Tell listening workers that these queues have work, outside any transaction of the caller's."""
+
+    def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
+        """Identify the server process behind a connection, when the connection has one to itself."""
+        return None
+
+    def dead_sessions(self, connection: BaseDatabaseWrapper) -> list[tuple[str, int, datetime]]:
+        """Return the registered workers whose server process is gone, each with the session it had."""
+        return []

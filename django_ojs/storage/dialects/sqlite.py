@@ -1,0 +1,139 @@
+"""SQLite 3.38 and later, for development, tests and small sites. One writer at a time; its lock is the only lock."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.spec.states import Event, State, initial
+from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Stored
+
+_FETCH = Move(Event.FETCH, State.ACTIVE)
+_ACK = Move(Event.ACK, State.COMPLETED)
+_TIMER = Move(Event.TIMER, State.AVAILABLE)
+
+# As Django stores them: text, in UTC. Digits after the sixth order the jobs of a batch; Django ignores them.
+_NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+
+
+def _later(milliseconds: str) -> str:
+    return f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('+%%.3f seconds', ({milliseconds}) / 1000.0))"
+
+
+def _after(seconds: str) -> str:
+    return f"CASE WHEN {seconds} IS NOT NULL THEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('%%+.3f seconds', {seconds})) END"
+
+
+def _wire(time: str) -> str:
+    return f"strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', {time})"
+
+
+_INSERT = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned, run,
+                     timeout_ms, visibility_timeout_ms, created_at, enqueued_at, due_at, expires_at, dead_letter)
+SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority', v -> 'args', v -> 'meta',
+       CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
+            THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")}, '$.expires_at', {_wire("expires")})
+            WHEN due_in IS NOT NULL THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")})
+            WHEN expires_in IS NOT NULL THEN json_set(v -> 'options', '$.expires_at', {_wire("expires")})
+            ELSE v -> 'options' END,
+       0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms', {_NOW},
+       CASE WHEN state = '{State.AVAILABLE}' THEN %(now)s || printf('%%04d', n) END, due, expires, 0
+FROM (
+    SELECT *, CASE WHEN v ->> 'pending' THEN '{initial(State.PENDING)}'
+                   WHEN due > {_NOW} THEN '{initial(State.SCHEDULED)}'
+                   ELSE '{initial(State.AVAILABLE)}' END AS state
+    FROM (
+        SELECT value AS v, key AS n, value ->> 'due_in' AS due_in, value ->> 'expires_in' AS expires_in,
+               COALESCE(substr(value ->> 'due_at', 1, 26), {_after("value ->> 'due_in'")}) AS due,
+               COALESCE(substr(value ->> 'expires_at', 1, 26), {_after("value ->> 'expires_in'")}) AS expires
+        FROM json_each(%(rows)s))
+)
+WHERE true
+ON CONFLICT (id) DO NOTHING
+RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+"""
+
+_CLAIM = f"""
+UPDATE ojs_job
+SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s, started_at = {_NOW},
+    lease_until = {_later("CASE WHEN %(own)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s) ELSE %(lease_ms)s END")}
+WHERE id IN (
+    SELECT id FROM ojs_job
+    WHERE queue = %(queue)s AND {_FETCH.expected} AND (expires_at IS NULL OR expires_at > {_NOW})
+      AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name = %(queue)s AND paused_at IS NOT NULL)
+    ORDER BY priority DESC, enqueued_at, id LIMIT %(count)s)
+RETURNING {", ".join(CLAIMED)}
+"""
+
+_COMPLETE = f"""
+UPDATE ojs_job
+SET state = {_ACK.to}, finished_at = {_NOW}, error = NULL, lease_until = NULL,
+    result = CASE WHEN json_type(r.value, '$.result') = 'null' THEN NULL ELSE r.value -> 'result' END
+FROM json_each(%(finished)s) AS r
+WHERE ojs_job.id = replace(r.value ->> 'id', '-', '') AND ojs_job.run = r.value ->> 'run'
+  AND ojs_job.worker_id = %(worker_id)s AND ojs_job.{_ACK.expected}
+RETURNING id
+"""
+
+_PROMOTE = f"""
+UPDATE ojs_job SET state = {_TIMER.to}, enqueued_at = {_NOW} || printf('%%03d', due.n)
+FROM (SELECT id, row_number() OVER (ORDER BY due_at, id) AS n FROM ojs_job
+      WHERE {_TIMER.expected} AND due_at <= {_NOW} ORDER BY due_at, id LIMIT %s) AS due
+WHERE ojs_job.id = due.id
+RETURNING ojs_job.id, ojs_job.queue
+"""
+
+
+class SQLite(Dialect):
+    """SQLite through the standard library."""
+
+    can_notify = False
+    has_sessions = False
+
+    def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
+        with connection.cursor() as cursor:
+            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their order.
+            now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+            cursor.execute(_INSERT, {"rows": rows, "now": now})
+            return [
+                Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
+                for key, state, *times in cursor.fetchall()
+            ]
+
+    def claim(
+        self, connection: BaseDatabaseWrapper, *, queue: str, count: int, worker_id: str | None, lease_ms: int, own: bool
+    ) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _CLAIM, {"queue": queue, "count": count, "worker_id": worker_id, "lease_ms": lease_ms, "own": own}
+            )
+            return cursor.fetchall()
+
+    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute(_COMPLETE, {"worker_id": worker_id, "finished": finished})
+            return {self.uuid(row[0]) for row in cursor.fetchall()}
+
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_PROMOTE, [limit])
+            return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
+
+    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
+        # A deferred transaction that reads first and writes later fails at once when another has written in between,
+        # without waiting. A write that changes nothing takes the lock, and waits for it.
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
+
+    def lost_a_race(self, error: OperationalError) -> bool:
+        return "database is locked" in str(error) or "database table is locked" in str(error)
+
+    def uuid(self, value: Any) -> UUID:
+        return UUID(value)
+
+    def time(self, value: Any) -> datetime | None:
+        # Django's converters have read the columns that are declared as times.
+        return cast("datetime", value).replace(tzinfo=UTC) if value is not None else None

@@ -1,0 +1,44 @@
+"""An envelope as the row that PUSH stores."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django_ojs.spec import json, retry
+from django_ojs.spec.envelope import Envelope, options_of
+
+
+def dump(envelopes: Sequence[Envelope]) -> str:
+    """Render envelopes as the JSON array that `Dialect.insert` reads."""
+    return json.dumps([_row(envelope) for envelope in envelopes])
+
+
+def _row(envelope: Envelope) -> dict[str, Any]:
+    policy = envelope.retry or retry.DEFAULT
+    row: dict[str, Any] = {
+        "id": str(envelope.id),
+        "type": envelope.type,
+        "queue": envelope.queue,
+        "priority": envelope.priority,
+        "args": envelope.args,
+        "meta": envelope.meta,
+        "options": options_of(envelope),
+        "max_attempts": policy.max_attempts,
+    }
+    if envelope.timeout_ms is not None:
+        row["timeout_ms"] = envelope.timeout_ms
+    if envelope.visibility_timeout_ms is not None:
+        row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
+    if envelope.pending:
+        row["pending"] = True
+    _add_time(row, "due", envelope.scheduled_at)
+    _add_time(row, "expires", envelope.expires_at)
+    return row
+
+
+def _add_time(row: dict[str, Any], name: str, value: datetime | timedelta | None) -> None:
+    # A relative time is added up in the database, whose clock decides.
+    if isinstance(value, timedelta):
+        row[f"{name}_in"] = value.total_seconds()
+    elif value is not None:
+        row[f"{name}_at"] = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")

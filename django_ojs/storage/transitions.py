@@ -1,0 +1,144 @@
+"""The only writer of `Job.state`.
+
+Every change of state is one conditional UPDATE whose condition holds the expected state and, where a claim was given, the
+claim. Whoever loses a race changes nothing and is told so. Which states may follow which is `spec.states`; the
+statements of the hot paths (store, claim, complete, promote) are the dialects', and are built from the same table.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from django_ojs.models import Job
+from django_ojs.spec import json
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
+from django_ojs.spec.states import Event, State, sources
+from django_ojs.storage import database, rows
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.base import Stored
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """Who holds a job (worker-protocol §5.6). What is None is not checked.
+
+    `run` is the exact fence; `attempt` is what the wire carries for it.
+    """
+
+    worker_id: str | None = None
+    attempt: int | None = None
+    run: int | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """The claim as conditions on a job."""
+        wanted = {"worker_id": self.worker_id, "attempt": self.attempt, "run": self.run}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def holds(self, job: Job) -> bool:
+        """Whether the job is under this claim."""
+        return all(getattr(job, name) == value for name, value in self.filters().items())
+
+
+ANYBODY = Claim()
+
+
+def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
+    """Store jobs in one statement, in order. Raises DuplicateJob naming the first whose id is taken."""
+    stored = database.dialect().insert(database.connection(), rows.dump(envelopes))
+    if len(stored) != len(envelopes):
+        if generated_ids:
+            raise AssertionError("The database stored fewer jobs than it was given, and no id was taken.")
+        _refuse_duplicate(envelopes, stored)
+    return stored
+
+
+def _refuse_duplicate(envelopes: Sequence[Envelope], stored: Iterable[Stored]) -> NoReturn:
+    new = {job.id for job in stored}
+    for index, envelope in enumerate(envelopes):
+        if envelope.id not in new:
+            break
+        # The same id twice in one call: the second is the duplicate.
+        new.discard(envelope.id)
+    details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
+    if len(envelopes) > 1:
+        details["index"] = index
+    raise DuplicateJob("A job with this id exists already.", details=details)
+
+
+def claim(
+    *, queue: str, count: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
+) -> list[Claimed]:
+    """Move up to `count` available jobs of a queue to active, best first, and return them."""
+    connection = database.connection()
+    dialect = database.dialect()
+    found = dialect.claim(
+        connection, queue=queue, count=count, worker_id=worker_id, lease_ms=lease_ms, own=own_lease
+    )
+    jobs = [Claimed(dialect, row) for row in found]
+    jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+    return jobs
+
+
+def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
+    """ACK many jobs of one worker, given as (id, run, result), in one statement. Return those it still held."""
+    if not finished:
+        return set()
+    # In the order of the keys, so that two writers of the same rows never wait for each other in a circle.
+    text = json.dumps([{"id": str(key), "run": run, "result": result} for key, run, result in sorted(finished, key=_key)])
+    return database.dialect().complete(database.connection(), worker_id, text)
+
+
+def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
+    return item[0]
+
+
+def promote(limit: int) -> list[tuple[UUID, str]]:
+    """Make scheduled and retryable jobs that are due available. Return (id, queue) of each."""
+    return database.dialect().promote(database.connection(), limit)
+
+
+def apply(event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any) -> int:
+    """Move these jobs to `target`, those that are in a state the table allows and under the claim. Return how many."""
+    return jobs.filter(state__in=sources(event, target), **claim.filters()).update(state=target.value, **values)
+
+
+def apply_one(event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any) -> None:
+    """Move one job. Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another claim)."""
+    if not apply(event, target, Job.objects.using(database.alias()).filter(pk=job_id), claim=claim, **values):
+        refuse(event, target, get(job_id), claim)
+
+
+def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
+    """Explain why the job could not make the move."""
+    expected = sources(event, target)
+    details = {
+        "job_id": str(job.pk),
+        "current_state": job.state,
+        "expected_state": expected[0] if len(expected) == 1 else list(expected),
+    }
+    if State(job.state) in expected and not claim.holds(job):
+        raise ClaimLost(f"The job is active under another claim; {event} changed nothing.", details=details)
+    raise Conflict(f"The job is {job.state}; {event} needs it {' or '.join(expected)}.", details=details)
+
+
+def get(job_id: UUID) -> Job:
+    """Return the job as it is now. Raises JobNotFound."""
+    try:
+        return Job.objects.using(database.alias()).get(pk=job_id)
+    except Job.DoesNotExist:
+        raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)}) from None
+
+
+def lock(job_id: UUID) -> Job:
+    """Return the job, locked until the transaction ends. Raises JobNotFound."""
+    try:
+        return Job.objects.using(database.alias()).select_for_update(no_key=True).get(pk=job_id)
+    except Job.DoesNotExist:
+        raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)}) from None
+
+
+__all__ = ["ANYBODY", "Claim", "apply", "apply_one", "claim", "complete", "get", "lock", "promote", "push", "refuse"]

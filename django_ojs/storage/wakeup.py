@@ -1,0 +1,47 @@
+"""Tell idle workers of new work. A hint: whoever misses it polls."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from functools import partial
+
+from django.db import Error, connections, transaction
+
+from django_ojs.conf import settings
+from django_ojs.storage import database, dialects
+
+logger = logging.getLogger("django_ojs")
+
+#: A process announces a queue at most this often. A notification costs about a tenth of an enqueue, so a hundred a second cost a
+#: busy producer a few per cent; a worker that was woken looks again after this time for what was not announced.
+INTERVAL = 0.01
+
+_lock = threading.Lock()
+_announced: dict[tuple[str, str], float] = {}
+
+
+def announce(queues: Iterable[str]) -> None:
+    """Wake the workers of these queues once the current transaction has committed.
+
+    Never inside it: a transaction that holds a notification takes a lock at its commit that all others wait for.
+    """
+    alias = database.alias()
+    if settings().notify and database.dialect().can_notify:
+        transaction.on_commit(partial(_send, alias, tuple(dict.fromkeys(queues))), using=alias, robust=True)
+
+
+def _send(alias: str, queues: tuple[str, ...]) -> None:
+    now = time.monotonic()
+    with _lock:
+        due = [queue for queue in queues if now - _announced.get((alias, queue), 0.0) >= INTERVAL]
+        for queue in due:
+            _announced[alias, queue] = now
+    if not due:
+        return
+    connection = connections[alias]
+    try:
+        dialects.of(connection).notify(connection, due)
+    except Error as error:
+        # The jobs are committed; a poll finds them.
+        logger.debug("Workers were not notified of new jobs: %s", type(error).__name__)

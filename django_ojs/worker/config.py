@@ -1,0 +1,34 @@
+"""What a worker was asked to do."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django_ojs.conf import settings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerConfig:
+    """The worker's arguments. `threads` is the number of jobs a process runs at a time, sync and async together."""
+
+    queues: tuple[str, ...] = ("default",)
+    processes: int = 1
+    threads: int = 10
+    grace: timedelta = timedelta(seconds=25)
+    poll_interval: timedelta = timedelta(milliseconds=500)
+    heartbeat_interval: timedelta = timedelta(seconds=5)
+    labels: tuple[str, ...] = ()
+    once: bool = False
+    max_jobs: int | None = None
+    max_rss_mb: int | None = None
+
+    @classmethod
+    def from_settings(cls, **given: object) -> "WorkerConfig":
+        """Return a configuration with the settings' intervals; `given` arguments go before them, None is absent."""
+        configured = settings()
+        values: dict[str, object] = {
+            "grace": configured.grace_period,
+            "poll_interval": configured.poll_interval,
+            "heartbeat_interval": configured.heartbeat_interval,
+        }
+        values |= {name: value for name, value in given.items() if value is not None}
+        return cls(**values)  # type: ignore[arg-type]  # the command's parser has checked them

@@ -1,0 +1,206 @@
+"""Run handlers: plain ones in threads, `async def` ones on an event loop. The answer goes to the finisher."""
+
+import asyncio
+import ctypes
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import close_old_connections, connections, reset_queries
+
+from django_ojs import context as contexts
+from django_ojs.middleware import execution_chain
+from django_ojs.operations import ack
+from django_ojs.storage import database
+from django_ojs.worker.runs import Run
+
+logger = logging.getLogger("django_ojs")
+
+
+class Interrupted(BaseException):
+    """Raised in a handler's thread when nobody waits for it any more: its time was up, or it was cancelled."""
+
+
+#: What became of a run: the result, or the exception; `atomic` runs have committed their own ACK.
+Answer = Callable[[Run, Any, BaseException | None, bool], None]
+
+
+class Executor:
+    """The slots of a process. Threads start when there is work for them, and go with the process."""
+
+    def __init__(self, slots: int, answer: Answer) -> None:
+        self._slots = slots
+        self._answer = answer
+        self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._loop: EventLoop | None = None
+
+    def submit(self, runs: list[Run]) -> None:
+        """Run these jobs, in this order, as slots come free."""
+        plain = [run for run in runs if not run.handler.is_async]
+        asynchronous = [run for run in runs if run.handler.is_async]
+        for run in plain:
+            self._queue.put(run)
+        self._start_threads(len(plain))
+        if asynchronous:
+            if self._loop is None:
+                self._loop = EventLoop(self._slots, self._answer)
+            self._loop.submit(asynchronous)
+
+    def close(self) -> None:
+        """Let idle threads end. Runs that are under way go on."""
+        with self._lock:
+            for _ in self._threads:
+                self._queue.put(None)
+        if self._loop is not None:
+            self._loop.close()
+
+    def _start_threads(self, jobs: int) -> None:
+        with self._lock:
+            for _ in range(min(jobs - self._idle, self._slots - len(self._threads))):
+                thread = threading.Thread(target=self._work, name=f"ojs-{len(self._threads) + 1}", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    self._idle += 1
+                run = self._queue.get()
+                with self._lock:
+                    self._idle -= 1
+                if run is None:
+                    return
+                if not self._execute(run):
+                    return
+        except Interrupted:
+            # It came late, on the way out of its job. The thread has nothing in hand, and is replaced.
+            pass
+        finally:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+            connections.close_all()
+
+    def _execute(self, run: Run) -> bool:
+        """Run one job. Return False when the thread was interrupted and must not be used again."""
+        if not run.begin():
+            return True
+        result, error, committed = None, None, False
+        try:
+            _refresh_connections()
+            contexts.enter(run.context)
+            result, committed = _run_plain(run)
+        except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its job's failure, not the worker's
+            error = raised
+        contexts.enter(None)
+        if not run.end():
+            return not run.interrupted
+        self._answer(run, result, error, committed)
+        _refresh_connections()
+        return True
+
+
+def _run_plain(run: Run) -> tuple[Any, bool]:
+    if run.handler.atomic:
+        with database.atomic():
+            result = _checked(run, _call(run))
+            # The handler's rows and the job's completion commit together or not at all. Whoever has taken the job from this run
+            # meanwhile makes this fail, and the rows with it.
+            ack.complete(run.job.id, claim=run.claim, result=result)
+        return result, True
+    return _checked(run, _call(run)), False
+
+
+def _call(run: Run) -> Any:
+    chain = execution_chain()
+    if not chain:
+        return run.handler.run(run.context)
+    return chain.run(run.context, lambda: run.handler.run(run.context))
+
+
+def _checked(run: Run, returned: Any) -> Any:
+    result = run.context.result(returned)
+    ack.check_result(result)
+    return result
+
+
+def _refresh_connections() -> None:
+    # What Django does round a request: drop connections that are broken or too old, forget the queries DEBUG kept.
+    if any(True for _ in connections.all(initialized_only=True)):
+        reset_queries()
+        close_old_connections()
+
+
+def interrupt(run: Run) -> None:
+    """Stop a handler that is running: raise in its thread, or cancel its task. A thread that waits in C ends when C lets go."""
+    run.interrupted = True
+    if run.cancel_task is not None:
+        run.cancel_task()
+    elif run.thread_id is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread_id), ctypes.py_object(Interrupted))
+
+
+class EventLoop:
+    """An event loop in a thread of its own, for `async def` handlers."""
+
+    def __init__(self, slots: int, answer: Answer) -> None:
+        self._answer = answer
+        self._loop = asyncio.new_event_loop()
+        self._slots = asyncio.Semaphore(slots)
+        # One thread for the synchronous parts (the ORM) of each job under way, and its connections, kept from job to job.
+        self._helpers = deque(ThreadSensitiveContext() for _ in range(slots))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
+        self._thread.start()
+
+    def submit(self, runs: list[Run]) -> None:
+        """Run these jobs."""
+        self._loop.call_soon_threadsafe(self._start, runs)
+
+    def close(self) -> None:
+        """End the loop once it is told so; tasks that are under way are dropped with the process."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _start(self, runs: list[Run]) -> None:
+        for run in runs:
+            task = self._loop.create_task(self._execute(run))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, run: Run) -> None:
+        async with self._slots:
+            if not run.begin():
+                return
+            task = asyncio.current_task()
+            if task is not None:
+                run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)  # type: ignore[assignment]  # the handle is of no use
+            helper = self._helpers.popleft()
+            token = SyncToAsync.thread_sensitive_context.set(helper)
+            result, error = None, None
+            try:
+                contexts.enter(run.context)
+                returned = _call(run)
+                result = _checked(run, await returned if asyncio.iscoroutine(returned) or hasattr(returned, "__await__") else returned)
+            except BaseException as raised:  # noqa: BLE001  # as above
+                error = raised
+            finally:
+                if helper in SyncToAsync.context_to_thread_executor:
+                    await sync_to_async(_refresh_connections)()
+                SyncToAsync.thread_sensitive_context.reset(token)
+                self._helpers.append(helper)
+            if run.end():
+                self._answer(run, result, error, False)
+
+
+__all__ = ["Executor", "Interrupted", "interrupt"]

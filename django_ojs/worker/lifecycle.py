@@ -1,0 +1,51 @@
+"""The states of a worker: running, quiet, terminate, and no way back from the last (worker-protocol §2)."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django_ojs.models.worker import Directive
+
+
+class Lifecycle:
+    """The state of one process. `signalled` is safe in a signal handler if `changed` is."""
+
+    def __init__(self, grace: timedelta, changed: Callable[[], None]) -> None:
+        self.state = Directive.RUNNING
+        self.deadline = float("inf")
+        self._grace = grace.total_seconds()
+        self._changed = changed
+        self._quiet_by_signal = False
+
+    @property
+    def expired(self) -> bool:
+        """Whether the grace period is over."""
+        return time.monotonic() >= self.deadline
+
+    @property
+    def left(self) -> float:
+        """Seconds of grace that are left; infinite while not terminating."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def signalled(self, wanted: Directive) -> None:
+        """Go to a state a signal asked for. Terminate twice ends the grace period."""
+        if wanted is Directive.TERMINATE and self.state is Directive.TERMINATE:
+            self.deadline = 0.0
+            self._changed()
+            return
+        self._quiet_by_signal = wanted is Directive.QUIET
+        self._go(wanted)
+
+    def directed(self, wanted: Directive) -> None:
+        """Go to the state that a beat was answered with. "running" resumes a worker that was made quiet the same way."""
+        if wanted is Directive.RUNNING and self._quiet_by_signal:
+            return
+        self._go(wanted)
+
+    def _go(self, wanted: Directive) -> None:
+        if self.state in (Directive.TERMINATE, wanted):
+            return
+        if wanted is Directive.TERMINATE:
+            self.deadline = time.monotonic() + self._grace
+        self.state = wanted
+        self._changed()

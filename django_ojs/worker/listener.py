@@ -1,0 +1,79 @@
+"""Listen for new work, on a connection that also says the process is alive: when it ends, so did the process."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, connections
+
+from django_ojs.conf import settings
+from django_ojs.storage import database
+from django_ojs.storage.dialects.postgresql import CHANNEL
+
+logger = logging.getLogger("django_ojs")
+
+#: How long one wait for notifications lasts before the thread looks whether it shall stop.
+WAIT = 1.0
+PAUSE = 0.2
+
+
+class Listener:
+    """A thread that waits for notifications. It does nothing where the database has none, or behind a pooler."""
+
+    def __init__(self, queues: Collection[str], woken: Callable[[], None], attach: Callable[[], bool]) -> None:
+        self._queues = frozenset(queues)
+        self._woken = woken
+        self._attach = attach
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.listening = False
+        if database.dialect().can_notify:
+            self._thread = threading.Thread(target=self._work, name="ojs-listener", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(WAIT * 2)
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    if not self._listen():
+                        return
+                except (DatabaseError, InterfaceError):
+                    logger.debug("The listening connection was lost; connecting again.")
+                except Exception:
+                    # A driver's own error (the connection ended while waiting): no Django class.
+                    logger.debug("Listening was interrupted; connecting again.", exc_info=True)
+                self.listening = False
+                connections.close_all()
+                self._stop.wait(PAUSE)
+        finally:
+            connections.close_all()
+
+    def _listen(self) -> bool:
+        link = database.connection()
+        link.ensure_connection()
+        if not self._attach():
+            # Behind a pooler: a notification would arrive on somebody else's connection. Polling does it.
+            return False
+        raw: Any = link.connection
+        if settings().notify:
+            raw.execute(f"LISTEN {CHANNEL}")
+        self.listening = True
+        # What was announced before it listened is found by a look.
+        self._woken()
+        while not self._stop.is_set():
+            for note in raw.notifies(timeout=WAIT):
+                if note.payload in self._queues:
+                    self._woken()
+                if self._stop.is_set():
+                    break
+        return True
+
+
+__all__ = ["Listener"]

@@ -1,0 +1,74 @@
+"""Maintenance in the background: one worker at a time does it for all; any worker may."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import Error, connections
+
+from django_ojs.operations import lease, maintain, overrun, rescue
+from django_ojs.worker.report import Report
+
+logger = logging.getLogger("django_ojs")
+
+#: What is due reads as available, and what expired as discarded, within this many seconds.
+TICK = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A bounded piece of work, done every so many seconds. It returns how many rows it touched."""
+
+    run: Callable[[], int]
+    every: float
+
+
+class Maintenance:
+    """A thread that does the steps while this worker has the lease for them."""
+
+    def __init__(self, worker_id: str, report: Report) -> None:
+        self._worker_id = worker_id
+        self._report = report
+        self._steps = [
+            Step(maintain.promote, TICK),
+            Step(maintain.expire, TICK),
+            Step(rescue.DeadWorkers().take_back, TICK),
+            Step(rescue.lapse, 1.0),
+            Step(overrun.overrun, 1.0),
+            Step(maintain.prune, 10.0),
+        ]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and leave the lease to the next."""
+        self._stop.set()
+        self._thread.join(5)
+
+    def _work(self) -> None:
+        due = dict.fromkeys(self._steps, 0.0)
+        try:
+            while not self._stop.wait(TICK):
+                try:
+                    if lease.take(self._worker_id):
+                        self._do(due)
+                except Error as error:
+                    self._report.database_away(error)
+                    connections.close_all()
+            lease.give(self._worker_id)
+        except Error:
+            logger.debug("The maintenance lease was not given back; it ends by itself.")
+        finally:
+            connections.close_all()
+
+    def _do(self, due: dict[Step, float]) -> None:
+        for step in self._steps:
+            if self._stop.is_set():
+                return
+            if time.monotonic() >= due[step]:
+                # A step that found a full batch has more to do: it comes again at once, after the others had their turn.
+                full = step.run() >= maintain.BATCH
+                due[step] = 0.0 if full else time.monotonic() + step.every - TICK / 2

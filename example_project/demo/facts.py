@@ -1,0 +1,104 @@
+"""What the database and the folders say after the work is done, read once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+
+from django_ojs.models import Attempt, Job
+from example_project.demo.wipe import JOB_TYPES
+from example_project.shop.models import Invoice, Order, Receipt
+
+#: Outcomes of runs that ended with their worker, not with their handler.
+RESCUED = ("lost", "lapsed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFact:
+    """A job of the shop; `reference` is the order it was enqueued for."""
+
+    id: UUID
+    type: str
+    reference: str
+    state: str
+    attempt: int = 1
+    dead_letter: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrderFact:
+    """An order, the payments taken for it, and how often its documents were written."""
+
+    reference: str
+    card: str
+    total: Decimal
+    payments: tuple[Decimal, ...] = ()
+    receipts: int = 0
+    invoices: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """Everything the ledger is made of. `emails`, `pdfs`: references that have such a file."""
+
+    orders: tuple[OrderFact, ...]
+    jobs: tuple[JobFact, ...]
+    rescued: frozenset[UUID] = frozenset()
+    failed_runs: int = 0
+    emails: frozenset[str] = field(default_factory=frozenset)
+    pdfs: frozenset[str] = field(default_factory=frozenset)
+
+
+def read() -> Facts:
+    """Read the facts."""
+    attempts = Attempt.objects.filter(job__type__in=JOB_TYPES)
+    return Facts(
+        orders=tuple(_orders()),
+        jobs=tuple(_jobs()),
+        rescued=frozenset(attempts.filter(outcome__in=RESCUED).values_list("job_id", flat=True)),
+        failed_runs=attempts.exclude(outcome__in=RESCUED).count(),
+        emails=_whole(Path(settings.EMAIL_FILE_PATH), "*.eml", b"\n\n"),
+        pdfs=_whole(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
+    )
+
+
+def _orders() -> Iterable[OrderFact]:
+    receipts = dict(Receipt.objects.values_list("order_id", "written"))
+    invoices = dict(Invoice.objects.values_list("order_id", "written"))
+    for order in Order.objects.order_by("id").prefetch_related("payments"):
+        yield OrderFact(
+            reference=order.reference,
+            card=order.card,
+            total=order.total,
+            payments=tuple(payment.amount for payment in order.payments.all()),
+            receipts=receipts.get(order.pk, 0),
+            invoices=invoices.get(order.pk, 0),
+        )
+
+
+def _jobs() -> Iterable[JobFact]:
+    for job in Job.objects.filter(type__in=JOB_TYPES).order_by("created_at", "id"):
+        yield JobFact(
+            id=job.pk,
+            type=job.type,
+            reference=job.args[0],
+            state=job.state,
+            attempt=job.attempt,
+            dead_letter=job.dead_letter,
+            error=_describe(job.error),
+        )
+
+
+def _describe(error: dict[str, str] | None) -> str:
+    if not error:
+        return ""
+    return f"{error.get('type') or error.get('code')}: {error.get('message', '')}"
+
+
+def _whole(folder: Path, pattern: str, mark: bytes) -> frozenset[str]:
+    # A file that was cut off lacks what every whole one has.
+    return frozenset(path.stem for path in folder.glob(pattern) if mark in path.read_bytes())

@@ -1,0 +1,77 @@
+"""Run `manage.py ojs_worker` as processes of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from example_project.shop.jobs import DOCUMENTS, MAIL, PAYMENTS
+
+_MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+#: Longer than a worker's grace period: whoever has not ended by then will not.
+_PATIENCE_SECONDS = 40
+
+
+class Workers:
+    """Some worker processes, started on entry and stopped on exit."""
+
+    def __init__(self, count: int, *, logs: Path) -> None:
+        """Plan `count` processes; each writes its log into the folder `logs`."""
+        self._count = count
+        self._logs = logs
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        """Start the processes."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        for number in range(1, self._count + 1):
+            self._processes.append(_start(self._logs / f"worker-{number}.log"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ask the processes to end (SIGTERM) and wait for them."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    @property
+    def sessions(self) -> frozenset[int]:
+        """The sessions of the processes: a worker's children belong to it."""
+        return frozenset(process.pid for process in self._processes)
+
+    @property
+    def running(self) -> bool:
+        """Whether at least one process has not ended."""
+        return any(process.poll() is None for process in self._processes)
+
+
+def stop_on_sigterm() -> None:
+    """Make SIGTERM unwind the stack, so that no worker is left behind."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def _start(log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(_MANAGE), "ojs_worker", "--processes", "1", "--threads", "8"]
+    command += ["--queues", f"{PAYMENTS},{MAIL},{DOCUMENTS}"]
+    with log.open("wb") as out:
+        # A session of its own tells which workers are ours, and keeps Ctrl-C for us to pass on.
+        return subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OJS_DEMO_DEBUG": "0"},
+            start_new_session=True,
+        )

@@ -1,0 +1,86 @@
+"""Django settings of the example shop.
+
+The database comes from `embedded_postgres`: a PostgreSQL of its own by default, `DATABASE_URL` for
+yours, and SQLite with `OJS_DEMO_DATABASE=sqlite`.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from example_project.embedded_postgres import database_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Everything the shop writes (PDFs, e-mails, worker logs); safe to delete.
+VAR_DIR = Path(os.environ.get("OJS_DEMO_VAR") or ROOT / "var")
+
+# Not a secret: this site answers on 127.0.0.1 only and its data is made up.
+SECRET_KEY = "example-project-key-for-127.0.0.1-only"
+# Off unless asked for: workers then run without the autoreloader, and no query log grows.
+DEBUG = os.environ.get("OJS_DEMO_DEBUG") == "1"
+ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_ojs",
+    "example_project.shop",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "example_project.urls"
+WSGI_APPLICATION = "example_project.wsgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES: dict[str, Any] = {"default": database_settings()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "static/"
+MEDIA_URL = "media/"
+MEDIA_ROOT = VAR_DIR / "media"
+
+STORAGES: dict[str, Any] = {
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        # An invoice that is drawn again replaces itself.
+        "OPTIONS": {"allow_overwrite": True},
+    },
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
+EMAIL_BACKEND = "example_project.shop.mail.ReceiptFileBackend"
+EMAIL_FILE_PATH = VAR_DIR / "mail"
+DEFAULT_FROM_EMAIL = "The Corner Kitchen <shop@example.com>"
+
+#: Short beats, so that a killed worker is missed soon.
+OJS = {"HEARTBEAT_INTERVAL": 1}

@@ -1,0 +1,1 @@
+"""The shop: orders, payments, receipts and invoices."""

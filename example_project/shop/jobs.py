@@ -1,0 +1,50 @@
+"""The shop's jobs. django_ojs finds this module by its name.
+
+They take the order's reference, not its key: what travels in a job should mean something to whoever
+reads it.
+"""
+
+from datetime import timedelta
+
+import django_ojs as ojs
+from example_project.shop import cards, invoices, mail
+from example_project.shop.models import Order, Payment, Status
+
+PAYMENTS, MAIL, DOCUMENTS = "payments", "mail", "documents"
+
+
+@ojs.job(
+    "order.charge",
+    queue=PAYMENTS,
+    # The payment and the job's completion are one commit: the customer pays once, whatever
+    # happens to the worker.
+    atomic=True,
+    # A slow network answers on the third attempt; the fourth is for one that dies with its worker.
+    retry=ojs.RetryPolicy(
+        max_attempts=4,
+        initial_interval=timedelta(milliseconds=500),
+        max_interval=timedelta(seconds=2),
+        non_retryable_errors=("MalformedCard",),
+    ),
+    timeout=30,
+)
+def charge(ctx: ojs.JobContext, reference: str) -> dict[str, str]:
+    """Take the money for an order."""
+    order = Order.objects.get(reference=reference)
+    cards.authorise(order.card, attempt=ctx.attempt)
+    Payment.objects.create(order=order, amount=order.total, attempt=ctx.attempt)
+    order.status = Status.PAID
+    order.save(update_fields=["status"])
+    return {"amount": str(order.total)}
+
+
+@ojs.job("order.receipt", queue=MAIL, timeout=30)
+def receipt(reference: str) -> None:
+    """Write to the customer. May run again after a crash: the same message then replaces itself."""
+    mail.send_receipt(Order.objects.get(reference=reference))
+
+
+@ojs.job("order.invoice", queue=DOCUMENTS, timeout=60)
+def invoice(reference: str) -> dict[str, str]:
+    """Draw the invoice. May run again after a crash: the same file is then written again."""
+    return {"file": invoices.store(Order.objects.get(reference=reference))}

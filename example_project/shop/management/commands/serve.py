@@ -1,0 +1,45 @@
+"""`manage.py serve`: the site, a worker beside it, and a login for the admin."""
+
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandParser
+
+from example_project.demo.workers import Workers, stop_on_sigterm
+
+
+class Command(BaseCommand):
+    """Keep the shop up until Ctrl-C."""
+
+    help = "Migrate, create the demo login, start a worker, and serve the shop on 127.0.0.1."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the port."""
+        parser.add_argument("--port", type=int, default=8000, help="the port on 127.0.0.1")
+
+    def handle(self, *, port: int, **options: Any) -> None:
+        """Serve."""
+        stop_on_sigterm()
+        call_command("migrate", verbosity=0, interactive=False)
+        username, password = create_login()
+        address = f"127.0.0.1:{port}"
+        self.stdout.write(f"Orders  http://{address}/")
+        self.stdout.write(f"Admin   http://{address}/admin/  login {username}, password {password}")
+        self.stdout.flush()
+        with Workers(1, logs=settings.VAR_DIR / "logs"):
+            # No reloader: it would run all of this a second time. `insecure_serving` is Django's
+            # word for static files without DEBUG.
+            call_command("runserver", address, use_reloader=False, insecure_serving=True)
+
+
+def create_login() -> tuple[str, str]:
+    """Create the superuser `demo`, or give it a new password; return both."""
+    user, _ = User.objects.get_or_create(username="demo")
+    password = secrets.token_urlsafe(9)
+    user.is_staff = user.is_superuser = True
+    user.set_password(password)
+    user.save()
+    return user.username, password

@@ -1,0 +1,49 @@
+"""Placing an order: the rows and the jobs, in one transaction."""
+
+from uuid import UUID
+
+from django.db import transaction
+
+import django_ojs as ojs
+from django_ojs.models import Job
+from example_project.shop import stock
+from example_project.shop.catalogue import Basket
+from example_project.shop.jobs import charge, invoice, receipt
+from example_project.shop.models import Order, OrderItem, Source
+
+
+def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
+    """Store the order, its lines and its three jobs, or none of them.
+
+    The shelf is asked last, on purpose: by then the jobs are enqueued, and SoldOut takes them back
+    with the order. Raises SoldOut.
+    """
+    with transaction.atomic():
+        order = Order.objects.create(
+            reference=basket.reference,
+            customer=basket.customer,
+            email=basket.email,
+            card=basket.card,
+            total=basket.total,
+            source=source,
+            placed_at=basket.placed_at,
+        )
+        OrderItem.objects.bulk_create(
+            OrderItem(
+                order=order,
+                product=line.product,
+                quantity=line.quantity,
+                unit_price=line.unit_price,
+            )
+            for line in basket.lines
+        )
+        order.charge_job = _id(charge.options(priority=ojs.HIGH).enqueue(order.reference))
+        order.receipt_job = _id(receipt.enqueue(order.reference))
+        order.invoice_job = _id(invoice.enqueue(order.reference))
+        order.save(update_fields=["charge_job", "receipt_job", "invoice_job"])
+        stock.reserve(basket.lines)
+    return order
+
+
+def _id(job: Job | None) -> UUID | None:
+    return None if job is None else job.pk

@@ -1,0 +1,13 @@
+"""URLs of the example project."""
+
+from django.conf import settings
+from django.contrib import admin
+from django.urls import include, path
+from django.views.static import serve
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    # Django's file view is not made for production; this site never leaves 127.0.0.1.
+    path("media/<path:path>", serve, {"document_root": settings.MEDIA_ROOT}),
+    path("", include("example_project.shop.urls")),
+]

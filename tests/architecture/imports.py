@@ -1,0 +1,58 @@
+"""Read the imports of the package by its syntax, without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGE = "django_ojs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """One import: the module it stands in, the module it names, the line."""
+
+    module: str
+    target: str
+    line: int
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Return every module of the package under `root`, by its dotted name."""
+    found = {}
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(module: str, path: Path, known: frozenset[str]) -> Iterator[Import]:
+    """Yield the imports of one module, inside functions too; not those for type checkers only.
+
+    `from package import name` names `package.name` where that is a module of ours.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in _walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module=module, target=alias.name, line=node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]).rstrip(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                target = full if full in known else base
+                yield Import(module=module, target=target, line=node.lineno)
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _walk(child)

@@ -1,0 +1,32 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from django.db import connections
+
+from tests.databases import ALIASES, KIND, NAMES_VARIABLE
+
+
+def pytest_report_header() -> str:
+    return f"database: {KIND} (OJS_TEST_DATABASE)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for kind in ("postgresql", "sqlite"):
+            if item.get_closest_marker(kind) and kind != KIND:
+                item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+
+
+@pytest.fixture
+def process_environment(transactional_db: None) -> dict[str, str]:
+    """Return the environment in which `manage.py` works on the databases of this very test."""
+    names = ",".join(f"{alias}={connections[alias].settings_dict['NAME']}" for alias in ALIASES)
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        NAMES_VARIABLE: names,
+    }

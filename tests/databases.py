@@ -1,0 +1,56 @@
+"""The databases of a test run: a server or folder of its own, shared with its child processes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from example_project import embedded_server
+from example_project.embedded_postgres import from_url, sqlite_settings
+
+KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
+ALIASES = ("default", "other")
+# For the processes that tests start: "default=<name>,other=<name>" of the test databases.
+NAMES_VARIABLE = "OJS_TEST_DATABASE_NAMES"
+
+
+def _postgresql() -> dict[str, Any]:
+    url = os.environ.get("DATABASE_URL")
+    if not url:
+        # The first process of the run starts it; xdist's workers and other children find the URL.
+        home = Path(tempfile.mkdtemp(prefix="ojs-test-"))
+        url = os.environ["DATABASE_URL"] = embedded_server.start(home, throwaway=True)
+    server = from_url(url)
+    if server["ENGINE"] != "django.db.backends.postgresql":
+        raise RuntimeError("DATABASE_URL: must be PostgreSQL when OJS_TEST_DATABASE=postgresql")
+    return {alias: deepcopy(server) | {"TEST": {"NAME": f"test_ojs_{alias}"}} for alias in ALIASES}
+
+
+def _sqlite() -> dict[str, Any]:
+    folder = os.environ.get("OJS_TEST_SQLITE_FOLDER")
+    if not folder:
+        folder = os.environ["OJS_TEST_SQLITE_FOLDER"] = tempfile.mkdtemp(prefix="ojs-test-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {
+        alias: sqlite_settings(Path(folder) / f"{alias}.sqlite3")
+        | {"TEST": {"NAME": str(Path(folder) / f"test_{alias}.sqlite3")}}
+        for alias in ALIASES
+    }
+
+
+def _databases() -> dict[str, Any]:
+    if KIND not in ("postgresql", "sqlite"):
+        raise RuntimeError("OJS_TEST_DATABASE: must be postgresql or sqlite")
+    databases = _postgresql() if KIND == "postgresql" else _sqlite()
+    if names := os.environ.get(NAMES_VARIABLE):
+        for alias, name in (pair.split("=", 1) for pair in names.split(",")):
+            databases[alias]["NAME"] = name
+    return databases
+
+
+DATABASES = _databases()

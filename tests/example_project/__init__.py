@@ -1,0 +1,1 @@
+"""Tests of the example shop and of its ledger."""

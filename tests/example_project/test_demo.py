@@ -1,0 +1,153 @@
+"""The parts of the demonstration: what it places, what it wipes, whom it kills, what it shows."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test.utils import override_settings
+from django.utils import timezone
+
+import django_ojs as ojs
+from django_ojs.models import Job, Worker
+from example_project.demo import facts, wipe
+from example_project.demo.kill import kill_one
+from example_project.demo.place import place
+from example_project.demo.progress import Progress
+from example_project.shop.catalogue import baskets
+from example_project.shop.models import Order, Source
+from example_project.shop.services import place_order
+from tests.example_project.factories import basket
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", "import signal; signal.pause()"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def register(process: subprocess.Popen[bytes], *, with_job: bool) -> Job | None:
+    now = timezone.now()
+    Worker.objects.create(id="w", pid=process.pid, beat_at=now, dead_after_ms=15_000)
+    if not with_job:
+        return None
+    return Job.objects.create(
+        type="order.invoice",
+        state="active",
+        worker_id="w",
+        created_at=now,
+        started_at=now,
+        lease_until=now,
+    )
+
+
+@pytest.mark.django_db
+def test_placing_tells_what_was_committed_and_what_rolled_back() -> None:
+    seen: list[int] = []
+    placed = place(baskets()[:25], seen=seen.append)
+
+    assert placed.rolled_back
+    assert len(placed.committed) + len(placed.rolled_back) == seen[-1] == 25
+    assert set(Order.objects.values_list("reference", flat=True)) == placed.committed
+    assert {job.args[0] for job in Job.objects.all()} == placed.committed
+
+
+@pytest.mark.django_db
+def test_wiping_leaves_the_jobs_of_others_alone() -> None:
+    place_order(basket(), source=Source.DEMO)
+    other = ojs.enqueue("someone.elses", [])
+    assert other is not None
+
+    with override_settings(EMAIL_FILE_PATH="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+        wipe.wipe()
+
+    assert not Order.objects.exists()
+    assert [job.pk for job in Job.objects.all()] == [other.pk]
+
+
+@pytest.mark.django_db
+def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
+    place_order(basket())
+    with pytest.raises(CommandError, match="orders that were placed on the site"):
+        call_command("demo", orders=1)
+    assert Order.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_the_facts_tell_what_is_in_the_database() -> None:
+    order = place_order(basket("T-9"))
+    with override_settings(EMAIL_FILE_PATH="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+        found = facts.read()
+
+    assert [(o.reference, o.total, o.payments) for o in found.orders] == [("T-9", order.total, ())]
+    assert {(job.reference, job.state) for job in found.jobs} == {("T-9", "available")}
+    assert len(found.jobs) == 3
+    assert found.emails == found.pdfs == frozenset()
+
+
+@pytest.mark.django_db
+def test_the_kill_hits_the_worker_with_a_job_and_tells_which_job(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    job = register(sleeper, with_job=True)
+    assert job is not None
+
+    killed = kill_one({sleeper.pid})
+
+    assert killed is not None
+    assert (killed.pid, killed.jobs) == (sleeper.pid, frozenset({job.pk}))
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.django_db
+def test_a_worker_of_somebody_else_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    register(sleeper, with_job=True)
+    assert kill_one({sleeper.pid + 1}) is None
+    assert sleeper.poll() is None
+
+
+@pytest.mark.django_db
+def test_a_worker_without_a_job_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    register(sleeper, with_job=False)
+    assert kill_one({sleeper.pid}) is None
+    assert sleeper.poll() is None
+
+
+class Paper(io.StringIO):
+    """A file, or a terminal, that keeps what was written."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def write(self, msg: str, *, ending: str | None = None) -> int:
+        return super().write(msg + ("\n" if ending is None else ending))
+
+
+def test_a_file_gets_a_line_now_and_then_and_the_last_one() -> None:
+    now = 0.0
+    paper = Paper(terminal=False)
+    progress = Progress(out=paper, title="jobs", total=100, clock=lambda: now)
+    for done in range(1, 101):
+        now = done / 10
+        progress.show(done)
+    assert paper.getvalue().splitlines() == ["jobs  50/100  10/s", "jobs  100/100  10/s"]
+
+
+def test_a_terminal_gets_a_bar_that_fills() -> None:
+    paper = Paper(terminal=True)
+    progress = Progress(out=paper, title="jobs", total=10, clock=lambda: 1.0)
+    progress.show(5, "running 2")
+    assert "\n" not in paper.getvalue()
+    assert paper.getvalue().count("█") == paper.getvalue().count("░") == 15
+    assert paper.getvalue().endswith("running 2")

@@ -1,0 +1,66 @@
+"""E-mails and invoices replace themselves when they are written again."""
+
+from __future__ import annotations
+
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from django.conf import LazySettings
+
+from example_project.shop import invoices, mail
+from example_project.shop.models import Invoice, Order, Receipt
+from example_project.shop.services import place_order
+from tests.example_project.factories import basket
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def order(settings: LazySettings, tmp_path: Path) -> Order:
+    settings.MEDIA_ROOT = tmp_path / "media"
+    settings.EMAIL_FILE_PATH = tmp_path / "mail"
+    settings.EMAIL_BACKEND = "example_project.shop.mail.ReceiptFileBackend"
+    settings.STORAGES = {
+        "default": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"allow_overwrite": True},
+        },
+    }
+    return place_order(basket("T-7"))
+
+
+def test_an_invoice_is_a_whole_pdf_named_after_its_order(order: Order, tmp_path: Path) -> None:
+    name = invoices.store(order)
+
+    assert name == "invoices/T-7.pdf"
+    content = (tmp_path / "media" / name).read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content.rstrip().endswith(b"%%EOF")
+
+
+def test_an_invoice_drawn_again_leaves_one_file_and_counts(order: Order, tmp_path: Path) -> None:
+    invoices.store(order)
+    invoices.store(order)
+
+    assert [path.name for path in (tmp_path / "media" / "invoices").iterdir()] == ["T-7.pdf"]
+    assert Invoice.objects.get(order=order).written == 2
+
+
+def test_a_receipt_names_the_customer_the_lines_and_the_total(order: Order, tmp_path: Path) -> None:
+    mail.send_receipt(order)
+
+    raw = (tmp_path / "mail" / "T-7.eml").read_bytes()
+    message = message_from_bytes(raw, policy=policy.default)
+    body = message.get_content()
+    assert message["To"] == "Zażółć Ωμέγα Đặng <zazolc@example.org>"
+    assert "3 x Olive wood spoon  19.20 EUR" in body
+    assert "Total: 28.95 EUR" in body
+
+
+def test_a_receipt_sent_again_leaves_one_file_and_counts(order: Order, tmp_path: Path) -> None:
+    mail.send_receipt(order)
+    mail.send_receipt(order)
+
+    assert [path.name for path in (tmp_path / "mail").iterdir()] == ["T-7.eml"]
+    assert Receipt.objects.get(order=order).written == 2

@@ -1,0 +1,92 @@
+"""The pages of the shop."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from django.test import Client
+
+from django_ojs.models import Job
+from example_project.shop.management.commands.serve import create_login
+from example_project.shop.models import Order, Payment
+from example_project.shop.services import place_order
+from example_project.shop.stock import SOLD_OUT
+from tests.example_project.factories import basket
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("example_project.urls")]
+
+
+def test_an_empty_shop_says_what_to_do(client: Client) -> None:
+    response = client.get("/")
+    assert response.status_code == 200
+    assert "make demo" in response.content.decode()
+
+
+def test_the_list_shows_orders_with_the_state_of_their_jobs(client: Client) -> None:
+    order = place_order(basket("T-1"))
+    Payment.objects.create(order=order, amount=order.total, attempt=1)
+
+    page = client.get("/").content.decode()
+
+    assert "T-1" in page
+    assert "28.95 €" in page
+    assert page.count("· available") == 3
+
+
+def test_the_list_asks_the_database_the_same_number_of_times_however_long_it_is(
+    client: Client, django_assert_max_num_queries: object
+) -> None:
+    for number in range(12):
+        place_order(basket(f"T-{number}"))
+    with django_assert_max_num_queries(8):  # type: ignore[operator]  # pytest-django has no public type for it
+        client.get("/")
+
+
+def test_an_order_shows_its_lines_and_jobs(client: Client) -> None:
+    place_order(basket("T-1"))
+    page = client.get("/orders/T-1").content.decode()
+    assert "Olive wood spoon" in page
+    assert "order.invoice" in page
+
+
+def test_an_unknown_order_is_not_found(client: Client) -> None:
+    assert client.get("/orders/T-0").status_code == 404
+
+
+def test_the_button_places_an_order(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "choice", lambda _: basket())
+    response = client.post("/orders/random")
+    order = Order.objects.get()
+    assert response.headers["Location"] == f"/orders/{order.reference}"
+    assert Job.objects.count() == 3
+
+
+def test_the_button_tells_of_an_order_that_rolled_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "choice", lambda _: basket(product=min(SOLD_OUT)))
+    response = client.post("/orders/random", follow=True)
+    assert "was rolled back" in response.content.decode()
+    assert not Order.objects.exists()
+    assert not Job.objects.exists()
+
+
+def test_a_get_places_nothing(client: Client) -> None:
+    assert client.get("/orders/random").status_code == 405
+
+
+def test_the_demo_login_opens_the_admin(client: Client) -> None:
+    place_order(basket("T-1"))
+    username, password = create_login()
+    assert client.login(username=username, password=password)
+    assert "T-1" in client.get("/admin/shop/order/").content.decode()
+
+
+def test_the_admin_has_no_button_to_change_an_order(client: Client) -> None:
+    order = place_order(basket("T-1"))
+    username, password = create_login()
+    client.login(username=username, password=password)
+    page = client.get(f"/admin/shop/order/{order.pk}/change/").content.decode()
+    assert "T-1" in page
+    assert 'name="_save"' not in page

@@ -1,0 +1,50 @@
+"""Settings of the test suite: two aliases of the database that `OJS_TEST_DATABASE` names."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.databases import DATABASES as DATABASES
+
+SECRET_KEY = "only for the tests"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ALLOWED_HOSTS = ["*"]
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django_ojs",
+    "example_project.shop",
+    "tests.testapp",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+ROOT_URLCONF = "tests.urls"
+STATIC_URL = "static/"
+MEDIA_URL = "media/"
+# The shop reads it; its tests write to a folder of their own.
+VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
+EMAIL_FILE_PATH = VAR_DIR / "mail"
+# Hashing is not what is tested here.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,144 @@
+"""The catalogue of errors, against a table written out by hand."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from django_ojs.spec import errors
+
+# number, class, wire code, HTTP status, retryable
+TABLE = """
+OJS-1000 InvalidPayload invalid_payload 400 no
+OJS-1001 InvalidJobType invalid_request 400 no
+OJS-1002 InvalidQueue invalid_request 400 no
+OJS-1003 InvalidArgs invalid_request 400 no
+OJS-1004 InvalidMetadata invalid_request 400 no
+OJS-1005 Conflict conflict 409 no
+OJS-1006 InvalidRetryPolicy invalid_request 422 no
+OJS-1007 InvalidCronExpression invalid_request 400 no
+OJS-1008 SchemaValidationFailed schema_validation 400 no
+OJS-1009 PayloadTooLarge PAYLOAD_TOO_LARGE 413 no
+OJS-1010 MetadataTooLarge METADATA_TOO_LARGE 413 no
+OJS-1011 ConnectionError CONNECTION_ERROR - yes
+OJS-1012 RequestTimeout REQUEST_TIMEOUT - yes
+OJS-1013 SerializationError SERIALIZATION_ERROR - no
+OJS-1014 QueueNameTooLong QUEUE_NAME_TOO_LONG 400 no
+OJS-1015 JobTypeTooLong JOB_TYPE_TOO_LONG 400 no
+OJS-1016 ChecksumMismatch CHECKSUM_MISMATCH 422 no
+OJS-1017 UnsupportedCompression UNSUPPORTED_COMPRESSION 415 no
+OJS-2000 BackendError backend_error 500 yes
+OJS-2001 BackendUnavailable backend_error 503 yes
+OJS-2002 BackendTimeout BACKEND_TIMEOUT 504 yes
+OJS-2003 ReplicationLag REPLICATION_LAG 500 yes
+OJS-2004 InternalServerError backend_error 500 yes
+OJS-3000 JobNotFound not_found 404 no
+OJS-3001 DuplicateJob duplicate 409 no
+OJS-3002 JobAlreadyCompleted conflict 409 no
+OJS-3003 JobAlreadyCancelled conflict 409 no
+OJS-3004 QueuePaused queue_paused 422 yes
+OJS-3005 HandlerError handler_error - yes
+OJS-3006 HandlerTimeout timeout - yes
+OJS-3007 HandlerPanic HANDLER_PANIC - yes
+OJS-3008 NonRetryableError NON_RETRYABLE_ERROR - no
+OJS-3009 JobCancelled cancelled - no
+OJS-3010 NoHandlerRegistered NO_HANDLER_REGISTERED - no
+OJS-4000 WorkflowNotFound not_found 404 no
+OJS-4001 ChainStepFailed CHAIN_STEP_FAILED 422 no
+OJS-4002 GroupTimeout GROUP_TIMEOUT 504 yes
+OJS-4003 DependencyFailed DEPENDENCY_FAILED 422 no
+OJS-4004 CyclicDependency CYCLIC_DEPENDENCY 400 no
+OJS-4005 BatchCallbackFailed BATCH_CALLBACK_FAILED 422 yes
+OJS-4006 WorkflowCancelled WORKFLOW_CANCELLED 409 no
+OJS-5000 Unauthenticated UNAUTHENTICATED 401 no
+OJS-5001 PermissionDenied PERMISSION_DENIED 403 no
+OJS-5002 TokenExpired TOKEN_EXPIRED 401 no
+OJS-5003 TenantAccessDenied TENANT_ACCESS_DENIED 403 no
+OJS-6000 RateLimited rate_limited 429 yes
+OJS-6001 QueueFull QUEUE_FULL 429 yes
+OJS-6002 ConcurrencyLimited CONCURRENCY_LIMITED 429 yes
+OJS-6003 BackpressureApplied BACKPRESSURE_APPLIED 429 yes
+OJS-7000 UnsupportedFeature unsupported 422 no
+OJS-7001 CronScheduleConflict CRON_SCHEDULE_CONFLICT 409 no
+OJS-7002 UniqueKeyInvalid invalid_request 400 no
+OJS-7003 MiddlewareError MIDDLEWARE_ERROR 500 yes
+OJS-7004 MiddlewareTimeout MIDDLEWARE_TIMEOUT 504 yes
+"""
+ROWS = [line.split() for line in TABLE.split("\n") if line]
+
+
+@pytest.mark.parametrize(("number", "name", "code", "status", "retryable"), ROWS)
+def test_the_catalogue_says_what_the_table_says(
+    number: str, name: str, code: str, status: str, retryable: str
+) -> None:
+    found = errors.CATALOGUE[number]
+    assert found is getattr(errors, name)
+    assert found.__name__ == name
+    assert found.code == code
+    assert found.status == (None if status == "-" else int(status))
+    assert found.retryable is (retryable == "yes")
+
+
+def test_the_table_is_the_whole_catalogue() -> None:
+    assert list(errors.CATALOGUE) == [row[0] for row in ROWS]
+
+
+@pytest.mark.parametrize("name", sorted({*errors.__all__} - {"CATALOGUE", "by_code"}))
+def test_every_error_survives_pickling(name: str) -> None:
+    cls = getattr(errors, name)
+    error = cls("queue must not be empty", details={"index": 3}, hint="name one")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is cls
+    assert (str(copy), copy.details, copy.hint) == (str(error), {"index": 3}, "name one")
+
+
+@pytest.mark.parametrize(
+    ("code", "cls"),
+    [
+        ("OJS-3001", errors.DuplicateJob),
+        ("duplicate", errors.DuplicateJob),
+        ("DUPLICATE_JOB", errors.DuplicateJob),
+        ("invalid_request", errors.InvalidRequest),
+        ("INVALID_QUEUE", errors.InvalidQueue),
+        ("conflict", errors.Conflict),
+        ("not_found", errors.JobNotFound),
+        ("backend_error", errors.BackendError),
+        ("unsupported", errors.UnsupportedFeature),
+        ("JOB_TYPE_NOT_ALLOWED", errors.JobTypeNotAllowed),
+    ],
+)
+def test_a_code_leads_to_the_most_general_class_that_has_it(code: str, cls: type) -> None:
+    assert errors.by_code(code) is cls
+
+
+def test_an_unknown_code_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        errors.by_code("x_custom")
+
+
+def test_details_are_not_shared_with_the_caller() -> None:
+    mine = {"a": 1}
+    error = errors.Conflict("no", details=mine)
+    error.with_details(index=2)
+    assert mine == {"a": 1}
+    assert error.details == {"a": 1, "index": 2}
+
+
+def test_the_type_of_the_seed_documents_is_there() -> None:
+    assert errors.InvalidRetryPolicy.type == "validation_error"
+    assert errors.PayloadTooLarge.type == "PayloadTooLarge"
+    assert errors.ChecksumMismatch.type == "PayloadChecksumMismatch"
+    assert errors.Conflict.type is None
+
+
+def test_a_full_queue_says_how_full_it_is() -> None:
+    error = errors.QueueFull.at("mail", depth=10, bound=10, strategy="reject")
+    assert error.details == {"queue": "mail", "depth": 10, "bound": 10, "strategy": "reject"}
+
+
+def test_losing_a_claim_is_a_conflict_and_both_names_are_one_class() -> None:
+    assert issubclass(errors.ClaimLost, errors.Conflict)
+    assert errors.InvalidStateTransition is errors.Conflict
+    assert errors.Unsupported is errors.UnsupportedFeature
+    assert errors.WrongDatabase.status is None
