@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db import models
 
+from django_ojs.models.fields import StoredJSONField
 from django_ojs.models.job import Job
 from django_ojs.spec import times
 
@@ -31,7 +32,7 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=16, choices=Outcome.choices)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
-    error = models.JSONField(null=True)
+    error = StoredJSONField(null=True)
     retry_delay_ms = models.PositiveBigIntegerField(null=True)
 
     class Meta:

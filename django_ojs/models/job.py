@@ -6,6 +6,7 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
+from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
@@ -27,9 +28,9 @@ class Job(models.Model):
     queue = models.CharField(max_length=255, default="default")
     state = models.CharField(max_length=16, choices=STATES)
     priority = models.SmallIntegerField(default=0)
-    args = models.JSONField(default=list)
-    meta = models.JSONField(default=dict, blank=True)
-    options = models.JSONField(default=dict, blank=True)
+    args = StoredJSONField(default=list)
+    meta = StoredJSONField(default=dict, blank=True)
+    options = StoredJSONField(default=dict, blank=True)
 
     # How often it ran. `attempt` is the specification's and starts again after a manual retry. `run` counts every claim
     # and never goes back: it is the fence, so that no claim can be mistaken for an earlier one of the same worker.
@@ -54,8 +55,8 @@ class Job(models.Model):
     worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: claimed by nobody
     lease_until = models.DateTimeField(null=True, blank=True, help_text="When the reservation lapses.")
 
-    result = models.JSONField(null=True, blank=True)
-    error = models.JSONField(null=True, blank=True)
+    result = StoredJSONField(null=True, blank=True)
+    error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 

@@ -4,14 +4,12 @@ The Python client, the worker, the HTTP API and the admin call these; there is n
 """
 
 from collections.abc import Collection
-from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.dispatch import Signal
 
 from django_ojs.models import Job
@@ -35,8 +33,3 @@ def announce_all(signal: Signal, keys: Collection[UUID]) -> None:
 def jobs() -> QuerySet[Job]:
     """All jobs, on the alias that holds them."""
     return Job.objects.using(database.alias())
-
-
-def milliseconds(value: F | Coalesce) -> ExpressionWrapper:
-    """Make a duration of a number of milliseconds that the database holds."""
-    return ExpressionWrapper(value * timedelta(milliseconds=1), output_field=DurationField())

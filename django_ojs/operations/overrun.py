@@ -7,11 +7,12 @@ from django.db.models.functions import Coalesce, Now
 
 from django_ojs.conf import settings
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import jobs, milliseconds
+from django_ojs.operations import jobs
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
 #: The worker that runs a job enforces its timeout and knows where it was; the database speaks up only after this.
@@ -24,7 +25,7 @@ BATCH = 100
 def overrun(limit: int = BATCH) -> int:
     """Fail active jobs that ran longer than their timeout, whose worker did not do so itself. Return how many."""
     default = int(settings().default_timeout / timedelta(milliseconds=1))
-    timeout = milliseconds(Coalesce(F("timeout_ms"), Value(default)))
+    timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
     late = jobs().filter(state=State.ACTIVE, started_at__lte=Now() - timeout - TIMEOUT_GRACE)
     failed = 0
     for key, run in late.values_list("pk", "run")[:limit]:

@@ -10,11 +10,12 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import announce_all, jobs, milliseconds
+from django_ojs.operations import announce_all, jobs
 from django_ojs.operations.maintain import BATCH
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
 
@@ -55,7 +56,7 @@ class DeadWorkers:
         """Look once, and return how many jobs were taken back. Two looks must be about half a second apart."""
         workers = Worker.objects.using(database.alias())
         # How long a worker may be silent is its own to say; the database compares, whose clock noted the beats.
-        silent = set(workers.filter(beat_at__lte=Now() - milliseconds(F("dead_after_ms"))).values_list("pk", flat=True))
+        silent = set(workers.filter(beat_at__lte=Now() - Milliseconds(F("dead_after_ms"))).values_list("pk", flat=True))
         gone = set(database.dialect().dead_sessions(database.connection()))
         twice = gone & self._suspects
         self._suspects = gone - twice

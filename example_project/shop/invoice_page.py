@@ -27,7 +27,6 @@ def render(order: Order, items: Sequence[OrderItem]) -> bytes:
     pdf.set_title(f"Invoice {order.reference}")
     pdf.set_creation_date(order.placed_at)
     pdf.add_font("Roboto", "", str(_FONTS / "Roboto-Regular.ttf"))
-    pdf.add_font("Roboto", "B", str(_FONTS / "Roboto-Bold.ttf"))
     pdf.add_page()
     _head(pdf, order)
     _addressee(pdf, order)
@@ -112,7 +111,11 @@ def _text(
     fill: bool = False,
     newline: bool = False,
 ) -> None:
-    pdf.set_font("Roboto", "B" if bold else "", size)
+    # What is bold is ours and plain ASCII. One font to embed takes half the time of two.
+    if bold:
+        pdf.set_font("Helvetica", "B", size)
+    else:
+        pdf.set_font("Roboto", "", size)
     pdf.cell(
         width,
         height,

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Sequence
+from email.headerregistry import Address
 from pathlib import Path
 
 from django.conf import settings
@@ -38,7 +39,8 @@ def send_receipt(order: Order) -> None:
     message = EmailMessage(
         subject=f"Thank you for your order {order.reference}",
         body=render_to_string("shop/receipt.txt", {"order": order, "items": order.items.all()}),
-        to=[f"{order.customer} <{order.email}>"],
+        # Address quotes what needs it: "Bourgondië, van" is one person.
+        to=[str(Address(display_name=order.customer, addr_spec=order.email))],
         headers={"Message-ID": message_id},
     )
     message.send()

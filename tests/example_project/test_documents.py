@@ -58,6 +58,16 @@ def test_a_receipt_names_the_customer_the_lines_and_the_total(order: Order, tmp_
     assert "Total: 28.95 EUR" in body
 
 
+def test_a_customer_with_a_comma_in_the_name_is_one_person(order: Order, tmp_path: Path) -> None:
+    order.customer = "Isa Bourgondië, van"
+    mail.send_receipt(order)
+
+    raw = (tmp_path / "mail" / "T-7.eml").read_bytes()
+    (address,) = message_from_bytes(raw, policy=policy.default)["To"].addresses
+    assert address.display_name == "Isa Bourgondië, van"
+    assert address.addr_spec == "zazolc@example.org"
+
+
 def test_a_receipt_sent_again_leaves_one_file_and_counts(order: Order, tmp_path: Path) -> None:
     mail.send_receipt(order)
     mail.send_receipt(order)

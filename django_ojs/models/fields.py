@@ -1,0 +1,22 @@
+"""A JSON column that gives back what was stored."""
+
+from typing import Any
+
+from django.db import models
+from django.db.models.fields.json import KeyTransform
+
+from django_ojs.conf import settings
+from django_ojs.spec import json
+
+
+class StoredJSONField(models.JSONField):
+    """Django's JSONField, all lookups included, except that a large float stays a float.
+
+    PostgreSQL writes the 1e300 of a jsonb value as an integer of 301 digits.
+    """
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        """Read a stored value."""
+        if not isinstance(value, str) or isinstance(expression, KeyTransform):
+            return super().from_db_value(value, expression, connection)  # type: ignore[misc]  # the stubs leave it out
+        return json.loads_stored(value, exact_integers=settings().exact_integers)
