@@ -1,13 +1,13 @@
 """Open Job Spec for Django: background jobs that commit with your rows.
 
-    import django_ojs as ojs
+import django_ojs as ojs
 
-    @ojs.job("email.send", queue="email")
-    def send_email(to: str, template: str) -> None: ...
+@ojs.job("email.send", queue="email")
+def send_email(to: str, template: str) -> None: ...
 
-    with transaction.atomic():
-        order = Order.objects.create(...)
-        send_email.enqueue(order.email, "receipt")
+with transaction.atomic():
+    order = Order.objects.create(...)
+    send_email.enqueue(order.email, "receipt")
 """
 
 from importlib import import_module
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from django_ojs.spec.retry import RetryPolicy
     from django_ojs.spec.states import State
 
-# Where each public name lives. They are imported when first used, because models cannot be before Django is set up, and
-# Django imports this package to set itself up.
+# Where each public name lives. They are imported when first used, because models cannot be before
+# Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
         HIGH LOW NORMAL Request aactivate acancel activate aenqueue aenqueue_after_commit aenqueue_batch aget_job aretry cancel

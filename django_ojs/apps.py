@@ -13,7 +13,9 @@ class DjangoOJSConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks and import `jobs.py` of every installed app, so that handlers are known."""
-        from django_ojs import checks  # noqa: F401, PLC0415  # registers on import; needs the apps loaded
+        """Register the checks and import `jobs.py` of every installed app, so that handlers are
+        known.
+        """
+        from django_ojs import checks  # noqa: F401  # registers on import; needs the apps loaded
 
         autodiscover_modules("jobs")

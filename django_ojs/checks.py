@@ -47,7 +47,10 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
     if connection.vendor == "sqlite":
         if sqlite3.sqlite_version_info < SQLITE_NEEDED:
             problems.append(
-                Error(f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.", id="django_ojs.E004")
+                Error(
+                    f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.",
+                    id="django_ojs.E004",
+                )
             )
         if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
             problems.append(

@@ -1,4 +1,6 @@
-"""The Python way in: enqueue jobs, look at them, cancel them. Every function has an `a…` twin for `async` code."""
+"""The Python way in: enqueue jobs, look at them, cancel them. Every function has an `a…` twin for
+`async` code.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -49,8 +51,9 @@ class OptionArguments(TypedDict, total=False):
 class Options:
     """How a job is to be run; what is None is left to the handler's defaults, then to the settings.
 
-    `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339, or "+PT5M").
-    `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the caller's, for idempotent enqueues.
+    `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339,
+    or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the
+    caller's, for idempotent enqueues.
     """
 
     queue: str | None = None
@@ -69,7 +72,9 @@ class Options:
     def over(self, defaults: "Options") -> "Options":
         """Return these options, completed by `defaults`; `meta` is merged, key by key."""
         merged = {
-            name: getattr(self, name) if getattr(self, name) is not None else getattr(defaults, name)
+            name: getattr(self, name)
+            if getattr(self, name) is not None
+            else getattr(defaults, name)
             for name in _OPTION_NAMES
         }
         if self.meta is not None and defaults.meta is not None:
@@ -102,15 +107,19 @@ def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArgume
 def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
     """Store a job, in the transaction that is open on the jobs' database (ojs-core §7.1).
 
-    Return the stored job, or None when an enqueue middleware dropped it. A handler for the type need not exist here; where
-    one does, its defaults apply. Raises an OJSError that names the field and the rule: InvalidArgs for arguments that JSON
-    cannot carry, DuplicateJob for an id that is taken, WrongDatabase inside an `atomic()` of another alias.
+    Return the stored job, or None when an enqueue middleware dropped it. A handler for the type
+    need not exist here; where one does, its defaults apply. Raises an OJSError that names the field
+    and the rule: InvalidArgs for arguments that JSON cannot carry, DuplicateJob for an id that is
+    taken, WrongDatabase inside an `atomic()` of another alias.
     """
     return send(Request(type=type, args=args, options=Options(**options)))
 
 
-def enqueue_after_commit(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
-    """Store a job that runs after the current transaction commits, and only then (ojs-framework-adapters §5.1).
+def enqueue_after_commit(
+    type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]
+) -> Job | None:
+    """Store a job that runs after the current transaction commits, and only then
+    (ojs-framework-adapters §5.1).
 
     The same as `enqueue`: the row commits with the transaction, or vanishes with it.
     """
@@ -127,7 +136,8 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
     for index, item in enumerate(wanted):
         if not isinstance(item, Request):
             raise InvalidRequest(
-                f"requests[{index}] must be made by ojs.request() or handler.request().", details={"index": index}
+                f"requests[{index}] must be made by ojs.request() or handler.request().",
+                details={"index": index},
             )
         try:
             envelopes.append(envelope_of(item))
@@ -146,7 +156,8 @@ def send(item: Request) -> Job | None:
 def cancel(job_id: UUID | str) -> Job:
     """Cancel a job that has not ended, and return it (ojs-core §7.6).
 
-    Cancelling a cancelled job succeeds. Raises JobNotFound, and Conflict when it was completed or discarded.
+    Cancelling a cancelled job succeeds. Raises JobNotFound, and Conflict when it was completed or
+    discarded.
     """
     return _cancel.cancel(ids.parse_id(job_id))[0]
 
@@ -162,7 +173,9 @@ def activate(job_id: UUID | str) -> Job:
 
 
 def retry(job_id: UUID | str) -> Job:
-    """Make a discarded job available again, with all its attempts. Raises JobNotFound, and Conflict when it is not discarded."""
+    """Make a discarded job available again, with all its attempts. Raises JobNotFound, and Conflict
+    when it is not discarded.
+    """
     return _retry.retry(ids.parse_id(job_id))
 
 
@@ -209,7 +222,9 @@ def _apply(options: Options, envelope: Envelope) -> None:
     if options.timeout is not None:
         envelope.timeout_ms = _milliseconds(options.timeout, "timeout")
     if options.visibility_timeout is not None:
-        envelope.visibility_timeout_ms = _milliseconds(options.visibility_timeout, "visibility_timeout")
+        envelope.visibility_timeout_ms = _milliseconds(
+            options.visibility_timeout, "visibility_timeout"
+        )
     if options.tags is not None:
         if isinstance(options.tags, str) or not isinstance(options.tags, Sequence):
             raise InvalidRequest("tags must be a list of strings.", details={"field": "tags"})
@@ -239,10 +254,14 @@ def _milliseconds(value: Duration, name: str) -> int:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e10:
-        raise InvalidRequest(f"{name} must be a positive number of seconds or a timedelta.", details={"field": name})
+        raise InvalidRequest(
+            f"{name} must be a positive number of seconds or a timedelta.", details={"field": name}
+        )
     return max(1, round(value * 1000))
 
 
 def _check_meta(meta: object) -> None:
     if not isinstance(meta, Mapping):
-        raise InvalidMetadata("meta must be a mapping of strings to JSON values.", details={"field": "meta"})
+        raise InvalidMetadata(
+            "meta must be a mapping of strings to JSON values.", details={"field": "meta"}
+        )

@@ -1,7 +1,9 @@
-"""Settings: one dictionary, `OJS = {...}`, in the Django settings; every key has a default that is safe.
+"""Settings: one dictionary, `OJS = {...}`, in the Django settings; every key has a default that is
+safe.
 
-`settings()` answers with a frozen value, read once and again after `override_settings`. An unknown key, or a value of
-the wrong kind, is an error that names it: a misspelt setting that is silently ignored is found in production.
+`settings()` answers with a frozen value, read once and again after `override_settings`. An unknown
+key, or a value of the wrong kind, is an error that names it: a misspelt setting that is silently
+ignored is found in production.
 """
 
 import difflib
@@ -69,9 +71,13 @@ PATHS = "a list of dotted paths"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The value of `OJS`, checked. Field names are the keys in lower case; durations are timedeltas."""
+    """The value of `OJS`, checked. Field names are the keys in lower case; durations are
+    timedeltas.
+    """
 
-    default_retry: RetryPolicy = _setting(retry.DEFAULT, _retry, "a RetryPolicy or a dictionary of its fields")
+    default_retry: RetryPolicy = _setting(
+        retry.DEFAULT, _retry, "a RetryPolicy or a dictionary of its fields"
+    )
     default_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
     visibility_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
 
@@ -121,13 +127,17 @@ def _read(given: Mapping[str, Any]) -> Settings:
     for key, value in given.items():
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
+            hint = (
+                f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
+            )
             raise ImproperlyConfigured(f"OJS[{key!r}] is not a setting of django_ojs.{hint}")
         setting = known[key]
         try:
             values[setting.name] = setting.metadata["read"](value)
         except (ValueError, TypeError, OJSError) as error:
-            raise ImproperlyConfigured(f"OJS[{key!r}] must be {setting.metadata['kind']}.") from error
+            raise ImproperlyConfigured(
+                f"OJS[{key!r}] must be {setting.metadata['kind']}."
+            ) from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):
             raise ImproperlyConfigured(f"OJS[{name.upper()!r}] must be longer than zero.")

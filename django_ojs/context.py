@@ -18,16 +18,28 @@ _UNSET: Any = object()
 
 
 class JobContext:
-    """The run of one job. A handler gets it as its first argument when that is annotated `JobContext`."""
+    """The run of one job. A handler gets it as its first argument when that is annotated
+    `JobContext`.
+    """
 
     def __init__(
-        self, job: Claimed, *, is_async: bool = False, heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None
+        self,
+        job: Claimed,
+        *,
+        is_async: bool = False,
+        heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None,
     ) -> None:
         self.job = job
         self.is_async = is_async
         self.metadata: dict[str, Any] = {}
         self.log = logging.LoggerAdapter(
-            logger, {"job_id": str(job.id), "job_type": job.type, "queue": job.queue, "attempt": job.attempt}
+            logger,
+            {
+                "job_id": str(job.id),
+                "job_type": job.type,
+                "queue": job.queue,
+                "attempt": job.attempt,
+            },
         )
         self._heartbeat = heartbeat
         self._cancelled = threading.Event()
@@ -45,7 +57,8 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this run any more: the job was cancelled or timed out, or another worker has it.
+        """Whether nobody waits for this run any more: the job was cancelled or timed out, or
+        another worker has it.
 
         A handler that runs long looks here now and then, and returns.
         """
@@ -56,10 +69,11 @@ class JobContext:
         self._cancelled.set()
 
     def heartbeat(self, extend: timedelta | None = None) -> bool:
-        """Extend the job's reservation by its visibility timeout, or by `extend`, from now (worker-protocol §5.4).
+        """Extend the job's reservation by its visibility timeout, or by `extend`, from now
+        (worker-protocol §5.4).
 
-        The worker does so on its own while it lives. Return False when the job is no longer this run's; `cancelled` is then set.
-        In an `async def` handler, call `await aheartbeat()`.
+        The worker does so on its own while it lives. Return False when the job is no longer this
+        run's; `cancelled` is then set. In an `async def` handler, call `await aheartbeat()`.
         """
         held = True if self._heartbeat is None else self._heartbeat(self.job, extend)
         if not held:

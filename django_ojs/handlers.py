@@ -33,15 +33,21 @@ class Enqueuer(Generic[P]):
         self._options = options
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
-        """Describe a job for `ojs.enqueue_batch`. Raises InvalidArgs when the arguments do not fit the handler."""
-        return Request(type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options)
+        """Describe a job for `ojs.enqueue_batch`. Raises InvalidArgs when the arguments do not fit
+        the handler.
+        """
+        return Request(
+            type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options
+        )
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
         """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""
         return client.send(self.request(*args, **kwargs))
 
     def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
-        """Store a job that runs once the current transaction has committed; see `ojs.enqueue_after_commit`."""
+        """Store a job that runs once the current transaction has committed; see
+        `ojs.enqueue_after_commit`.
+        """
         return self.enqueue(*args, **kwargs)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
@@ -52,7 +58,9 @@ class Enqueuer(Generic[P]):
 class Handler(Enqueuer[P], Generic[P, R]):
     """A function that runs jobs of one type. Calling it calls the function, here and now."""
 
-    def __init__(self, function: Callable[..., Any], type: str, *, atomic: bool, options: Options) -> None:
+    def __init__(
+        self, function: Callable[..., Any], type: str, *, atomic: bool, options: Options
+    ) -> None:
         self.function = function
         self.type = type
         self.atomic = atomic
@@ -80,7 +88,9 @@ class Handler(Enqueuer[P], Generic[P, R]):
             return self.function(*args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
         context = current_context()
         if context is None:
-            raise TypeError(f"{self.type} takes a JobContext: outside a job, call .function(context, …).")
+            raise TypeError(
+                f"{self.type} takes a JobContext: outside a job, call .function(context, …)."
+            )
         return self.function(context, *args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
@@ -88,12 +98,15 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return Enqueuer(self, Options(**options))
 
     def run(self, context: JobContext) -> Any:
-        """Call the function with the job's arguments. Return its result, or the awaitable of an `async def`."""
+        """Call the function with the job's arguments. Return its result, or the awaitable of an
+        `async def`.
+        """
         args = context.job.args
         return self.function(context, *args) if self.takes_context else self.function(*args)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
-        """Return the positional arguments of a job; keyword arguments go to their places by the signature.
+        """Return the positional arguments of a job; keyword arguments go to their places by the
+        signature.
 
         Raises InvalidArgs when they do not fit, so that the caller sees it and not the worker.
         """
@@ -103,7 +116,8 @@ class Handler(Enqueuer[P], Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgs(
-                f"The arguments do not fit {self.type}{self._signature}: {error}.", details={"field": "args"}
+                f"The arguments do not fit {self.type}{self._signature}: {error}.",
+                details={"field": "args"},
             ) from None
         if kwargs:
             bound.apply_defaults()
@@ -111,10 +125,14 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
 
 class Decorator(Protocol):
-    """What `@job(…)` is: it makes a Handler of a function, and keeps the function's signature for the type checker."""
+    """What `@job(…)` is: it makes a Handler of a function, and keeps the function's signature for
+    the type checker.
+    """
 
     @overload
-    def __call__(self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /) -> "Handler[P, Awaitable[R]]": ...
+    def __call__(
+        self, function: Callable[Concatenate[JobContext, P], Awaitable[R]], /
+    ) -> "Handler[P, Awaitable[R]]": ...
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> "Handler[P, R]": ...
@@ -126,9 +144,10 @@ class Decorator(Protocol):
 def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments]) -> Decorator:
     """Make a function the handler of a job type: `@ojs.job("email.send", queue="email")`.
 
-    The options are the defaults of every job of this type; `atomic=True` commits the handler's database effects and the completion
-    of the job in one transaction, so that they happen exactly once. Raises an OJSError for a type or option that breaks a rule, and
-    ImproperlyConfigured when the type has another handler or the function cannot take positional arguments.
+    The options are the defaults of every job of this type; `atomic=True` commits the handler's
+    database effects and the completion of the job in one transaction, so that they happen exactly
+    once. Raises an OJSError for a type or option that breaks a rule, and ImproperlyConfigured when
+    the type has another handler or the function cannot take positional arguments.
     """
     check_type(type, settings().limits)
     defaults = Options(**options)
@@ -142,7 +161,9 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
             )
         _handlers[type] = handler
         client.declared[type] = defaults
-        client.envelope_of(Request(type=type, args=()))  # The defaults are checked here, not at the first enqueue.
+        client.envelope_of(
+            Request(type=type, args=())
+        )  # The defaults are checked here, not at the first enqueue.
         return handler
 
     return typing.cast("Decorator", decorate)
@@ -173,25 +194,35 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     if not parameters:
         return False
     annotation = parameters[0].annotation
-    # `from __future__ import annotations` leaves strings; resolving them would import what may be for type checkers only.
-    return annotation is JobContext or (isinstance(annotation, str) and annotation.split(".")[-1].strip("'\"") == "JobContext")
+    # `from __future__ import annotations` leaves strings; resolving them would import what may be
+    # for type checkers only.
+    return annotation is JobContext or (
+        isinstance(annotation, str) and annotation.split(".")[-1].strip("'\"") == "JobContext"
+    )
 
 
-def _signature_of_args(function: Callable[..., Any], takes_context: bool, type: str) -> inspect.Signature:
+def _signature_of_args(
+    function: Callable[..., Any], takes_context: bool, type: str
+) -> inspect.Signature:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())[1 if takes_context else 0 :]
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD or (
-            parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            and parameter.default is inspect.Parameter.empty
         ):
             raise ImproperlyConfigured(
                 f"The handler of {type!r} has the keyword-only parameter {parameter.name!r}; the arguments of a job are positional."
             )
-    return signature.replace(parameters=[p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY])
+    return signature.replace(
+        parameters=[p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    )
 
 
 def _arity(signature: inspect.Signature) -> tuple[int, float]:
     positional = [p for p in signature.parameters.values() if p.kind in _POSITIONAL]
     minimum = sum(p.default is inspect.Parameter.empty for p in positional)
-    unbounded = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature.parameters.values())
+    unbounded = any(
+        p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature.parameters.values()
+    )
     return minimum, float("inf") if unbounded else len(positional)

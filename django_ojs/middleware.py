@@ -1,7 +1,9 @@
-"""Enqueue and execution middleware (ojs-middleware): two chains, from the settings, that may be rearranged at start-up.
+"""Enqueue and execution middleware (ojs-middleware): two chains, from the settings, that may be
+rearranged at start-up.
 
-`OJS = {"ENQUEUE_MIDDLEWARE": ["path.to.Class", …], "EXECUTION_MIDDLEWARE": […]}`. An entry is a class that is instantiated without
-arguments, or a callable that is used as it is. A middleware is identified by its dotted path, its class, or the object itself.
+`OJS = {"ENQUEUE_MIDDLEWARE": ["path.to.Class", …], "EXECUTION_MIDDLEWARE": […]}`. An entry is a
+class that is instantiated without arguments, or a callable that is used as it is. A middleware is
+identified by its dotted path, its class, or the object itself.
 """
 
 import inspect
@@ -20,7 +22,9 @@ EnqueueNext = Callable[[Envelope], Envelope | None]
 
 
 class EnqueueMiddleware(Protocol):
-    """Pass the envelope on (changed or not), drop it by returning None, or refuse it by raising (ojs-middleware §3)."""
+    """Pass the envelope on (changed or not), drop it by returning None, or refuse it by raising
+    (ojs-middleware §3).
+    """
 
     def __call__(self, envelope: Envelope, proceed: EnqueueNext, /) -> Envelope | None:
         """Return `proceed(envelope)` to pass it on."""
@@ -30,8 +34,8 @@ class EnqueueMiddleware(Protocol):
 class ExecutionMiddleware(Protocol):
     """Wrap the run of a handler (ojs-middleware §4). The first in the list is the outermost.
 
-    For an `async def` handler `proceed()` returns an awaitable; a middleware that is a coroutine function is awaited, and a
-    plain one must return the awaitable it got.
+    For an `async def` handler `proceed()` returns an awaitable; a middleware that is a coroutine
+    function is awaited, and a plain one must return the awaitable it got.
     """
 
     def __call__(self, context: Any, proceed: Callable[[], Any], /) -> Any:
@@ -54,7 +58,9 @@ class Chain(Generic[M]):
         try:
             found = import_string(path)
         except ImportError as error:
-            raise ImproperlyConfigured(f"OJS[{self._setting!r}] names {path!r}, which cannot be imported.") from error
+            raise ImproperlyConfigured(
+                f"OJS[{self._setting!r}] names {path!r}, which cannot be imported."
+            ) from error
         return self._instance(found, path)
 
     def _instance(self, found: Any, name: str) -> M:
@@ -83,11 +89,15 @@ class Chain(Generic[M]):
         self._insert(0, middleware)
 
     def insert_before(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right before an existing one. Raises LookupError when that is not in the chain."""
+        """Put a middleware right before an existing one. Raises LookupError when that is not in the
+        chain.
+        """
         self._insert(self._index(existing), middleware)
 
     def insert_after(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right after an existing one. Raises LookupError when that is not in the chain."""
+        """Put a middleware right after an existing one. Raises LookupError when that is not in the
+        chain.
+        """
         self._insert(self._index(existing) + 1, middleware)
 
     def remove(self, existing: Any) -> None:
@@ -110,11 +120,15 @@ class Chain(Generic[M]):
 
     def _thaw_check(self) -> None:
         if self._frozen:
-            raise RuntimeError("The middleware chain is in use and cannot be changed; arrange it in AppConfig.ready().")
+            raise RuntimeError(
+                "The middleware chain is in use and cannot be changed; arrange it in AppConfig.ready()."
+            )
 
     def _index(self, existing: Any) -> int:
         for index, (name, middleware) in enumerate(self._entries):
-            if existing in (name, middleware) or (inspect.isclass(existing) and type(middleware) is existing):
+            if existing in (name, middleware) or (
+                inspect.isclass(existing) and type(middleware) is existing
+            ):
                 return index
         raise LookupError(f"{existing!r} is not in the middleware chain; it holds {self.names}.")
 
@@ -137,7 +151,8 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
                 return current
             return self._entries[index][1](current, lambda following: call(index + 1, following))
 
-        # What is stored is what reached the end: a middleware that calls `proceed` and returns nothing has dropped the job.
+        # What is stored is what reached the end: a middleware that calls `proceed` and returns
+        # nothing has dropped the job.
         return outcome[0] if call(0, envelope) is not None else None
 
 
@@ -145,7 +160,9 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
     """Middleware that wraps every run of a handler."""
 
     def run(self, context: Any, handler: Callable[[], Any]) -> Any:
-        """Run a handler inside the chain and return its result (an awaitable for an `async def` handler)."""
+        """Run a handler inside the chain and return its result (an awaitable for an `async def`
+        handler).
+        """
         self.freeze()
 
         def call(index: int) -> Any:
@@ -162,7 +179,9 @@ def _once(proceed: Callable[[], Any]) -> Callable[[], Any]:
     def guarded() -> Any:
         nonlocal called
         if called:
-            raise RuntimeError("An execution middleware called proceed() twice; a handler runs once.")
+            raise RuntimeError(
+                "An execution middleware called proceed() twice; a handler runs once."
+            )
         called = True
         return proceed()
 

@@ -45,6 +45,5 @@ STATIC_URL = "static/"
 MEDIA_URL = "media/"
 # The shop reads it; its tests write to a folder of their own.
 VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
-EMAIL_FILE_PATH = VAR_DIR / "mail"
 # Hashing is not what is tested here.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,7 +1,9 @@
-"""Carry the request that enqueued a job into its `meta`, and back round its handler (ojs-framework-adapters §7.1).
+"""Carry the request that enqueued a job into its `meta`, and back round its handler
+(ojs-framework-adapters §7.1).
 
-`RequestContextMiddleware` goes into Django's `MIDDLEWARE` (after authentication), `add_request_context` into
-`OJS["ENQUEUE_MIDDLEWARE"]`, and `restore_locale` into `OJS["EXECUTION_MIDDLEWARE"]` for handlers that speak the user's language.
+`RequestContextMiddleware` goes into Django's `MIDDLEWARE` (after authentication),
+`add_request_context` into `OJS["ENQUEUE_MIDDLEWARE"]`, and `restore_locale` into
+`OJS["EXECUTION_MIDDLEWARE"]` for handlers that speak the user's language.
 """
 
 import re
@@ -28,7 +30,9 @@ Response = HttpResponseBase | Awaitable[HttpResponseBase]
 
 
 class RequestContextMiddleware:
-    """Remember the current request, so that jobs enqueued while it is answered can say where they came from."""
+    """Remember the current request, so that jobs enqueued while it is answered can say where they
+    came from.
+    """
 
     sync_capable = True
     async_capable = True
@@ -57,7 +61,9 @@ class RequestContextMiddleware:
 
 
 def add_request_context(envelope: Envelope, proceed: EnqueueNext) -> Envelope | None:
-    """Add user id, request id, trace context and locale to `meta`; what the caller set itself stays."""
+    """Add user id, request id, trace context and locale to `meta`; what the caller set itself
+    stays.
+    """
     request = _request.get()
     if request is not None:
         envelope.meta = {**_context(request), **envelope.meta}
@@ -81,8 +87,12 @@ async def _in_language(locale: str, proceed: Callable[[], Any]) -> Any:
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:
-    found: dict[str, Any] = {"ojs.context.request_id": _request_id(request), "ojs.context.locale": translation.get_language()}
-    # Only a user that was loaded: an enqueue must not cost a query, nor turn an async view into a synchronous one.
+    found: dict[str, Any] = {
+        "ojs.context.request_id": _request_id(request),
+        "ojs.context.locale": translation.get_language(),
+    }
+    # Only a user that was loaded: an enqueue must not cost a query, nor turn an async view into a
+    # synchronous one.
     user = getattr(request, "_cached_user", None)
     if user is not None and user.is_authenticated:
         found["ojs.context.user_id"] = str(user.pk)

@@ -2,119 +2,359 @@
 
 import django.db.models.deletion
 import django.db.models.functions.datetime
+from django.db import migrations, models
+
 import django_ojs.models.fields
 import django_ojs.spec.ids
 import django_ojs.spec.states
-from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Lease',
+            name="Lease",
             fields=[
-                ('name', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('holder', models.CharField(max_length=255)),
-                ('until', models.DateTimeField()),
+                ("name", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("holder", models.CharField(max_length=255)),
+                ("until", models.DateTimeField()),
             ],
             options={
-                'db_table': 'ojs_lease',
+                "db_table": "ojs_lease",
             },
         ),
         migrations.CreateModel(
-            name='Queue',
+            name="Queue",
             fields=[
-                ('name', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('paused_at', models.DateTimeField(blank=True, null=True)),
+                ("name", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("paused_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
-                'db_table': 'ojs_queue',
+                "db_table": "ojs_queue",
             },
         ),
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ('hostname', models.CharField(blank=True, max_length=255)),
-                ('pid', models.PositiveBigIntegerField(null=True)),
-                ('queues', models.JSONField(default=list)),
-                ('labels', models.JSONField(default=list)),
-                ('concurrency', models.PositiveIntegerField(null=True)),
-                ('active_jobs', models.PositiveIntegerField(default=0)),
-                ('version', models.CharField(blank=True, max_length=64)),
-                ('state', models.CharField(choices=[('running', 'Running'), ('quiet', 'Quiet'), ('terminate', 'Terminating')], default='running', max_length=16)),
-                ('directive', models.CharField(choices=[('running', 'Running'), ('quiet', 'Quiet'), ('terminate', 'Terminating')], default='running', max_length=16)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('beat_at', models.DateTimeField()),
-                ('dead_after_ms', models.PositiveBigIntegerField(help_text='Silence after which it counts as dead.')),
-                ('session_pid', models.PositiveBigIntegerField(null=True)),
-                ('session_started_at', models.DateTimeField(null=True)),
+                ("id", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("hostname", models.CharField(blank=True, max_length=255)),
+                ("pid", models.PositiveBigIntegerField(null=True)),
+                ("queues", models.JSONField(default=list)),
+                ("labels", models.JSONField(default=list)),
+                ("concurrency", models.PositiveIntegerField(null=True)),
+                ("active_jobs", models.PositiveIntegerField(default=0)),
+                ("version", models.CharField(blank=True, max_length=64)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("running", "Running"),
+                            ("quiet", "Quiet"),
+                            ("terminate", "Terminating"),
+                        ],
+                        default="running",
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "directive",
+                    models.CharField(
+                        choices=[
+                            ("running", "Running"),
+                            ("quiet", "Quiet"),
+                            ("terminate", "Terminating"),
+                        ],
+                        default="running",
+                        max_length=16,
+                    ),
+                ),
+                ("started_at", models.DateTimeField(null=True)),
+                ("beat_at", models.DateTimeField()),
+                (
+                    "dead_after_ms",
+                    models.PositiveBigIntegerField(
+                        help_text="Silence after which it counts as dead."
+                    ),
+                ),
+                ("session_pid", models.PositiveBigIntegerField(null=True)),
+                ("session_started_at", models.DateTimeField(null=True)),
             ],
             options={
-                'db_table': 'ojs_worker',
+                "db_table": "ojs_worker",
             },
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(default=django_ojs.spec.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('type', models.CharField(max_length=255)),
-                ('queue', models.CharField(default='default', max_length=255)),
-                ('state', models.CharField(choices=[('scheduled', 'Scheduled'), ('available', 'Available'), ('pending', 'Pending'), ('active', 'Active'), ('completed', 'Completed'), ('retryable', 'Retryable'), ('cancelled', 'Cancelled'), ('discarded', 'Discarded')], max_length=16)),
-                ('priority', models.SmallIntegerField(default=0)),
-                ('args', django_ojs.models.fields.StoredJSONField(default=list)),
-                ('meta', django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
-                ('options', django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
-                ('attempt', models.PositiveIntegerField(default=0)),
-                ('max_attempts', models.PositiveIntegerField(default=3)),
-                ('returned', models.PositiveIntegerField(default=0, help_text='Claims that were given back and spent no attempt.')),
-                ('run', models.PositiveIntegerField(default=0)),
-                ('timeout_ms', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('visibility_timeout_ms', models.PositiveBigIntegerField(blank=True, null=True)),
-                ('created_at', models.DateTimeField()),
-                ('enqueued_at', models.DateTimeField(blank=True, null=True)),
-                ('due_at', models.DateTimeField(blank=True, help_text='When a scheduled or retryable job is due.', null=True)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('activated_at', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('worker_id', models.CharField(blank=True, max_length=255, null=True)),
-                ('lease_until', models.DateTimeField(blank=True, help_text='When the reservation lapses.', null=True)),
-                ('result', django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
-                ('error', django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
-                ('dead_letter', models.BooleanField(default=False)),
-                ('discard_reason', models.CharField(blank=True, max_length=16, null=True)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=django_ojs.spec.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("type", models.CharField(max_length=255)),
+                ("queue", models.CharField(default="default", max_length=255)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("scheduled", "Scheduled"),
+                            ("available", "Available"),
+                            ("pending", "Pending"),
+                            ("active", "Active"),
+                            ("completed", "Completed"),
+                            ("retryable", "Retryable"),
+                            ("cancelled", "Cancelled"),
+                            ("discarded", "Discarded"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("priority", models.SmallIntegerField(default=0)),
+                ("args", django_ojs.models.fields.StoredJSONField(default=list)),
+                ("meta", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+                ("options", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+                ("attempt", models.PositiveIntegerField(default=0)),
+                ("max_attempts", models.PositiveIntegerField(default=3)),
+                (
+                    "returned",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Claims that were given back and spent no attempt."
+                    ),
+                ),
+                ("run", models.PositiveIntegerField(default=0)),
+                ("timeout_ms", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("visibility_timeout_ms", models.PositiveBigIntegerField(blank=True, null=True)),
+                ("created_at", models.DateTimeField()),
+                ("enqueued_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "due_at",
+                    models.DateTimeField(
+                        blank=True, help_text="When a scheduled or retryable job is due.", null=True
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("activated_at", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("worker_id", models.CharField(blank=True, max_length=255, null=True)),
+                (
+                    "lease_until",
+                    models.DateTimeField(
+                        blank=True, help_text="When the reservation lapses.", null=True
+                    ),
+                ),
+                ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
+                ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
+                ("dead_letter", models.BooleanField(default=False)),
+                ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
             ],
             options={
-                'db_table': 'ojs_job',
-                'indexes': [models.Index(models.F('queue'), models.OrderBy(models.F('priority'), descending=True), models.F('enqueued_at'), models.F('id'), condition=models.Q(('state', 'available')), name='ojs_job_claim'), models.Index(models.F('due_at'), models.F('id'), condition=models.Q(('state__in', [django_ojs.spec.states.State['SCHEDULED'], django_ojs.spec.states.State['RETRYABLE']])), name='ojs_job_due'), models.Index(models.F('expires_at'), condition=models.Q(('expires_at__isnull', False), ('state__in', [django_ojs.spec.states.State['SCHEDULED'], django_ojs.spec.states.State['RETRYABLE'], django_ojs.spec.states.State['AVAILABLE'], django_ojs.spec.states.State['PENDING']])), name='ojs_job_expiry'), models.Index(models.F('worker_id'), condition=models.Q(('state', 'active')), name='ojs_job_active'), models.Index(models.F('finished_at'), models.F('id'), condition=models.Q(('state__in', [django_ojs.spec.states.State['CANCELLED'], django_ojs.spec.states.State['COMPLETED'], django_ojs.spec.states.State['DISCARDED']])), name='ojs_job_finished'), models.Index(models.F('finished_at'), models.F('id'), condition=models.Q(('dead_letter', True)), name='ojs_job_dead')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', [django_ojs.spec.states.State['SCHEDULED'], django_ojs.spec.states.State['AVAILABLE'], django_ojs.spec.states.State['PENDING'], django_ojs.spec.states.State['ACTIVE'], django_ojs.spec.states.State['COMPLETED'], django_ojs.spec.states.State['RETRYABLE'], django_ojs.spec.states.State['CANCELLED'], django_ojs.spec.states.State['DISCARDED']])), name='ojs_job_state'), models.CheckConstraint(condition=models.Q(('priority__range', (-100, 100))), name='ojs_job_priority'), models.CheckConstraint(condition=models.Q(models.Q(('state', 'active'), _negated=True), models.Q(('lease_until__isnull', False), ('started_at__isnull', False)), _connector='OR'), name='ojs_job_active_has_lease'), models.CheckConstraint(condition=models.Q(models.Q(('state__in', [django_ojs.spec.states.State['SCHEDULED'], django_ojs.spec.states.State['RETRYABLE']]), _negated=True), ('due_at__isnull', False), _connector='OR'), name='ojs_job_waiting_has_due_time'), models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('state__in', [django_ojs.spec.states.State['CANCELLED'], django_ojs.spec.states.State['COMPLETED'], django_ojs.spec.states.State['DISCARDED']])), models.Q(models.Q(('state__in', [django_ojs.spec.states.State['CANCELLED'], django_ojs.spec.states.State['COMPLETED'], django_ojs.spec.states.State['DISCARDED']]), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='ojs_job_finished_has_time'), models.CheckConstraint(condition=models.Q(('dead_letter', False), ('state', 'discarded'), _connector='OR'), name='ojs_job_dead_letter')],
+                "db_table": "ojs_job",
+                "indexes": [
+                    models.Index(
+                        models.F("queue"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("enqueued_at"),
+                        models.F("id"),
+                        condition=models.Q(("state", "available")),
+                        name="ojs_job_claim",
+                    ),
+                    models.Index(
+                        models.F("due_at"),
+                        models.F("id"),
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["SCHEDULED"],
+                                    django_ojs.spec.states.State["RETRYABLE"],
+                                ],
+                            )
+                        ),
+                        name="ojs_job_due",
+                    ),
+                    models.Index(
+                        models.F("expires_at"),
+                        condition=models.Q(
+                            ("expires_at__isnull", False),
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["SCHEDULED"],
+                                    django_ojs.spec.states.State["RETRYABLE"],
+                                    django_ojs.spec.states.State["AVAILABLE"],
+                                    django_ojs.spec.states.State["PENDING"],
+                                ],
+                            ),
+                        ),
+                        name="ojs_job_expiry",
+                    ),
+                    models.Index(
+                        models.F("worker_id"),
+                        condition=models.Q(("state", "active")),
+                        name="ojs_job_active",
+                    ),
+                    models.Index(
+                        models.F("finished_at"),
+                        models.F("id"),
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["CANCELLED"],
+                                    django_ojs.spec.states.State["COMPLETED"],
+                                    django_ojs.spec.states.State["DISCARDED"],
+                                ],
+                            )
+                        ),
+                        name="ojs_job_finished",
+                    ),
+                    models.Index(
+                        models.F("finished_at"),
+                        models.F("id"),
+                        condition=models.Q(("dead_letter", True)),
+                        name="ojs_job_dead",
+                    ),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["SCHEDULED"],
+                                    django_ojs.spec.states.State["AVAILABLE"],
+                                    django_ojs.spec.states.State["PENDING"],
+                                    django_ojs.spec.states.State["ACTIVE"],
+                                    django_ojs.spec.states.State["COMPLETED"],
+                                    django_ojs.spec.states.State["RETRYABLE"],
+                                    django_ojs.spec.states.State["CANCELLED"],
+                                    django_ojs.spec.states.State["DISCARDED"],
+                                ],
+                            )
+                        ),
+                        name="ojs_job_state",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("priority__range", (-100, 100))),
+                        name="ojs_job_priority",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("state", "active"), _negated=True),
+                            models.Q(("lease_until__isnull", False), ("started_at__isnull", False)),
+                            _connector="OR",
+                        ),
+                        name="ojs_job_active_has_lease",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                (
+                                    "state__in",
+                                    [
+                                        django_ojs.spec.states.State["SCHEDULED"],
+                                        django_ojs.spec.states.State["RETRYABLE"],
+                                    ],
+                                ),
+                                _negated=True,
+                            ),
+                            ("due_at__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="ojs_job_waiting_has_due_time",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("finished_at__isnull", False),
+                                (
+                                    "state__in",
+                                    [
+                                        django_ojs.spec.states.State["CANCELLED"],
+                                        django_ojs.spec.states.State["COMPLETED"],
+                                        django_ojs.spec.states.State["DISCARDED"],
+                                    ],
+                                ),
+                            ),
+                            models.Q(
+                                models.Q(
+                                    (
+                                        "state__in",
+                                        [
+                                            django_ojs.spec.states.State["CANCELLED"],
+                                            django_ojs.spec.states.State["COMPLETED"],
+                                            django_ojs.spec.states.State["DISCARDED"],
+                                        ],
+                                    ),
+                                    _negated=True,
+                                ),
+                                ("finished_at__isnull", True),
+                            ),
+                            _connector="OR",
+                        ),
+                        name="ojs_job_finished_has_time",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("dead_letter", False), ("state", "discarded"), _connector="OR"
+                        ),
+                        name="ojs_job_dead_letter",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('attempt', models.PositiveIntegerField()),
-                ('run', models.PositiveIntegerField()),
-                ('worker_id', models.CharField(blank=True, max_length=255, null=True)),
-                ('outcome', models.CharField(choices=[('failed', 'Failed'), ('timeout', 'Timed out'), ('lapsed', 'Reservation lapsed'), ('lost', 'Worker died'), ('shutdown', 'Worker shut down'), ('returned', 'Given back'), ('cancelled', 'Cancelled')], max_length=16)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField()),
-                ('error', django_ojs.models.fields.StoredJSONField(null=True)),
-                ('retry_delay_ms', models.PositiveBigIntegerField(null=True)),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='attempts', to='django_ojs.job')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("attempt", models.PositiveIntegerField()),
+                ("run", models.PositiveIntegerField()),
+                ("worker_id", models.CharField(blank=True, max_length=255, null=True)),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("failed", "Failed"),
+                            ("timeout", "Timed out"),
+                            ("lapsed", "Reservation lapsed"),
+                            ("lost", "Worker died"),
+                            ("shutdown", "Worker shut down"),
+                            ("returned", "Given back"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField()),
+                ("error", django_ojs.models.fields.StoredJSONField(null=True)),
+                ("retry_delay_ms", models.PositiveBigIntegerField(null=True)),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="attempts",
+                        to="django_ojs.job",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'ojs_attempt',
-                'ordering': ['id'],
+                "db_table": "ojs_attempt",
+                "ordering": ["id"],
             },
         ),
     ]

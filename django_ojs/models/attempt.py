@@ -22,7 +22,9 @@ class Outcome(models.TextChoices):
 
 
 class Attempt(models.Model):
-    """A run that did not end well (ojs-retry §10). A run that simply worked needs no row: the job says it all."""
+    """A run that did not end well (ojs-retry §10). A run that simply worked needs no row: the job
+    says it all.
+    """
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
@@ -44,7 +46,11 @@ class Attempt(models.Model):
 
     def as_error(self) -> dict[str, Any]:
         """Render as an entry of the job's `errors` (ojs-retry §10.1)."""
-        entry = {**self.error, "attempt": self.attempt, "timestamp": times.format_timestamp(self.finished_at)}
+        entry = {
+            **self.error,
+            "attempt": self.attempt,
+            "timestamp": times.format_timestamp(self.finished_at),
+        }
         if self.retry_delay_ms is not None:
             entry["retry_delay_ms"] = self.retry_delay_ms
         return entry

@@ -19,8 +19,9 @@ _FINISHED = sorted(TERMINAL)
 class Job(models.Model):
     """One job (ojs-core §5). Its `state` is written by `storage.transitions` and by nothing else.
 
-    Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` holds what else the envelope
-    carries and no query needs (retry policy, tags, uniqueness, schema, unknown attributes).
+    Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` holds what
+    else the envelope carries and no query needs (retry policy, tags, uniqueness, schema, unknown
+    attributes).
     """
 
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
@@ -32,28 +33,35 @@ class Job(models.Model):
     meta = StoredJSONField(default=dict, blank=True)
     options = StoredJSONField(default=dict, blank=True)
 
-    # How often it ran. `attempt` is the specification's and starts again after a manual retry. `run` counts every claim
-    # and never goes back: it is the fence, so that no claim can be mistaken for an earlier one of the same worker.
+    # How often it ran. `attempt` is the specification's and starts again after a manual retry.
+    # `run` counts every claim and never goes back: it is the fence, so that no claim can be
+    # mistaken for an earlier one of the same worker.
     attempt = models.PositiveIntegerField(default=0)
     max_attempts = models.PositiveIntegerField(default=3)
-    returned = models.PositiveIntegerField(default=0, help_text="Claims that were given back and spent no attempt.")
+    returned = models.PositiveIntegerField(
+        default=0, help_text="Claims that were given back and spent no attempt."
+    )
     run = models.PositiveIntegerField(default=0)
 
     timeout_ms = models.PositiveBigIntegerField(null=True, blank=True)
     visibility_timeout_ms = models.PositiveBigIntegerField(null=True, blank=True)
 
     created_at = models.DateTimeField()
-    # When it last became available; inside a priority, jobs are handed out in this order. Ids cannot give the order:
-    # clients make them.
+    # When it last became available; inside a priority, jobs are handed out in this order. Ids
+    # cannot give the order: clients make them.
     enqueued_at = models.DateTimeField(null=True, blank=True)
-    due_at = models.DateTimeField(null=True, blank=True, help_text="When a scheduled or retryable job is due.")
+    due_at = models.DateTimeField(
+        null=True, blank=True, help_text="When a scheduled or retryable job is due."
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     activated_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
     worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: claimed by nobody
-    lease_until = models.DateTimeField(null=True, blank=True, help_text="When the reservation lapses.")
+    lease_until = models.DateTimeField(
+        null=True, blank=True, help_text="When the reservation lapses."
+    )
 
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
@@ -65,7 +73,12 @@ class Job(models.Model):
         indexes = [
             # FETCH: the next job of a queue is the first entry of its range.
             models.Index(
-                "queue", F("priority").desc(), "enqueued_at", "id", name="ojs_job_claim", condition=Q(state="available")
+                "queue",
+                F("priority").desc(),
+                "enqueued_at",
+                "id",
+                name="ojs_job_claim",
+                condition=Q(state="available"),
             ),
             # Promotion: what is due, earliest first.
             models.Index("due_at", "id", name="ojs_job_due", condition=Q(state__in=_DUE)),
@@ -73,30 +86,41 @@ class Job(models.Model):
             models.Index(
                 "expires_at",
                 name="ojs_job_expiry",
-                condition=Q(expires_at__isnull=False, state__in=[*_DUE, State.AVAILABLE, State.PENDING]),
+                condition=Q(
+                    expires_at__isnull=False, state__in=[*_DUE, State.AVAILABLE, State.PENDING]
+                ),
             ),
-            # Rescue and lapse: the jobs in hand. The lease itself is in no index, so that extending it stays cheap.
+            # Rescue and lapse: the jobs in hand. The lease itself is in no index, so that extending
+            # it stays cheap.
             models.Index("worker_id", name="ojs_job_active", condition=Q(state="active")),
             # Pruning, and the newest finished jobs.
-            models.Index("finished_at", "id", name="ojs_job_finished", condition=Q(state__in=_FINISHED)),
+            models.Index(
+                "finished_at", "id", name="ojs_job_finished", condition=Q(state__in=_FINISHED)
+            ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(state__in=list(State)), name="ojs_job_state"),
-            models.CheckConstraint(condition=Q(priority__range=(-100, 100)), name="ojs_job_priority"),
             models.CheckConstraint(
-                condition=~Q(state="active") | Q(lease_until__isnull=False, started_at__isnull=False),
+                condition=Q(priority__range=(-100, 100)), name="ojs_job_priority"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="active")
+                | Q(lease_until__isnull=False, started_at__isnull=False),
                 name="ojs_job_active_has_lease",
             ),
             models.CheckConstraint(
-                condition=~Q(state__in=_DUE) | Q(due_at__isnull=False), name="ojs_job_waiting_has_due_time"
+                condition=~Q(state__in=_DUE) | Q(due_at__isnull=False),
+                name="ojs_job_waiting_has_due_time",
             ),
             models.CheckConstraint(
                 condition=Q(state__in=_FINISHED, finished_at__isnull=False)
                 | (~Q(state__in=_FINISHED) & Q(finished_at__isnull=True)),
                 name="ojs_job_finished_has_time",
             ),
-            models.CheckConstraint(condition=Q(dead_letter=False) | Q(state="discarded"), name="ojs_job_dead_letter"),
+            models.CheckConstraint(
+                condition=Q(dead_letter=False) | Q(state="discarded"), name="ojs_job_dead_letter"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -12,7 +12,9 @@ class Directive(models.TextChoices):
 
 
 class Worker(models.Model):
-    """A worker process that has sent a BEAT (worker-protocol §3, §4). Deregistered or dead workers have no row."""
+    """A worker process that has sent a BEAT (worker-protocol §3, §4). Deregistered or dead workers
+    have no row.
+    """
 
     id = models.CharField(primary_key=True, max_length=255)
     hostname = models.CharField(max_length=255, blank=True)
@@ -23,13 +25,17 @@ class Worker(models.Model):
     active_jobs = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=64, blank=True)
     state = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
-    directive = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
+    directive = models.CharField(
+        max_length=16, choices=Directive.choices, default=Directive.RUNNING
+    )
     started_at = models.DateTimeField(null=True)
     beat_at = models.DateTimeField()
-    dead_after_ms = models.PositiveBigIntegerField(help_text="Silence after which it counts as dead.")
+    dead_after_ms = models.PositiveBigIntegerField(
+        help_text="Silence after which it counts as dead."
+    )
 
-    # The worker's own database session, where it has one to itself: when the server no longer knows it, the worker's
-    # process is gone, and nobody has to wait for three missed beats.
+    # The worker's own database session, where it has one to itself: when the server no longer knows
+    # it, the worker's process is gone, and nobody has to wait for three missed beats.
     session_pid = models.PositiveBigIntegerField(null=True)
     session_started_at = models.DateTimeField(null=True)
 

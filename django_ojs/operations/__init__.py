@@ -1,6 +1,8 @@
-"""The operations of the Open Job Spec (ojs-core §7), a file each, and what keeps the house in order beside them.
+"""The operations of the Open Job Spec (ojs-core §7), a file each, and what keeps the house in order
+beside them.
 
-The Python client, the worker, the HTTP API and the admin call these; there is no other way to change a job.
+The Python client, the worker, the HTTP API and the admin call these; there is no other way to
+change a job.
 """
 
 from collections.abc import Collection

@@ -19,8 +19,8 @@ from django_ojs.storage.transitions import ANYBODY, Claim
 def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Job:
     """Complete an active job and keep its result. A result of None is no result.
 
-    Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active under another claim,
-    InvalidRequest when JSON cannot carry the result.
+    Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active under
+    another claim, InvalidRequest when JSON cannot carry the result.
     """
     complete(job_id, claim=claim, result=result)
     job = transitions.get(job_id)
@@ -29,18 +29,24 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
 
 
 def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> None:
-    """Complete an active job; what `ack` does, without reading the job again and without its signal. Raises as `ack` does."""
-    # A worker that was declared dead may come back with an ACK for a job that another one runs now: the claim decides
-    # (worker-protocol §5.6). Clients over HTTP may leave it out; then the state alone does.
+    """Complete an active job; what `ack` does, without reading the job again and without its
+    signal. Raises as `ack` does.
+    """
+    # A worker that was declared dead may come back with an ACK for a job that another one runs now:
+    # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state
+    # alone does.
     check_result(result)
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
-    database.retried(lambda: transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values))
+    database.retried(
+        lambda: transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
+    )
 
 
 def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to another.
+    Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to
+    another.
     """
     return database.retried(lambda: transitions.complete(worker_id, finished))
 

@@ -15,7 +15,9 @@ def activate(job_id: UUID) -> Job:
     """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
 
     def operation() -> Job:
-        transitions.apply_one(Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now())
+        transitions.apply_one(
+            Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
+        )
         return transitions.get(job_id)
 
     job = database.in_write_transaction(operation)

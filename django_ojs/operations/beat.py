@@ -1,4 +1,6 @@
-"""BEAT (ojs-core §7.5, worker-protocol §4): a worker is alive, holds these jobs, and asks what to do."""
+"""BEAT (ojs-core §7.5, worker-protocol §4): a worker is alive, holds these jobs, and asks what to
+do.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -40,7 +42,9 @@ class Registration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What the worker is told. `lost` are the jobs it named that it no longer holds: cancelled, or taken over."""
+    """What the worker is told. `lost` are the jobs it named that it no longer holds: cancelled, or
+    taken over.
+    """
 
     state: Directive
     jobs_extended: int
@@ -61,9 +65,10 @@ def beat(
 ) -> Answer:
     """Note that the worker is alive, extend its reservations and answer with what it shall do.
 
-    `holding` are the jobs in its hands; their reservations are extended to the full visibility timeout from now, never
-    shortened, and only those this worker holds. `extend` names the ones to extend when not all need it. `interval` is the time
-    to its next beat. `session`: a database session that lives as long as the worker, so that its end says the worker died.
+    `holding` are the jobs in its hands; their reservations are extended to the full visibility
+    timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
+    extend when not all need it. `interval` is the time to its next beat. `session`: a database
+    session that lives as long as the worker, so that its end says the worker died.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -80,18 +85,26 @@ def beat(
             session=session,
         )
         extended = _extend(worker_id, wanted, visibility_timeout) if wanted else 0
-        return Answer(state=directive, jobs_extended=extended, lost=_lost(worker_id, holding) if holding else frozenset())
+        return Answer(
+            state=directive,
+            jobs_extended=extended,
+            lost=_lost(worker_id, holding) if holding else frozenset(),
+        )
 
     return database.in_write_transaction(operation)
 
 
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
-    """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`. Return whether it is held."""
+    """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`.
+    Return whether it is held.
+    """
     return bool(database.retried(lambda: _extend(worker_id, [job_id], by)))
 
 
 def attach_session(worker_id: str) -> Session | None:
-    """Tie a worker's life to this thread's database session, and return it; None when the session is not its own."""
+    """Tie a worker's life to this thread's database session, and return it; None when the session
+    is not its own.
+    """
     session = database.dialect().session(database.connection())
     if session is not None:
         workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
@@ -141,13 +154,17 @@ def _note(
     workers = Worker.objects.using(alias)
     if not workers.filter(pk=worker_id).update(**values):
         # The first beat registers; so does one of a worker that was given up for dead and is not.
-        workers.bulk_create([Worker(id=worker_id, **{"started_at": Now(), **values})], ignore_conflicts=True)
+        workers.bulk_create(
+            [Worker(id=worker_id, **{"started_at": Now(), **values})], ignore_conflicts=True
+        )
     told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
     return Directive(told) if told is not None else Directive.RUNNING
 
 
 def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:
-    return Job.objects.using(database.alias()).filter(pk__in=jobs, state=State.ACTIVE, worker_id=worker_id)
+    return Job.objects.using(database.alias()).filter(
+        pk__in=jobs, state=State.ACTIVE, worker_id=worker_id
+    )
 
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
@@ -156,13 +173,21 @@ def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelt
         until = Now() + visibility_timeout
         return int(_mine(worker_id, jobs).update(lease_until=Greatest(F("lease_until"), until)))
     extended = 0
-    own = _mine(worker_id, jobs).exclude(visibility_timeout_ms=None).values_list("visibility_timeout_ms", flat=True)
+    own = (
+        _mine(worker_id, jobs)
+        .exclude(visibility_timeout_ms=None)
+        .values_list("visibility_timeout_ms", flat=True)
+    )
     for milliseconds in {default, *own.distinct()}:
         which = Q(visibility_timeout_ms=milliseconds)
         if milliseconds == default:
             which |= Q(visibility_timeout_ms=None)
         until = Now() + timedelta(milliseconds=milliseconds)
-        extended += _mine(worker_id, jobs).filter(which).update(lease_until=Greatest(F("lease_until"), until))
+        extended += (
+            _mine(worker_id, jobs)
+            .filter(which)
+            .update(lease_until=Greatest(F("lease_until"), until))
+        )
     return extended
 
 
@@ -170,4 +195,4 @@ def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
 
 
-__all__ = ["Answer", "MISSED_BEATS", "Registration", "beat", "deregister", "direct"]
+__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "deregister", "direct"]

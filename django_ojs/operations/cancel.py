@@ -16,8 +16,9 @@ from django_ojs.storage import database, transitions
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with the state it was in.
 
-    An active job is cancelled at once; its worker is told by its next BEAT, and its answer will be refused. Cancelling a
-    cancelled job changes nothing and succeeds. Raises JobNotFound, and Conflict when it was completed or discarded.
+    An active job is cancelled at once; its worker is told by its next BEAT, and its answer will be
+    refused. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
+    Conflict when it was completed or discarded.
     """
 
     def operation() -> tuple[Job, State]:
@@ -29,7 +30,9 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
             transitions.refuse(Event.CANCEL, State.CANCELLED, job)
         if before is State.ACTIVE:
             record(job, Outcome.CANCELLED, None)
-        transitions.apply_one(Event.CANCEL, State.CANCELLED, job_id, finished_at=Now(), lease_until=None)
+        transitions.apply_one(
+            Event.CANCEL, State.CANCELLED, job_id, finished_at=Now(), lease_until=None
+        )
         return transitions.get(job_id), before
 
     job, before = database.in_write_transaction(operation)

@@ -23,8 +23,8 @@ def fail(
 ) -> Job:
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
-    The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when the job is not
-    active, ClaimLost when it is active under another claim.
+    The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when
+    the job is not active, ClaimLost when it is active under another claim.
     """
 
     def operation() -> Job:
@@ -49,7 +49,8 @@ def fail(
 
 
 def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
-    """Put a job aside for `delay` without spending an attempt: this worker cannot run it, another may.
+    """Put a job aside for `delay` without spending an attempt: this worker cannot run it, another
+    may.
 
     Raises as `fail` does.
     """
@@ -65,9 +66,15 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
 
 
 def requeue(
-    job_id: UUID, failure: Failure | None = None, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.RETURNED
+    job_id: UUID,
+    failure: Failure | None = None,
+    *,
+    claim: Claim = ANYBODY,
+    outcome: Outcome = Outcome.RETURNED,
 ) -> Job:
-    """Give a job back at once, without spending an attempt (http-binding, nack with `requeue`). Raises as `fail` does."""
+    """Give a job back at once, without spending an attempt (http-binding, nack with `requeue`).
+    Raises as `fail` does.
+    """
 
     def operation() -> Job:
         job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
@@ -93,7 +100,9 @@ def requeue(
     return job
 
 
-def record(job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None) -> None:
+def record(
+    job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None
+) -> None:
     """Keep what went wrong in the run that just ended."""
     Attempt.objects.using(database.alias()).create(
         job_id=job.pk,

@@ -25,11 +25,13 @@ def fetch(
     visibility_timeout: timedelta | None = None,
     due: bool = True,
 ) -> list[Claimed]:
-    """Claim up to `count` jobs from `queues`, the first queue first; in a queue by priority, then first come.
+    """Claim up to `count` jobs from `queues`, the first queue first; in a queue by priority, then
+    first come.
 
-    A paused queue hands out nothing, nor does any queue to a worker that was told to be quiet. What is due counts as
-    available and what has expired is discarded first; a worker whose maintenance does both on its own passes `due=False`.
-    The jobs are reserved for their visibility timeout (the given one, their own, or the setting, in this order).
+    A paused queue hands out nothing, nor does any queue to a worker that was told to be quiet. What
+    is due counts as available and what has expired is discarded first; a worker whose maintenance
+    does both on its own passes `due=False`. The jobs are reserved for their visibility timeout (the
+    given one, their own, or the setting, in this order).
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id):
@@ -58,17 +60,24 @@ def fetch(
     return jobs
 
 
-def _check(queues: Sequence[str], count: int, worker_id: str | None, visibility_timeout: timedelta | None) -> None:
+def _check(
+    queues: Sequence[str], count: int, worker_id: str | None, visibility_timeout: timedelta | None
+) -> None:
     if isinstance(queues, str) or not queues:
-        raise InvalidRequest("queues must be a list of at least one queue name.", details={"field": "queues"})
+        raise InvalidRequest(
+            "queues must be a list of at least one queue name.", details={"field": "queues"}
+        )
     for queue in queues:
         check_queue(queue, settings().limits, field="queues")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
-        raise InvalidRequest(f"count must be an integer from 1 to {MAX_COUNT}.", details={"field": "count"})
+        raise InvalidRequest(
+            f"count must be an integer from 1 to {MAX_COUNT}.", details={"field": "count"}
+        )
     check_worker_id(worker_id)
     if visibility_timeout is not None and visibility_timeout <= timedelta(0):
         raise InvalidRequest(
-            "visibility_timeout_ms must be longer than zero.", details={"field": "visibility_timeout_ms"}
+            "visibility_timeout_ms must be longer than zero.",
+            details={"field": "visibility_timeout_ms"},
         )
 
 
@@ -76,12 +85,21 @@ def check_worker_id(worker_id: str | None) -> None:
     """Refuse what cannot be a worker's id: 1 to 255 characters, no NUL."""
     if worker_id is None:
         return
-    if not isinstance(worker_id, str) or not 1 <= len(worker_id) <= 255 or not worker_id.isprintable():
+    if (
+        not isinstance(worker_id, str)
+        or not 1 <= len(worker_id) <= 255
+        or not worker_id.isprintable()
+    ):
         raise InvalidRequest(
-            "worker_id must be a string of 1 to 255 printable characters.", details={"field": "worker_id"}
+            "worker_id must be a string of 1 to 255 printable characters.",
+            details={"field": "worker_id"},
         )
 
 
 def _is_quiet(worker_id: str) -> bool:
-    told = Worker.objects.using(database.alias()).filter(pk=worker_id).exclude(directive=Directive.RUNNING)
+    told = (
+        Worker.objects.using(database.alias())
+        .filter(pk=worker_id)
+        .exclude(directive=Directive.RUNNING)
+    )
     return told.exists()

@@ -19,11 +19,15 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
     leases = Lease.objects.using(database.alias())
 
     def operation() -> bool:
-        if leases.filter(Q(holder=holder) | Q(until__lte=Now()), name=name).update(holder=holder, until=Now() + TERM):
+        if leases.filter(Q(holder=holder) | Q(until__lte=Now()), name=name).update(
+            holder=holder, until=Now() + TERM
+        ):
             return True
         if leases.filter(name=name).exists():
             return False
-        made = leases.bulk_create([Lease(name=name, holder=holder, until=Now() + TERM)], ignore_conflicts=True)
+        made = leases.bulk_create(
+            [Lease(name=name, holder=holder, until=Now() + TERM)], ignore_conflicts=True
+        )
         return bool(made) and leases.filter(name=name, holder=holder).exists()
 
     return database.retried(operation)
@@ -31,4 +35,6 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
 
 def give(holder: str, name: str = MAINTENANCE) -> None:
     """Give the lease back, if one has it."""
-    database.retried(lambda: Lease.objects.using(database.alias()).filter(name=name, holder=holder).delete())
+    database.retried(
+        lambda: Lease.objects.using(database.alias()).filter(name=name, holder=holder).delete()
+    )

@@ -1,4 +1,6 @@
-"""What time does to waiting and to finished jobs: due, expired, old. Bounded, re-entrant steps any worker may run."""
+"""What time does to waiting and to finished jobs: due, expired, old. Bounded, re-entrant steps any
+worker may run.
+"""
 
 from datetime import timedelta
 from uuid import UUID
@@ -13,12 +15,15 @@ from django_ojs.operations import announce_all, jobs
 from django_ojs.spec.states import Event, State, sources
 from django_ojs.storage import database, transitions, wakeup
 
-#: Rows a step takes in one transaction: some milliseconds of work, so that nobody waits long for its locks.
+#: Rows a step takes in one transaction: some milliseconds of work, so that nobody waits long for
+#: its locks.
 BATCH = 500
 
 
 def promote(limit: int = BATCH) -> int:
-    """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer). Return how many."""
+    """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer). Return how
+    many.
+    """
     due = database.retried(lambda: transitions.promote(limit))
     if due:
         wakeup.announce(queue for _, queue in due)
@@ -43,7 +48,11 @@ def expire(limit: int = BATCH) -> int:
         return gone
 
     # Most of the time there is nothing, and looking takes no lock.
-    if not jobs().filter(state__in=waiting, expires_at__isnull=False, expires_at__lte=Now()).exists():
+    if (
+        not jobs()
+        .filter(state__in=waiting, expires_at__isnull=False, expires_at__lte=Now())
+        .exists()
+    ):
         return 0
     return database.in_write_transaction(operation)
 
@@ -67,7 +76,9 @@ def _prune(which: Q, age: timedelta, limit: int) -> int:
 
     def operation() -> int:
         keys = _take(old, limit)
-        Attempt.objects.using(database.alias()).filter(job_id__in=keys)._raw_delete(database.alias())
+        Attempt.objects.using(database.alias()).filter(job_id__in=keys)._raw_delete(
+            database.alias()
+        )
         return int(jobs().filter(pk__in=keys)._raw_delete(database.alias()))
 
     return database.in_write_transaction(operation)

@@ -15,7 +15,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
-#: The worker that runs a job enforces its timeout and knows where it was; the database speaks up only after this.
+#: The worker that runs a job enforces its timeout and knows where it was; the database speaks up
+#: only after this.
 TIMEOUT_GRACE = timedelta(seconds=5)
 
 #: Jobs a step fails; each is a transaction of its own.
@@ -23,7 +24,9 @@ BATCH = 100
 
 
 def overrun(limit: int = BATCH) -> int:
-    """Fail active jobs that ran longer than their timeout, whose worker did not do so itself. Return how many."""
+    """Fail active jobs that ran longer than their timeout, whose worker did not do so itself.
+    Return how many.
+    """
     default = int(settings().default_timeout / timedelta(milliseconds=1))
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
     late = jobs().filter(state=State.ACTIVE, started_at__lte=Now() - timeout - TIMEOUT_GRACE)

@@ -22,14 +22,16 @@ _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
     """Store one job and return it; None when an enqueue middleware dropped it.
 
-    It commits with the transaction that is open on the jobs' database, savepoints included. `generated_id` says that
-    the id is ours and cannot be taken. Raises an OJSError that names the field and the rule.
+    It commits with the transaction that is open on the jobs' database, savepoints included.
+    `generated_id` says that the id is ours and cannot be taken. Raises an OJSError that names the
+    field and the rule.
     """
     return _push([envelope], generated_ids=generated_id, place=False)[0]
 
 
 def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) -> list[Job | None]:
-    """Store jobs in order, in one statement: all or none. What a middleware dropped is None in its place.
+    """Store jobs in order, in one statement: all or none. What a middleware dropped is None in its
+    place.
 
     An error about one job carries its `index` in `details`.
     """
@@ -37,7 +39,8 @@ def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) ->
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     if generated_ids:
         return _push(envelopes, generated_ids=True, place=True)
-    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the caller's transaction usable.
+    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the
+    # caller's transaction usable.
     return database.retried(lambda: _push_atomically(envelopes))
 
 
@@ -61,8 +64,12 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     if not kept:
         return [None] * len(accepted)
     stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
-    wakeup.announce(envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE)
-    jobs = [None if envelope is None else _job(envelope, stored[envelope.id]) for envelope in accepted]
+    wakeup.announce(
+        envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE
+    )
+    jobs = [
+        None if envelope is None else _job(envelope, stored[envelope.id]) for envelope in accepted
+    ]
     if signals.job_enqueued.has_listeners(Job):
         for job in jobs:
             if job is not None:
@@ -80,7 +87,9 @@ def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | N
     if passed is None:
         return None
     if passed.id != key:
-        raise InvalidRequest("id must not be changed by an enqueue middleware.", details={"field": "id"})
+        raise InvalidRequest(
+            "id must not be changed by an enqueue middleware.", details={"field": "id"}
+        )
     # A middleware may change anything else; what it made is checked like what a client sent.
     validate(passed, limits)
     return passed
@@ -106,9 +115,17 @@ def _refuse_other_transactions() -> None:
 def _job(envelope: Envelope, stored: Stored) -> Job:
     options = options_of(envelope)
     # A relative time was made absolute by the database.
-    if envelope.scheduled_at is not None and "scheduled_at" not in options and stored.due_at is not None:
+    if (
+        envelope.scheduled_at is not None
+        and "scheduled_at" not in options
+        and stored.due_at is not None
+    ):
         options["scheduled_at"] = times.format_timestamp(stored.due_at)
-    if envelope.expires_at is not None and "expires_at" not in options and stored.expires_at is not None:
+    if (
+        envelope.expires_at is not None
+        and "expires_at" not in options
+        and stored.expires_at is not None
+    ):
         options["expires_at"] = times.format_timestamp(stored.expires_at)
     values = {
         "id": envelope.id,

@@ -1,4 +1,6 @@
-"""Take jobs back from those who hold them no longer: lapsed reservations, dead workers, claims that never ran."""
+"""Take jobs back from those who hold them no longer: lapsed reservations, dead workers, claims that
+never ran.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -20,17 +22,22 @@ from django_ojs.storage.transitions import Claim
 
 
 def lapse(limit: int = BATCH) -> int:
-    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5). Return how many.
+    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5). Return how
+    many.
 
     They become available at once, or are discarded when their attempts are spent.
     """
     lapsed = jobs().filter(state=State.ACTIVE, lease_until__lte=Now())
-    failure = Failure(type="visibility_timeout", message="The reservation ended before the worker answered.")
+    failure = Failure(
+        type="visibility_timeout", message="The reservation ended before the worker answered."
+    )
     return _take_back(lapsed, failure, Outcome.LAPSED, limit)
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
-    """Take back all jobs of workers that are known to be dead, and forget the workers (worker-protocol §10.2)."""
+    """Take back all jobs of workers that are known to be dead, and forget the workers
+    (worker-protocol §10.2).
+    """
     if not worker_ids:
         return 0
     orphans = jobs().filter(state=State.ACTIVE, worker_id__in=worker_ids)
@@ -38,25 +45,35 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     rescued = 0
     while found := _take_back(orphans, failure, Outcome.LOST, limit):
         rescued += found
-    database.retried(lambda: Worker.objects.using(database.alias()).filter(pk__in=worker_ids).delete())
+    database.retried(
+        lambda: Worker.objects.using(database.alias()).filter(pk__in=worker_ids).delete()
+    )
     return rescued
 
 
 class DeadWorkers:
     """Finds dead workers and takes back their jobs.
 
-    A worker is dead when it kept silent for three beats. It is dead too when its database session is gone, and was gone before: a
-    live worker that lost its connection has another within a moment.
+    A worker is dead when it kept silent for three beats. It is dead too when its database session
+    is gone, and was gone before: a live worker that lost its connection has another within a
+    moment.
     """
 
     def __init__(self) -> None:
         self._suspects: set[tuple[str, int, datetime]] = set()
 
     def take_back(self) -> int:
-        """Look once, and return how many jobs were taken back. Two looks must be about half a second apart."""
+        """Look once, and return how many jobs were taken back. Two looks must be about half a
+        second apart.
+        """
         workers = Worker.objects.using(database.alias())
-        # How long a worker may be silent is its own to say; the database compares, whose clock noted the beats.
-        silent = set(workers.filter(beat_at__lte=Now() - Milliseconds(F("dead_after_ms"))).values_list("pk", flat=True))
+        # How long a worker may be silent is its own to say; the database compares, whose clock
+        # noted the beats.
+        silent = set(
+            workers.filter(beat_at__lte=Now() - Milliseconds(F("dead_after_ms"))).values_list(
+                "pk", flat=True
+            )
+        )
         gone = set(database.dialect().dead_sessions(database.connection()))
         twice = gone & self._suspects
         self._suspects = gone - twice
@@ -86,7 +103,11 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: 
         spent = [job for job in held if job.spent >= job.max_attempts]
         again = [job for job in held if job.spent < job.max_attempts]
         for dead_letter in (True, False):
-            keys = [job.pk for job in spent if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter]
+            keys = [
+                job.pk
+                for job in spent
+                if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
+            ]
             transitions.apply(
                 Event.LAPSE,
                 State.DISCARDED,
@@ -116,7 +137,9 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: 
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Give back jobs that were claimed, as (id, run), and never started: they spend no attempt and leave no trace."""
+    """Give back jobs that were claimed, as (id, run), and never started: they spend no attempt and
+    leave no trace.
+    """
     which = Q()
     for key, run in claims:
         which |= Q(pk=key, run=run)

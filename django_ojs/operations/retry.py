@@ -14,8 +14,8 @@ from django_ojs.storage import database, transitions, wakeup
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again: attempts start anew, the history of its errors stays.
 
-    A deadline that has passed is dropped, or the job would be discarded again at once. Raises JobNotFound, and Conflict when
-    it is not discarded.
+    A deadline that has passed is dropped, or the job would be discarded again at once. Raises
+    JobNotFound, and Conflict when it is not discarded.
     """
 
     def operation() -> Job:

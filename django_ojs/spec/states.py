@@ -1,8 +1,9 @@
 """The eight states and the closed transition table (ojs-core §6), as data.
 
-Every write of `Job.state` reads its expected and its new state from `TRANSITIONS`; what is not in the table
-cannot be written. Rows marked "core §6.3" are that table, row for row. The others are what the core document
-asks for in prose, or the worker protocol and the backpressure document add; each names its source.
+Every write of `Job.state` reads its expected and its new state from `TRANSITIONS`; what is not in
+the table cannot be written. Rows marked "core §6.3" are that table, row for row. The others are
+what the core document asks for in prose, or the worker protocol and the backpressure document add;
+each names its source.
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,9 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transition:
-    """One row of the table: in `source`, `event` may lead to `target`. `source` None is "not stored yet"."""
+    """One row of the table: in `source`, `event` may lead to `target`. `source` None is "not stored
+    yet".
+    """
 
     event: Event
     source: State | None
@@ -77,7 +80,8 @@ def _rows() -> Iterator[Transition]:
 
     # worker-protocol §5.5 (4): a lapsed reservation whose attempts are spent.
     yield row(Event.LAPSE, State.ACTIVE, State.DISCARDED)
-    # http-binding, nack with `requeue`; worker-protocol §7.2: a worker that shuts down gives its jobs back.
+    # http-binding, nack with `requeue`; worker-protocol §7.2: a worker that shuts down gives its
+    # jobs back.
     yield row(Event.RETURN, State.ACTIVE, State.AVAILABLE)
     # core §5.2 `expires_at`: the deadline passed before the job ran.
     yield row(Event.EXPIRE, State.SCHEDULED, State.DISCARDED)
@@ -102,7 +106,11 @@ def sources(event: Event, target: State) -> tuple[State, ...]:
 
     Raises Conflict when no row of the table has this event and target.
     """
-    found = tuple(t.source for t in TRANSITIONS if t.event is event and t.target is target and t.source is not None)
+    found = tuple(
+        t.source
+        for t in TRANSITIONS
+        if t.event is event and t.target is target and t.source is not None
+    )
     if not found:
         raise Conflict(f"No transition of the state machine leads by {event} to {target}.")
     return found

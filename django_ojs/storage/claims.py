@@ -1,4 +1,6 @@
-"""A claimed job, as FETCH hands it out: cheap to make by the hundred, JSON read when it is looked at."""
+"""A claimed job, as FETCH hands it out: cheap to make by the hundred, JSON read when it is looked
+at.
+"""
 
 from datetime import datetime
 from functools import cached_property

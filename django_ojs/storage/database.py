@@ -14,7 +14,8 @@ from django_ojs.storage.dialects.base import Dialect
 
 T = TypeVar("T")
 
-#: A lost race for a lock is tried again this often before it reaches the caller; the pauses add up to about six seconds.
+#: A lost race for a lock is tried again this often before it reaches the caller; the pauses add up
+#: to about six seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
@@ -30,12 +31,15 @@ def connection() -> BaseDatabaseWrapper:
 
 
 def dialect() -> Dialect:
-    """Return the dialect of the jobs' database. Raises NotSupportedError for a database that is not supported."""
+    """Return the dialect of the jobs' database. Raises NotSupportedError for a database that is not
+    supported.
+    """
     return dialects.of(connection())
 
 
 def retried(operation: Callable[[], T]) -> T:
-    """Run an operation that is one transaction of its own; run it again when the database broke a deadlock or a lock wait.
+    """Run an operation that is one transaction of its own; run it again when the database broke a
+    deadlock or a lock wait.
 
     Inside a caller's `atomic()` it runs once: the caller's transaction is not ours to repeat.
     """
@@ -56,7 +60,9 @@ def retried(operation: Callable[[], T]) -> T:
 
 
 def in_write_transaction(operation: Callable[[], T]) -> T:
-    """Run an operation in a transaction that holds the write lock from its start, where a database has just one."""
+    """Run an operation in a transaction that holds the write lock from its start, where a database
+    has just one.
+    """
 
     def attempt() -> T:
         with transaction.atomic(using=alias()):

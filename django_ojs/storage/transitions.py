@@ -1,8 +1,9 @@
 """The only writer of `Job.state`.
 
-Every change of state is one conditional UPDATE whose condition holds the expected state and, where a claim was given, the
-claim. Whoever loses a race changes nothing and is told so. Which states may follow which is `spec.states`; the
-statements of the hot paths (store, claim, complete, promote) are the dialects', and are built from the same table.
+Every change of state is one conditional UPDATE whose condition holds the expected state and, where
+a claim was given, the claim. Whoever loses a race changes nothing and is told so. Which states may
+follow which is `spec.states`; the statements of the hot paths (store, claim, complete, promote) are
+the dialects', and are built from the same table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,11 +48,15 @@ ANYBODY = Claim()
 
 
 def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order. Raises DuplicateJob naming the first whose id is taken."""
+    """Store jobs in one statement, in order. Raises DuplicateJob naming the first whose id is
+    taken.
+    """
     stored = database.dialect().insert(database.connection(), rows.dump(envelopes))
     if len(stored) != len(envelopes):
         if generated_ids:
-            raise AssertionError("The database stored fewer jobs than it was given, and no id was taken.")
+            raise AssertionError(
+                "The database stored fewer jobs than it was given, and no id was taken."
+            )
         _refuse_duplicate(envelopes, stored)
     return stored
 
@@ -84,11 +89,19 @@ def claim(
 
 
 def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
-    """ACK many jobs of one worker, given as (id, run, result), in one statement. Return those it still held."""
+    """ACK many jobs of one worker, given as (id, run, result), in one statement. Return those it
+    still held.
+    """
     if not finished:
         return set()
-    # In the order of the keys, so that two writers of the same rows never wait for each other in a circle.
-    text = json.dumps([{"id": str(key), "run": run, "result": result} for key, run, result in sorted(finished, key=_key)])
+    # In the order of the keys, so that two writers of the same rows never wait for each other in a
+    # circle.
+    text = json.dumps(
+        [
+            {"id": str(key), "run": run, "result": result}
+            for key, run, result in sorted(finished, key=_key)
+        ]
+    )
     return database.dialect().complete(database.connection(), worker_id, text)
 
 
@@ -101,14 +114,26 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
     return database.dialect().promote(database.connection(), limit)
 
 
-def apply(event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any) -> int:
-    """Move these jobs to `target`, those that are in a state the table allows and under the claim. Return how many."""
-    return jobs.filter(state__in=sources(event, target), **claim.filters()).update(state=target.value, **values)
+def apply(
+    event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
+) -> int:
+    """Move these jobs to `target`, those that are in a state the table allows and under the claim.
+    Return how many.
+    """
+    return jobs.filter(state__in=sources(event, target), **claim.filters()).update(
+        state=target.value, **values
+    )
 
 
-def apply_one(event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any) -> None:
-    """Move one job. Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another claim)."""
-    if not apply(event, target, Job.objects.using(database.alias()).filter(pk=job_id), claim=claim, **values):
+def apply_one(
+    event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
+) -> None:
+    """Move one job. Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost
+    (active, under another claim).
+    """
+    if not apply(
+        event, target, Job.objects.using(database.alias()).filter(pk=job_id), claim=claim, **values
+    ):
         refuse(event, target, get(job_id), claim)
 
 
@@ -121,8 +146,12 @@ def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoR
         "expected_state": expected[0] if len(expected) == 1 else list(expected),
     }
     if State(job.state) in expected and not claim.holds(job):
-        raise ClaimLost(f"The job is active under another claim; {event} changed nothing.", details=details)
-    raise Conflict(f"The job is {job.state}; {event} needs it {' or '.join(expected)}.", details=details)
+        raise ClaimLost(
+            f"The job is active under another claim; {event} changed nothing.", details=details
+        )
+    raise Conflict(
+        f"The job is {job.state}; {event} needs it {' or '.join(expected)}.", details=details
+    )
 
 
 def get(job_id: UUID) -> Job:
@@ -130,7 +159,9 @@ def get(job_id: UUID) -> Job:
     try:
         return Job.objects.using(database.alias()).get(pk=job_id)
     except Job.DoesNotExist:
-        raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)}) from None
+        raise JobNotFound(
+            "There is no job with this id.", details={"job_id": str(job_id)}
+        ) from None
 
 
 def lock(job_id: UUID) -> Job:
@@ -138,7 +169,21 @@ def lock(job_id: UUID) -> Job:
     try:
         return Job.objects.using(database.alias()).select_for_update(no_key=True).get(pk=job_id)
     except Job.DoesNotExist:
-        raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)}) from None
+        raise JobNotFound(
+            "There is no job with this id.", details={"job_id": str(job_id)}
+        ) from None
 
 
-__all__ = ["ANYBODY", "Claim", "apply", "apply_one", "claim", "complete", "get", "lock", "promote", "push", "refuse"]
+__all__ = [
+    "ANYBODY",
+    "Claim",
+    "apply",
+    "apply_one",
+    "claim",
+    "complete",
+    "get",
+    "lock",
+    "promote",
+    "push",
+    "refuse",
+]

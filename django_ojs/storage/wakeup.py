@@ -13,8 +13,9 @@ from django_ojs.storage import database, dialects
 
 logger = logging.getLogger("django_ojs")
 
-#: A process announces a queue at most this often. A notification costs about a tenth of an enqueue, so a hundred a second cost a
-#: busy producer a few per cent; a worker that was woken looks again after this time for what was not announced.
+#: A process announces a queue at most this often. A notification costs about a tenth of an enqueue,
+#: so a hundred a second cost a busy producer a few per cent; a worker that was woken looks again
+#: after this time for what was not announced.
 INTERVAL = 0.01
 
 _lock = threading.Lock()
@@ -24,11 +25,14 @@ _announced: dict[tuple[str, str], float] = {}
 def announce(queues: Iterable[str]) -> None:
     """Wake the workers of these queues once the current transaction has committed.
 
-    Never inside it: a transaction that holds a notification takes a lock at its commit that all others wait for.
+    Never inside it: a transaction that holds a notification takes a lock at its commit that all
+    others wait for.
     """
     alias = database.alias()
     if settings().notify and database.dialect().can_notify:
-        transaction.on_commit(partial(_send, alias, tuple(dict.fromkeys(queues))), using=alias, robust=True)
+        transaction.on_commit(
+            partial(_send, alias, tuple(dict.fromkeys(queues))), using=alias, robust=True
+        )
 
 
 def _send(alias: str, queues: tuple[str, ...]) -> None:

@@ -1,1 +1,3 @@
-"""The worker: a supervisor over child processes; in each, a loop that claims, threads that run, one that finishes, and a pulse."""
+"""The worker: a supervisor over child processes; in each, a loop that claims, threads that run, one
+that finishes, and a pulse.
+"""

@@ -1,4 +1,6 @@
-"""Run handlers: plain ones in threads, `async def` ones on an event loop. The answer goes to the finisher."""
+"""Run handlers: plain ones in threads, `async def` ones on an event loop. The answer goes to the
+finisher.
+"""
 
 import asyncio
 import ctypes
@@ -22,7 +24,9 @@ logger = logging.getLogger("django_ojs")
 
 
 class Interrupted(BaseException):
-    """Raised in a handler's thread when nobody waits for it any more: its time was up, or it was cancelled."""
+    """Raised in a handler's thread when nobody waits for it any more: its time was up, or it was
+    cancelled.
+    """
 
 
 #: What became of a run: the result, or the exception; `atomic` runs have committed their own ACK.
@@ -64,7 +68,9 @@ class Executor:
     def _start_threads(self, jobs: int) -> None:
         with self._lock:
             for _ in range(min(jobs - self._idle, self._slots - len(self._threads))):
-                thread = threading.Thread(target=self._work, name=f"ojs-{len(self._threads) + 1}", daemon=True)
+                thread = threading.Thread(
+                    target=self._work, name=f"ojs-{len(self._threads) + 1}", daemon=True
+                )
                 self._threads.add(thread)
                 thread.start()
 
@@ -81,7 +87,8 @@ class Executor:
                 if not self._execute(run):
                     return
         except Interrupted:
-            # It came late, on the way out of its job. The thread has nothing in hand, and is replaced.
+            # It came late, on the way out of its job. The thread has nothing in hand, and is
+            # replaced.
             pass
         finally:
             with self._lock:
@@ -97,7 +104,9 @@ class Executor:
             _refresh_connections()
             contexts.enter(run.context)
             result, committed = _run_plain(run)
-        except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is its job's failure, not the worker's
+        except (
+            BaseException
+        ) as raised:  # whatever a handler raises is its job's failure, not the worker's
             error = raised
         contexts.enter(None)
         if not run.end():
@@ -111,8 +120,8 @@ def _run_plain(run: Run) -> tuple[Any, bool]:
     if run.handler.atomic:
         with database.atomic():
             result = _checked(run, _call(run))
-            # The handler's rows and the job's completion commit together or not at all. Whoever has taken the job from this run
-            # meanwhile makes this fail, and the rows with it.
+            # The handler's rows and the job's completion commit together or not at all. Whoever has
+            # taken the job from this run meanwhile makes this fail, and the rows with it.
             ack.complete(run.job.id, claim=run.claim, result=result)
         return result, True
     return _checked(run, _call(run)), False
@@ -132,19 +141,24 @@ def _checked(run: Run, returned: Any) -> Any:
 
 
 def _refresh_connections() -> None:
-    # What Django does round a request: drop connections that are broken or too old, forget the queries DEBUG kept.
+    # What Django does round a request: drop connections that are broken or too old, forget the
+    # queries DEBUG kept.
     if any(True for _ in connections.all(initialized_only=True)):
         reset_queries()
         close_old_connections()
 
 
 def interrupt(run: Run) -> None:
-    """Stop a handler that is running: raise in its thread, or cancel its task. A thread that waits in C ends when C lets go."""
+    """Stop a handler that is running: raise in its thread, or cancel its task. A thread that waits
+    in C ends when C lets go.
+    """
     run.interrupted = True
     if run.cancel_task is not None:
         run.cancel_task()
     elif run.thread_id is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread_id), ctypes.py_object(Interrupted))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(run.thread_id), ctypes.py_object(Interrupted)
+        )
 
 
 class EventLoop:
@@ -154,7 +168,8 @@ class EventLoop:
         self._answer = answer
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(slots)
-        # One thread for the synchronous parts (the ORM) of each job under way, and its connections, kept from job to job.
+        # One thread for the synchronous parts (the ORM) of each job under way, and its connections,
+        # kept from job to job.
         self._helpers = deque(ThreadSensitiveContext() for _ in range(slots))
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
@@ -191,8 +206,13 @@ class EventLoop:
             try:
                 contexts.enter(run.context)
                 returned = _call(run)
-                result = _checked(run, await returned if asyncio.iscoroutine(returned) or hasattr(returned, "__await__") else returned)
-            except BaseException as raised:  # noqa: BLE001  # as above
+                result = _checked(
+                    run,
+                    await returned
+                    if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
+                    else returned,
+                )
+            except BaseException as raised:  # as above
                 error = raised
             finally:
                 if helper in SyncToAsync.context_to_thread_executor:

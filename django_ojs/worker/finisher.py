@@ -24,7 +24,8 @@ from django_ojs.worker.runs import Hand, Run
 
 logger = logging.getLogger("django_ojs")
 
-#: Completions wait this long for company. It bounds how much a crash can run twice, and costs a short job less than its claim.
+#: Completions wait this long for company. It bounds how much a crash can run twice, and costs a
+#: short job less than its claim.
 GATHER = 0.003
 
 #: Completions in one statement at most.
@@ -52,9 +53,13 @@ class Chore:
 
 
 class Finisher:
-    """A thread that commits answers. It keeps what it could not write and tries again: an answer is never dropped."""
+    """A thread that commits answers. It keeps what it could not write and tries again: an answer is
+    never dropped.
+    """
 
-    def __init__(self, worker_id: str, hand: Hand, report: Report, slot_freed: Callable[[float], None]) -> None:
+    def __init__(
+        self, worker_id: str, hand: Hand, report: Report, slot_freed: Callable[[float], None]
+    ) -> None:
         self._worker_id = worker_id
         self._hand = hand
         self._report = report
@@ -71,7 +76,12 @@ class Finisher:
         seconds = time.monotonic() - run.started
         self._hand.free()
         if error is not None:
-            self.failed(run, from_exception(error, backtrace=settings().backtraces), seconds=seconds, cause=error)
+            self.failed(
+                run,
+                from_exception(error, backtrace=settings().backtraces),
+                seconds=seconds,
+                cause=error,
+            )
         elif committed:
             self._report.completed(run, seconds)
             self._add(Chore([run], lambda: self._tell_completed([run])))
@@ -99,13 +109,23 @@ class Finisher:
     def held(self, run: Run, failure: Failure) -> None:
         """Put a job aside that this worker cannot run."""
         self._add(
-            Chore([run], lambda: fail.hold(run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim))
+            Chore(
+                [run],
+                lambda: fail.hold(
+                    run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
+                ),
+            )
         )
 
     def requeued(self, run: Run, failure: Failure) -> None:
         """Give a job back whose handler was stopped, without spending an attempt."""
         self._add(
-            Chore([run], lambda: fail.requeue(run.job.id, failure, claim=run.claim, outcome=Outcome.SHUTDOWN))
+            Chore(
+                [run],
+                lambda: fail.requeue(
+                    run.job.id, failure, claim=run.claim, outcome=Outcome.SHUTDOWN
+                ),
+            )
         )
 
     def unstarted(self, runs: list[Run]) -> None:
@@ -171,7 +191,9 @@ class Finisher:
 
     def _tell_completed(self, runs: list[Run]) -> None:
         if signals.job_completed.has_listeners(Job):
-            for job in Job.objects.using(database.alias()).filter(pk__in=[run.job.id for run in runs]):
+            for job in Job.objects.using(database.alias()).filter(
+                pk__in=[run.job.id for run in runs]
+            ):
                 announce(signals.job_completed, job)
 
     def _until_written(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> None:
@@ -180,18 +202,23 @@ class Finisher:
                 write()
                 return
             except (Conflict, JobNotFound):
-                # Cancelled, lapsed and taken over, or pruned: the answer of this run counts no more.
+                # Cancelled, lapsed and taken over, or pruned: the answer of this run counts no
+                # more.
                 for run in runs:
                     self._report.lost(run)
                 return
             except (OperationalError, InterfaceError) as error:
                 self._report.database_away(error)
                 connections.close_all()
-                # The reservations outlive a short absence; after a long one the jobs are somebody else's, and the fence holds.
+                # The reservations outlive a short absence; after a long one the jobs are somebody
+                # else's, and the fence holds.
                 time.sleep(PAUSE)
             except Error:
-                # The database answers and refuses: trying again would refuse again, and the jobs behind this one wait.
-                logger.exception("What became of a job could not be written; its reservation will lapse.")
+                # The database answers and refuses: trying again would refuse again, and the jobs
+                # behind this one wait.
+                logger.exception(
+                    "What became of a job could not be written; its reservation will lapse."
+                )
                 return
 
 

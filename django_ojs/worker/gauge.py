@@ -1,13 +1,16 @@
-"""How many jobs to claim at a time: many while they are short, just what the slots can take when they are long."""
+"""How many jobs to claim at a time: many while they are short, just what the slots can take when
+they are long.
+"""
 
-#: A claimed job may wait this long behind others before its turn. Short enough that nobody notices; long enough that a
-#: no-op job costs a hundredth of a claim.
+#: A claimed job may wait this long behind others before its turn. Short enough that nobody notices;
+#: long enough that a no-op job costs a hundredth of a claim.
 PATIENCE = 0.03
 
 #: More than this in one statement gains nothing.
 LARGEST = 200
 
-#: Weight of the newest batch in the running average: a change of the mix is felt within some ten jobs.
+#: Weight of the newest batch in the running average: a change of the mix is felt within some ten
+#: jobs.
 _WEIGHT = 0.2
 
 
@@ -21,7 +24,8 @@ class Gauge:
     def saw(self, duration: float) -> None:
         """Note how long a job took, in seconds."""
         if self._average is None or duration > self._average * 10:
-            # A long job among short ones: believe it at once, or the next batch waits behind its like.
+            # A long job among short ones: believe it at once, or the next batch waits behind its
+            # like.
             self._average = duration
         else:
             self._average += _WEIGHT * (duration - self._average)

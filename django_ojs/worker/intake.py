@@ -19,7 +19,13 @@ class Intake:
     """Takes claimed jobs in. Called from the claiming thread only."""
 
     def __init__(
-        self, worker_id: str, hand: Hand, executor: Executor, finisher: Finisher, report: Report, slots: int
+        self,
+        worker_id: str,
+        hand: Hand,
+        executor: Executor,
+        finisher: Finisher,
+        report: Report,
+        slots: int,
     ) -> None:
         self._worker_id = worker_id
         self._hand = hand
@@ -34,15 +40,25 @@ class Intake:
         runs, strangers = [], []
         for job in jobs:
             handler = get_handler(job.type)
-            context = JobContext(job, is_async=handler is not None and handler.is_async, heartbeat=self._heartbeat)
-            run = Run(job, handler, context, job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout)
+            context = JobContext(
+                job, is_async=handler is not None and handler.is_async, heartbeat=self._heartbeat
+            )
+            run = Run(
+                job,
+                handler,
+                context,
+                job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
+            )
             (runs if handler is not None else strangers).append(run)
         self._hand.add(runs + strangers)
         for run in strangers:
             self._take(run)
             self._report.unknown_type(run.job.type)
             self._finisher.held(
-                run, Failure(type="unknown_job_type", message="The worker has no handler for this job type.")
+                run,
+                Failure(
+                    type="unknown_job_type", message="The worker has no handler for this job type."
+                ),
             )
         self._executor.submit(runs)
 
@@ -51,7 +67,11 @@ class Intake:
         if older_than and self._hand.busy <= self._slots:
             return []
         before = time.monotonic() - older_than
-        return [run for run in self._hand.in_phase(Phase.WAITING) if run.claimed_at <= before and self._take(run)]
+        return [
+            run
+            for run in self._hand.in_phase(Phase.WAITING)
+            if run.claimed_at <= before and self._take(run)
+        ]
 
     def _take(self, run: Run) -> bool:
         if not run.take(Phase.WAITING):

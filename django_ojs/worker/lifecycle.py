@@ -1,4 +1,6 @@
-"""The states of a worker: running, quiet, terminate, and no way back from the last (worker-protocol §2)."""
+"""The states of a worker: running, quiet, terminate, and no way back from the last (worker-protocol
+§2).
+"""
 
 import time
 from collections.abc import Callable
@@ -37,7 +39,9 @@ class Lifecycle:
         self._go(wanted)
 
     def directed(self, wanted: Directive) -> None:
-        """Go to the state that a beat was answered with. "running" resumes a worker that was made quiet the same way."""
+        """Go to the state that a beat was answered with. "running" resumes a worker that was made
+        quiet the same way.
+        """
         if wanted is Directive.RUNNING and self._quiet_by_signal:
             return
         self._go(wanted)

@@ -1,4 +1,6 @@
-"""Listen for new work, on a connection that also says the process is alive: when it ends, so did the process."""
+"""Listen for new work, on a connection that also says the process is alive: when it ends, so did
+the process.
+"""
 
 import logging
 import threading
@@ -19,9 +21,13 @@ PAUSE = 0.2
 
 
 class Listener:
-    """A thread that waits for notifications. It does nothing where the database has none, or behind a pooler."""
+    """A thread that waits for notifications. It does nothing where the database has none, or behind
+    a pooler.
+    """
 
-    def __init__(self, queues: Collection[str], woken: Callable[[], None], attach: Callable[[], bool]) -> None:
+    def __init__(
+        self, queues: Collection[str], woken: Callable[[], None], attach: Callable[[], bool]
+    ) -> None:
         self._queues = frozenset(queues)
         self._woken = woken
         self._attach = attach
@@ -59,7 +65,8 @@ class Listener:
         link = database.connection()
         link.ensure_connection()
         if not self._attach():
-            # Behind a pooler: a notification would arrive on somebody else's connection. Polling does it.
+            # Behind a pooler: a notification would arrive on somebody else's connection. Polling
+            # does it.
             return False
         raw: Any = link.connection
         if settings().notify:

@@ -69,6 +69,7 @@ class Maintenance:
             if self._stop.is_set():
                 return
             if time.monotonic() >= due[step]:
-                # A step that found a full batch has more to do: it comes again at once, after the others had their turn.
+                # A step that found a full batch has more to do: it comes again at once, after the
+                # others had their turn.
                 full = step.run() >= maintain.BATCH
                 due[step] = 0.0 if full else time.monotonic() + step.every - TICK / 2

@@ -39,7 +39,8 @@ TELL_EVERY = 5.0
 #: What is given back at the end must be written within this many seconds.
 LAST_WORDS = 5.0
 
-#: A claimed job that found no slot for this long goes back: the jobs before it turned out to be slow.
+#: A claimed job that found no slot for this long goes back: the jobs before it turned out to be
+#: slow.
 STRANDED_AFTER = PATIENCE * 3
 
 
@@ -54,11 +55,14 @@ class Exit(IntEnum):
 class WorkerProcess:
     """Runs jobs until it is told to stop. `signalled` may be called from a signal handler."""
 
-    def __init__(self, config: WorkerConfig, *, worker_id: str | None = None, supervised: bool = False) -> None:
+    def __init__(
+        self, config: WorkerConfig, *, worker_id: str | None = None, supervised: bool = False
+    ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.report = Report()
         self._config = config
-        # A SimpleQueue may be put to by a signal handler that interrupted a get; a lock would wait for itself.
+        # A SimpleQueue may be put to by a signal handler that interrupted a get; a lock would wait
+        # for itself.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._life = Lifecycle(config.grace, self._look)
         self.signalled = self._life.signalled
@@ -77,7 +81,9 @@ class WorkerProcess:
         self._gauge = Gauge(config.threads)
         self._finisher = Finisher(self.id, self._hand, self.report, self._slot_freed)
         self._executor = Executor(config.threads, self._finisher.answer)
-        self._intake = Intake(self.id, self._hand, self._executor, self._finisher, self.report, config.threads)
+        self._intake = Intake(
+            self.id, self._hand, self._executor, self._finisher, self.report, config.threads
+        )
         self._pulse = Pulse(
             self.id,
             self._hand,
@@ -95,7 +101,11 @@ class WorkerProcess:
             self._work()
         finally:
             self._end()
-        return Exit.REPLACE if self._worn_out and self._life.state is not Directive.TERMINATE else Exit.OK
+        return (
+            Exit.REPLACE
+            if self._worn_out and self._life.state is not Directive.TERMINATE
+            else Exit.OK
+        )
 
     def _work(self) -> None:
         told = 0.0
@@ -125,7 +135,9 @@ class WorkerProcess:
         if wanted <= 0:
             return False
         try:
-            jobs = fetch(self._config.queues, count=wanted, worker_id=self.id, due=self._config.once)
+            jobs = fetch(
+                self._config.queues, count=wanted, worker_id=self.id, due=self._config.once
+            )
         except Error as error:
             self.report.database_away(error)
             connections.close_all()
@@ -139,13 +151,15 @@ class WorkerProcess:
     def _wait(self) -> None:
         timeout = min(self._config.poll_interval.total_seconds(), self._life.left)
         if time.monotonic() - self._notified_at < wakeup.INTERVAL * 3:
-            # A producer does not announce every job; what came right after an announcement is found by one more look.
+            # A producer does not announce every job; what came right after an announcement is found
+            # by one more look.
             timeout = min(timeout, wakeup.INTERVAL * 1.5)
         if self._hand.busy > self._config.threads:
             timeout = min(timeout, STRANDED_AFTER)
         self._waiting = True
         try:
-            # A slot may have come free between the last look and now, when nobody was waiting to be woken.
+            # A slot may have come free between the last look and now, when nobody was waiting to be
+            # woken.
             if not self._refillable():
                 self._wake.get(timeout=timeout)
             while True:
@@ -173,7 +187,8 @@ class WorkerProcess:
 
     def _slot_freed(self, seconds: float) -> None:
         self._gauge.saw(seconds)
-        # With nothing in hand it looks again too: what came while it was busy may not have been announced.
+        # With nothing in hand it looks again too: what came while it was busy may not have been
+        # announced.
         if self._waiting and (not self._hand.busy or self._refillable()):
             self._wake.put(None)
 

@@ -1,4 +1,6 @@
-"""The pulse of a process: it beats, watches the clock of every run, and does what the beat's answer says."""
+"""The pulse of a process: it beats, watches the clock of every run, and does what the beat's answer
+says.
+"""
 
 import logging
 import queue
@@ -60,7 +62,9 @@ class Pulse:
         self._thread.start()
 
     def attach(self) -> bool:
-        """Tie the worker's life to the calling thread's database session. Return False when that is not its own."""
+        """Tie the worker's life to the calling thread's database session. Return False when that is
+        not its own.
+        """
         self.session = beat.attach_session(self._worker_id)
         return self.session is not None
 
@@ -74,7 +78,11 @@ class Pulse:
         try:
             while True:
                 try:
-                    self._stop.get(timeout=TICK if len(self._hand) else min(0.5, self._interval.total_seconds()))
+                    self._stop.get(
+                        timeout=TICK
+                        if len(self._hand)
+                        else min(0.5, self._interval.total_seconds())
+                    )
                     return
                 except queue.Empty:
                     pass
@@ -105,7 +113,8 @@ class Pulse:
             connections.close_all()
             return
         for key in answer.lost:
-            # Cancelled, or taken over; or done and written a moment ago, and then `take` finds nothing to take.
+            # Cancelled, or taken over; or done and written a moment ago, and then `take` finds
+            # nothing to take.
             if runs[key].take(Phase.RUNNING, self._interrupt):
                 self._hand.free()
                 self._hand.remove([runs[key]])
@@ -117,7 +126,12 @@ class Pulse:
         for run in self._hand.all():
             if run.overdue and run.take(Phase.RUNNING, self._interrupt):
                 self._hand.free()
-                self._finisher.failed(run, timeout_failure(), outcome=Outcome.TIMEOUT, seconds=time.monotonic() - run.started)
+                self._finisher.failed(
+                    run,
+                    timeout_failure(),
+                    outcome=Outcome.TIMEOUT,
+                    seconds=time.monotonic() - run.started,
+                )
         if self._interrupted:
             self._look_for_stuck_threads()
 
@@ -128,7 +142,9 @@ class Pulse:
     def _look_for_stuck_threads(self) -> None:
         alive = {thread.ident for thread in threading.enumerate()}
         late = time.monotonic() - STUCK_AFTER
-        self._interrupted = [run for run in self._interrupted if run.cancel_task is None and run.thread_id in alive]
+        self._interrupted = [
+            run for run in self._interrupted if run.cancel_task is None and run.thread_id in alive
+        ]
         if any(run.taken_at < late for run in self._interrupted):
             self._interrupted.clear()
             self._stuck()

@@ -9,7 +9,9 @@ EVERY = 1.0
 
 
 class CodeWatch:
-    """Called now and then, says whether a Python file of a loaded module has changed since the last call."""
+    """Called now and then, says whether a Python file of a loaded module has changed since the last
+    call.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Path, float] = {}

@@ -20,7 +20,9 @@ REPEAT_AFTER = 30.0
 
 
 class Report:
-    """Log lines and counts of one process. Arguments, results and messages' origins are never in them, only names and times."""
+    """Log lines and counts of one process. Arguments, results and messages' origins are never in
+    them, only names and times.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,16 +35,31 @@ class Report:
         with self._lock:
             self.done += 1
         if logger.isEnabledFor(logging.INFO):
-            logger.info("%s %s completed in %s", run.job.type, run.job.id, duration(seconds), extra=_fields(run, "completed", seconds))
+            logger.info(
+                "%s %s completed in %s",
+                run.job.type,
+                run.job.id,
+                duration(seconds),
+                extra=_fields(run, "completed", seconds),
+            )
 
-    def failed(self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None) -> None:
+    def failed(
+        self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
+    ) -> None:
         """A job failed. The traceback goes to the log at level DEBUG; the stored error has it too."""
         with self._lock:
             self.bad += 1
         if job.state == State.RETRYABLE:
-            what, level = f"attempt {run.job.attempt} of {job.max_attempts}, runs again at {job.due_at:%H:%M:%S}", logging.WARNING
+            what, level = (
+                f"attempt {run.job.attempt} of {job.max_attempts}, runs again at {job.due_at:%H:%M:%S}",
+                logging.WARNING,
+            )
         else:
-            what, level = ("dead letter" if job.dead_letter else "discarded") + f" after attempt {run.job.attempt}", logging.ERROR
+            what, level = (
+                ("dead letter" if job.dead_letter else "discarded")
+                + f" after attempt {run.job.attempt}",
+                logging.ERROR,
+            )
         logger.log(
             level,
             "%s %s failed in %s: %s (%s)",
@@ -51,7 +68,8 @@ class Report:
             duration(seconds),
             failure.type,
             what,
-            extra=_fields(run, "timeout" if failure.type == "timeout" else "failed", seconds) | {"error": failure.type},
+            extra=_fields(run, "timeout" if failure.type == "timeout" else "failed", seconds)
+            | {"error": failure.type},
         )
         if cause is not None:
             logger.debug("Traceback of %s", run.job.id, exc_info=cause)
@@ -75,7 +93,9 @@ class Report:
 
     def database_away(self, error: Exception) -> None:
         """The database did not answer; work waits."""
-        self.once("database", f"The database does not answer ({type(error).__name__}); trying again.")
+        self.once(
+            "database", f"The database does not answer ({type(error).__name__}); trying again."
+        )
 
     def once(self, key: str, message: str) -> None:
         """Warn, but not again and again."""
@@ -94,7 +114,9 @@ class Report:
         done = self.done + self.bad
         if done != self._then or in_hand:
             rate = (done - self._then) / (now - self._since)
-            logger.info("%d done, %d failed, %d in hand, %.0f jobs/s", self.done, self.bad, in_hand, rate)
+            logger.info(
+                "%d done, %d failed, %d in hand, %.0f jobs/s", self.done, self.bad, in_hand, rate
+            )
         self._since, self._then = now, done
 
 

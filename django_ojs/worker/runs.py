@@ -1,4 +1,6 @@
-"""The jobs in a process's hands: claimed, waiting for a thread, running, or done and not yet written."""
+"""The jobs in a process's hands: claimed, waiting for a thread, running, or done and not yet
+written.
+"""
 
 import threading
 import time
@@ -19,16 +21,32 @@ class Phase(Enum):
     WAITING = auto()
     RUNNING = auto()
     DONE = auto()
-    #: Taken from its handler (timeout, cancellation, shutdown) or never given to it: what the handler answers is void.
+    #: Taken from its handler (timeout, cancellation, shutdown) or never given to it: what the
+    #: handler answers is void.
     TAKEN = auto()
 
 
 class Run:
     """One claimed job in this process."""
 
-    __slots__ = ("cancel_task", "claimed_at", "context", "handler", "interrupted", "job", "lock", "phase", "started", "taken_at", "thread_id", "timeout")
+    __slots__ = (
+        "cancel_task",
+        "claimed_at",
+        "context",
+        "handler",
+        "interrupted",
+        "job",
+        "lock",
+        "phase",
+        "started",
+        "taken_at",
+        "thread_id",
+        "timeout",
+    )
 
-    def __init__(self, job: Claimed, handler: Handler[..., Any] | None, context: JobContext, timeout: float) -> None:
+    def __init__(
+        self, job: Claimed, handler: Handler[..., Any] | None, context: JobContext, timeout: float
+    ) -> None:
         self.job = job
         self.handler = handler
         self.context = context
@@ -71,7 +89,9 @@ class Run:
             return True
 
     def take(self, phase: Phase, interrupt: "Callable[[Run], None] | None" = None) -> bool:
-        """Take it away while it is in `phase`. Return False when it has moved on. `interrupt` runs before anyone else sees it."""
+        """Take it away while it is in `phase`. Return False when it has moved on. `interrupt` runs
+        before anyone else sees it.
+        """
         with self.lock:
             if self.phase is not phase:
                 return False
@@ -89,7 +109,8 @@ class Hand:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[tuple[UUID, int], Run] = {}
-        #: Runs that hold a slot or wait for one: those whose answer is written only wait for the commit.
+        #: Runs that hold a slot or wait for one: those whose answer is written only wait for the
+        #: commit.
         self.busy = 0
 
     def add(self, runs: list[Run]) -> None:

@@ -1,4 +1,6 @@
-"""The supervisor: forks the worker processes, passes signals on, replaces who dies, and takes their jobs back."""
+"""The supervisor: forks the worker processes, passes signals on, replaces who dies, and takes their
+jobs back.
+"""
 
 import logging
 import os
@@ -29,7 +31,8 @@ SIGNALS = {
 
 TICK = 0.1
 
-#: A process that dies this young died of its environment; its successor waits, longer each time, up to the limit.
+#: A process that dies this young died of its environment; its successor waits, longer each time, up
+#: to the limit.
 YOUNG = 5.0
 LONGEST_PAUSE = 15.0
 
@@ -60,7 +63,9 @@ class Supervisor:
         self._start_at = 0.0
 
     def run(self) -> bool:
-        """Work until told to stop. Return whether the code changed and the caller should start again."""
+        """Work until told to stop. Return whether the code changed and the caller should start
+        again.
+        """
         for number in SIGNALS:
             signal.signal(number, self._note)
         try:
@@ -131,7 +136,12 @@ class Supervisor:
             logger.info("%s is replaced.", child.worker_id)
         else:
             reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            logger.error("%s (pid %d) died: %s. Its jobs go back to their queues.", child.worker_id, child.pid, reason)
+            logger.error(
+                "%s (pid %d) died: %s. Its jobs go back to their queues.",
+                child.worker_id,
+                child.pid,
+                reason,
+            )
         self._rescue(child)
         if time.monotonic() - child.started < YOUNG and code != Exit.REPLACE:
             self._pause = min(LONGEST_PAUSE, self._pause * 2 or 0.5)
@@ -145,7 +155,9 @@ class Supervisor:
             if count:
                 logger.info("%d jobs of %s are available again.", count, child.worker_id)
         except Error:
-            logger.warning("The jobs of %s could not be taken back now; another worker will.", child.worker_id)
+            logger.warning(
+                "The jobs of %s could not be taken back now; another worker will.", child.worker_id
+            )
         finally:
             connections.close_all()
 
@@ -162,11 +174,14 @@ def _be_a_child(config: WorkerConfig, worker_id: str) -> None:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: threads that would not end, and what the parent registered for its own exit, must not run here.
+        # Not sys.exit: threads that would not end, and what the parent registered for its own exit,
+        # must not run here.
         os._exit(code)
 
 
-def _signalled(process: WorkerProcess, directive: Directive, number: int, frame: FrameType | None) -> None:
+def _signalled(
+    process: WorkerProcess, directive: Directive, number: int, frame: FrameType | None
+) -> None:
     process.signalled(directive)
 
 

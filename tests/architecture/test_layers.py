@@ -22,7 +22,7 @@ FLOORS = {
     "context": 4,
     "contrib": 4,
     "handlers": 4,
-    "middleware": 4,
+    "middleware": 3,
     "worker": 4,
     "management": 4,
     "http": 4,

@@ -77,22 +77,65 @@ class Command(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         """Keep the line breaks of the help."""
         return super().create_parser(
-            prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, epilog=EPILOG, **kwargs
+            prog_name,
+            subcommand,
+            formatter_class=RawDescriptionHelpFormatter,
+            epilog=EPILOG,
+            **kwargs,
         )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
         add = parser.add_argument
-        add("-q", "--queues", type=_queues, default=("default",), metavar="A,B", help="queues, the first one first (default)")
+        add(
+            "-q",
+            "--queues",
+            type=_queues,
+            default=("default",),
+            metavar="A,B",
+            help="queues, the first one first (default)",
+        )
         add("-p", "--processes", type=_count, default=1, metavar="N", help="worker processes (1)")
-        add("-t", "--threads", type=_count, default=10, metavar="N", help="jobs a process runs at a time, async ones included (10)")
-        add("--grace", type=_seconds, metavar="SECONDS", help="time for running jobs when told to stop (25)")
-        add("--poll-interval", type=_seconds, metavar="SECONDS", help="pause between looks when nothing was announced (0.5)")
-        add("--label", action="append", default=[], metavar="TEXT", help="a label to know this worker by; may be repeated")
+        add(
+            "-t",
+            "--threads",
+            type=_count,
+            default=10,
+            metavar="N",
+            help="jobs a process runs at a time, async ones included (10)",
+        )
+        add(
+            "--grace",
+            type=_seconds,
+            metavar="SECONDS",
+            help="time for running jobs when told to stop (25)",
+        )
+        add(
+            "--poll-interval",
+            type=_seconds,
+            metavar="SECONDS",
+            help="pause between looks when nothing was announced (0.5)",
+        )
+        add(
+            "--label",
+            action="append",
+            default=[],
+            metavar="TEXT",
+            help="a label to know this worker by; may be repeated",
+        )
         add("--once", action="store_true", help="run what is available now, then end")
         add("--max-jobs", type=_count, metavar="N", help="replace a process after so many jobs")
-        add("--max-rss", type=_count, metavar="MB", help="replace a process that has used so much memory")
-        add("--no-reload", action="store_true", help="with DEBUG, do not start again when the code changes")
+        add(
+            "--max-rss",
+            type=_count,
+            metavar="MB",
+            help="replace a process that has used so much memory",
+        )
+        add(
+            "--no-reload",
+            action="store_true",
+            help="with DEBUG, do not start again when the code changes",
+        )
 
     def handle(self, **options: Any) -> None:
         """Check what a worker needs, then work."""

@@ -1,4 +1,6 @@
-"""What a database must be able to do for the hot paths: store, claim, complete, promote. One statement each."""
+"""What a database must be able to do for the hot paths: store, claim, complete, promote. One
+statement each.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -41,7 +43,9 @@ CLAIMED = (
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An event and the state it leads to, as SQL. The states come from the transition table and from nowhere else."""
+    """An event and the state it leads to, as SQL. The states come from the transition table and
+    from nowhere else.
+    """
 
     event: Event
     target: State
@@ -53,7 +57,9 @@ class Move:
 
     @property
     def expected(self) -> str:
-        """The condition on the old state. Written so that the planner sees that a partial index covers it."""
+        """The condition on the old state. Written so that the planner sees that a partial index
+        covers it.
+        """
         states = sources(self.event, self.target)
         if len(states) == 1:
             return f"state = '{states[0].value}'"
@@ -82,20 +88,32 @@ class Dialect(ABC):
 
     @abstractmethod
     def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
-        """Store jobs given as a JSON array of rows; skip any whose id is taken. Return the stored ones."""
+        """Store jobs given as a JSON array of rows; skip any whose id is taken. Return the stored
+        ones.
+        """
 
     @abstractmethod
     def claim(
-        self, connection: BaseDatabaseWrapper, *, queue: str, count: int, worker_id: str | None, lease_ms: int, own: bool
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        count: int,
+        worker_id: str | None,
+        lease_ms: int,
+        own: bool,
     ) -> list[tuple[Any, ...]]:
-        """Claim up to `count` available jobs of one queue. `own`: a job's own visibility timeout goes before `lease_ms`.
+        """Claim up to `count` available jobs of one queue. `own`: a job's own visibility timeout
+        goes before `lease_ms`.
 
         Return rows of `CLAIMED`, in no particular order.
         """
 
     @abstractmethod
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`. Return those it still held."""
+        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`. Return those
+        it still held.
+        """
 
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
@@ -107,7 +125,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def lost_a_race(self, error: OperationalError) -> bool:
-        """Say whether the statement failed only because others were at work: deadlock, lock wait, busy database."""
+        """Say whether the statement failed only because others were at work: deadlock, lock wait,
+        busy database.
+        """
 
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
@@ -118,7 +138,9 @@ class Dialect(ABC):
         """Convert a timestamp of a raw row."""
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Tell listening workers that these queues have work, outside any transaction of the caller's."""
+        """Tell listening workers that these queues have work, outside any transaction of the
+        caller's.
+        """
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         """Identify the server process behind a connection, when the connection has one to itself."""

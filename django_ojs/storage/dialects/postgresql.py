@@ -18,8 +18,8 @@ _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
 _TIMER = Move(Event.TIMER, State.AVAILABLE)
 
-# One text parameter carries any number of jobs: one round trip, one plan, and json is dumped and parsed in C at both ends.
-# A microsecond per row keeps the order of a batch, whatever its ids.
+# One text parameter carries any number of jobs: one round trip, one plan, and json is dumped and
+# parsed in C at both ends. A microsecond per row keeps the order of a batch, whatever its ids.
 _INSERT = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned, run,
                      timeout_ms, visibility_timeout_ms, created_at, enqueued_at, due_at, expires_at, dead_letter)
@@ -91,7 +91,8 @@ FROM ordered WHERE j.id = ordered.id
 RETURNING j.id, j.queue
 """
 
-# The notification commits by itself and need not reach the disk: it is a hint, and a poll follows anyway.
+# The notification commits by itself and need not reach the disk: it is a hint, and a poll follows
+# anyway.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), {}"
 
 _DEAD_SESSIONS = """
@@ -115,11 +116,25 @@ class PostgreSQL(Dialect):
             return [Stored(*row) for row in cursor.fetchall()]
 
     def claim(
-        self, connection: BaseDatabaseWrapper, *, queue: str, count: int, worker_id: str | None, lease_ms: int, own: bool
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        count: int,
+        worker_id: str | None,
+        lease_ms: int,
+        own: bool,
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                _CLAIM, {"queue": queue, "count": count, "worker_id": worker_id, "lease_ms": lease_ms, "own": own}
+                _CLAIM,
+                {
+                    "queue": queue,
+                    "count": count,
+                    "worker_id": worker_id,
+                    "lease_ms": lease_ms,
+                    "own": own,
+                },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
@@ -137,7 +152,11 @@ class PostgreSQL(Dialect):
         """Nothing to do: rows are locked as they are touched."""
 
     def lost_a_race(self, error: OperationalError) -> bool:
-        return getattr(error.__cause__, "sqlstate", None) in (_DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION)
+        return getattr(error.__cause__, "sqlstate", None) in (
+            _DEADLOCK,
+            _LOCK_NOT_AVAILABLE,
+            _SERIALIZATION,
+        )
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
@@ -152,10 +171,12 @@ class PostgreSQL(Dialect):
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+            cursor.execute(
+                "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+            )
             pid, started_at = cursor.fetchone()
-        # A pooler answers the start-up packet itself, with a process id of its own invention: then the server process is
-        # not ours, and its end would mean nothing.
+        # A pooler answers the start-up packet itself, with a process id of its own invention: then
+        # the server process is not ours, and its end would mean nothing.
         promised = connection.connection.info.backend_pid
         return (pid, started_at) if pid == promised else None
 

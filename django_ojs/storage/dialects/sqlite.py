@@ -1,4 +1,6 @@
-"""SQLite 3.38 and later, for development, tests and small sites. One writer at a time; its lock is the only lock."""
+"""SQLite 3.38 and later, for development, tests and small sites. One writer at a time; its lock is
+the only lock.
+"""
 
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -14,7 +16,8 @@ _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
 _TIMER = Move(Event.TIMER, State.AVAILABLE)
 
-# As Django stores them: text, in UTC. Digits after the sixth order the jobs of a batch; Django ignores them.
+# As Django stores them: text, in UTC. Digits after the sixth order the jobs of a batch; Django
+# ignores them.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
 
@@ -95,7 +98,8 @@ class SQLite(Dialect):
 
     def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
         with connection.cursor() as cursor:
-            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their order.
+            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
+            # order.
             now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
             cursor.execute(_INSERT, {"rows": rows, "now": now})
             return [
@@ -104,11 +108,25 @@ class SQLite(Dialect):
             ]
 
     def claim(
-        self, connection: BaseDatabaseWrapper, *, queue: str, count: int, worker_id: str | None, lease_ms: int, own: bool
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        count: int,
+        worker_id: str | None,
+        lease_ms: int,
+        own: bool,
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                _CLAIM, {"queue": queue, "count": count, "worker_id": worker_id, "lease_ms": lease_ms, "own": own}
+                _CLAIM,
+                {
+                    "queue": queue,
+                    "count": count,
+                    "worker_id": worker_id,
+                    "lease_ms": lease_ms,
+                    "own": own,
+                },
             )
             return cursor.fetchall()
 
@@ -123,8 +141,9 @@ class SQLite(Dialect):
             return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        # A deferred transaction that reads first and writes later fails at once when another has written in between,
-        # without waiting. A write that changes nothing takes the lock, and waits for it.
+        # A deferred transaction that reads first and writes later fails at once when another has
+        # written in between, without waiting. A write that changes nothing takes the lock, and
+        # waits for it.
         with connection.cursor() as cursor:
             cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
 
