@@ -11,8 +11,6 @@ from typing import Any
 from example_project.embedded_postgres import database_settings
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Everything the shop writes (PDFs, e-mails, worker logs); safe to delete.
-VAR_DIR = Path(os.environ.get("OJS_DEMO_VAR") or ROOT / "var")
 
 # Not a secret: this site answers on 127.0.0.1 only and its data is made up.
 SECRET_KEY = "example-project-key-for-127.0.0.1-only"
@@ -59,6 +57,14 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 DATABASES: dict[str, Any] = {"default": database_settings()}
+
+#: Everything the shop writes (PDFs, e-mails, worker logs); safe to delete. A folder for each kind
+#: of database: a demonstration on SQLite leaves the invoices of one on PostgreSQL where they are.
+VAR_DIR = (
+    Path(os.environ.get("OJS_DEMO_VAR") or ROOT / "var")
+    / (DATABASES["default"]["ENGINE"].rpartition(".")[2])
+)
+
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en-gb"

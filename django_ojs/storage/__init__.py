@@ -1,1 +1,2 @@
-"""Where jobs are kept: one writer of state, and what differs between databases behind `dialects`."""
+"""Where jobs are kept: one writer of state, and what differs between databases behind `dialects`.
+"""

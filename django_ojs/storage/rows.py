@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from django_ojs.spec import json, retry
+from django_ojs.spec import retry
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.storage.dialects.base import Row
 
 
-def dump(envelopes: Sequence[Envelope]) -> str:
-    """Render envelopes as the JSON array that `Dialect.insert` reads."""
-    return json.dumps([_row(envelope) for envelope in envelopes])
+def build(envelopes: Sequence[Envelope]) -> list[Row]:
+    """Return the rows that `Dialect.insert` stores; what is absent or the default has no key."""
+    return [_row(envelope) for envelope in envelopes]
 
 
-def _row(envelope: Envelope) -> dict[str, Any]:
+def _row(envelope: Envelope) -> Row:
     policy = envelope.retry or retry.DEFAULT
-    row: dict[str, Any] = {
+    row: Row = {
         "id": str(envelope.id),
         "type": envelope.type,
         "queue": envelope.queue,
@@ -36,7 +36,7 @@ def _row(envelope: Envelope) -> dict[str, Any]:
     return row
 
 
-def _add_time(row: dict[str, Any], name: str, value: datetime | timedelta | None) -> None:
+def _add_time(row: Row, name: str, value: datetime | timedelta | None) -> None:
     # A relative time is added up in the database, whose clock decides.
     if isinstance(value, timedelta):
         row[f"{name}_in"] = value.total_seconds()

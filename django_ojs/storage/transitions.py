@@ -51,7 +51,7 @@ def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
     """Store jobs in one statement, in order. Raises DuplicateJob naming the first whose id is
     taken.
     """
-    stored = database.dialect().insert(database.connection(), rows.dump(envelopes))
+    stored = database.dialect().insert(database.connection(), rows.build(envelopes))
     if len(stored) != len(envelopes):
         if generated_ids:
             raise AssertionError(

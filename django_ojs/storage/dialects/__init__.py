@@ -1,4 +1,5 @@
-"""What differs between databases. A new database is one more module here and one more line below."""
+"""What differs between databases. A new database is one more module here and one more line below.
+"""
 
 from django.db import NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper

@@ -66,6 +66,11 @@ class Move:
         return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
 
 
+#: A job to store: columns by name, JSON as Python values; `due_in` and `expires_in` in seconds from
+#: now.
+Row = dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What the database decided about a job that PUSH stored."""
@@ -87,10 +92,8 @@ class Dialect(ABC):
     has_sessions: ClassVar[bool]
 
     @abstractmethod
-    def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
-        """Store jobs given as a JSON array of rows; skip any whose id is taken. Return the stored
-        ones.
-        """
+    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
+        """Store jobs, in order; skip any whose id is taken. Return the stored ones."""
 
     @abstractmethod
     def claim(
@@ -143,9 +146,11 @@ class Dialect(ABC):
         """
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
-        """Identify the server process behind a connection, when the connection has one to itself."""
+        """Identify the server process behind a connection, when the connection has one to itself.
+        """
         return None
 
     def dead_sessions(self, connection: BaseDatabaseWrapper) -> list[tuple[str, int, datetime]]:
-        """Return the registered workers whose server process is gone, each with the session it had."""
+        """Return the registered workers whose server process is gone, each with the session it had.
+        """
         return []

@@ -8,8 +8,9 @@ from uuid import UUID
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.spec import json
 from django_ojs.spec.states import Event, State, initial
-from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Stored
+from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Row, Stored
 
 #: The channel on which idle workers listen; the payload is a queue's name.
 CHANNEL = "ojs"
@@ -51,6 +52,19 @@ FROM (
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state, created_at, enqueued_at, due_at, expires_at
 """
+
+# One job that is available at once needs none of that, and the planner is done in a tenth of the
+# time: the whole enqueue takes half as long.
+_INSERT_ONE = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
+                     dead_letter)
+VALUES (%s, %s, %s, '{initial(State.AVAILABLE)}', %s, %s, %s, %s, 0, %s,
+        0, 0, %s, %s, statement_timestamp(), statement_timestamp(), false)
+ON CONFLICT (id) DO NOTHING
+RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+"""
+_NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in"}
 
 _CLAIM = f"""
 WITH picked AS MATERIALIZED (
@@ -104,15 +118,33 @@ WHERE session_pid IS NOT NULL AND NOT EXISTS (
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 
 
+def _parameters(row: Row) -> list[Any]:
+    return [
+        row["id"],
+        row["type"],
+        row["queue"],
+        row["priority"],
+        json.dumps(row["args"]),
+        json.dumps(row["meta"]),
+        json.dumps(row["options"]),
+        row["max_attempts"],
+        row.get("timeout_ms"),
+        row.get("visibility_timeout_ms"),
+    ]
+
+
 class PostgreSQL(Dialect):
     """PostgreSQL through psycopg 3."""
 
     can_notify = True
     has_sessions = True
 
-    def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
+    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
         with connection.cursor() as cursor:
-            cursor.execute(_INSERT, [rows])
+            if len(rows) == 1 and not _NOT_PLAIN & rows[0].keys():
+                cursor.execute(_INSERT_ONE, _parameters(rows[0]))
+            else:
+                cursor.execute(_INSERT, [json.dumps(rows)])
             return [Stored(*row) for row in cursor.fetchall()]
 
     def claim(

@@ -2,6 +2,7 @@
 the only lock.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
@@ -9,8 +10,9 @@ from uuid import UUID
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.spec import json
 from django_ojs.spec.states import Event, State, initial
-from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Stored
+from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Row, Stored
 
 _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
@@ -96,12 +98,12 @@ class SQLite(Dialect):
     can_notify = False
     has_sessions = False
 
-    def insert(self, connection: BaseDatabaseWrapper, rows: str) -> list[Stored]:
+    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
         with connection.cursor() as cursor:
             # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
             # order.
             now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-            cursor.execute(_INSERT, {"rows": rows, "now": now})
+            cursor.execute(_INSERT, {"rows": json.dumps(rows), "now": now})
             return [
                 Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
                 for key, state, *times in cursor.fetchall()
