@@ -13,7 +13,9 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from django_ojs.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from django_ojs.client import (
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
 # Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
-        HIGH LOW NORMAL Request aactivate acancel activate aenqueue aenqueue_after_commit aenqueue_batch aget_job aretry cancel
-        enqueue enqueue_after_commit enqueue_batch get_job request retry""",
+        HIGH LOW NORMAL Request request
+        enqueue enqueue_after_commit enqueue_batch cancel get_job activate retry
+        aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",

@@ -28,7 +28,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     if not django_settings.USE_TZ:
         problems.append(
             Error(
-                "django_ojs needs USE_TZ = True: without it the times of jobs would be ambiguous for an hour each autumn.",
+                "django_ojs needs USE_TZ = True: without it the times of jobs would be "
+                "ambiguous for an hour each autumn.",
                 id="django_ojs.E002",
             )
         )
@@ -55,9 +56,13 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
         if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
             problems.append(
                 Warning(
-                    f"The SQLite database {connection.alias!r} opens transactions in deferred mode: one that reads and then writes "
-                    "fails with 'database is locked' when a worker wrote in between.",
-                    hint=f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'",
+                    f"The SQLite database {connection.alias!r} opens transactions in deferred "
+                    "mode: one that reads and then writes fails with 'database is locked' when "
+                    "a worker wrote in between.",
+                    hint=(
+                        f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode']"
+                        " = 'IMMEDIATE'"
+                    ),
                     id="django_ojs.W001",
                 )
             )

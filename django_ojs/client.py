@@ -189,7 +189,10 @@ aretry = sync_to_async(retry)
 
 
 def envelope_of(item: Request) -> Envelope:
-    """Make the envelope of a described job. Field rules that need no conversion are left to PUSH."""
+    """Make the envelope of a described job.
+
+    Field rules that need no conversion are left to PUSH.
+    """
     given = item.options
     defaults = declared.get(item.type) if isinstance(item.type, str) else None
     options = given if defaults is None else given.over(defaults)

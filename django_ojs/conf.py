@@ -146,7 +146,10 @@ def _read(given: Mapping[str, Any]) -> Settings:
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """Return the checked settings. Raises ImproperlyConfigured naming the key and what it must be."""
+    """Return the checked settings.
+
+    Raises ImproperlyConfigured naming the key and what it must be.
+    """
     given = getattr(django_settings, "OJS", {})
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("The setting OJS must be a dictionary.")

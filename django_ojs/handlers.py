@@ -59,7 +59,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
     """A function that runs jobs of one type. Calling it calls the function, here and now."""
 
     def __init__(
-        self, function: Callable[..., Any], type: str, *, atomic: bool, options: Options
+        self, function: Callable[..., R], type: str, *, atomic: bool, options: Options
     ) -> None:
         self.function = function
         self.type = type
@@ -76,7 +76,8 @@ class Handler(Enqueuer[P], Generic[P, R]):
         super().__init__(self, NO_OPTIONS)
         if atomic and self.is_async:
             raise ImproperlyConfigured(
-                f"The handler of {type!r} is async def and atomic=True: a transaction belongs to one thread. Make it a plain def."
+                f"The handler of {type!r} is async def and atomic=True: a transaction belongs to "
+                "one thread. Make it a plain def."
             )
 
     def __repr__(self) -> str:
@@ -85,13 +86,13 @@ class Handler(Enqueuer[P], Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function. One that takes a JobContext gets the running job's."""
         if not self.takes_context:
-            return self.function(*args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
+            return self.function(*args, **kwargs)
         context = current_context()
         if context is None:
             raise TypeError(
                 f"{self.type} takes a JobContext: outside a job, call .function(context, …)."
             )
-        return self.function(context, *args, **kwargs)  # type: ignore[no-any-return]  # R by the decorator's signature
+        return self.function(context, *args, **kwargs)
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
         """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
@@ -157,13 +158,13 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
         known = _handlers.get(type)
         if known is not None and _name(known.function) != _name(function):
             raise ImproperlyConfigured(
-                f"The job type {type!r} has two handlers: {_name(known.function)} and {_name(function)}."
+                f"The job type {type!r} has two handlers: {_name(known.function)} and "
+                f"{_name(function)}."
             )
         _handlers[type] = handler
         client.declared[type] = defaults
-        client.envelope_of(
-            Request(type=type, args=())
-        )  # The defaults are checked here, not at the first enqueue.
+        # The defaults are checked here, not at the first enqueue.
+        client.envelope_of(Request(type=type, args=()))
         return handler
 
     return typing.cast("Decorator", decorate)
@@ -212,7 +213,8 @@ def _signature_of_args(
             and parameter.default is inspect.Parameter.empty
         ):
             raise ImproperlyConfigured(
-                f"The handler of {type!r} has the keyword-only parameter {parameter.name!r}; the arguments of a job are positional."
+                f"The handler of {type!r} has the keyword-only parameter {parameter.name!r}; "
+                "the arguments of a job are positional."
             )
     return signature.replace(
         parameters=[p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]

@@ -47,7 +47,7 @@ M = TypeVar("M")
 
 
 class Chain(Generic[M]):
-    """An ordered list of middleware. It is frozen by its first use; changing it then is an error."""
+    """An ordered list of middleware, frozen by its first use: changing it then is an error."""
 
     def __init__(self, setting: str, paths: tuple[str, ...] = ()) -> None:
         self._setting = setting
@@ -64,10 +64,10 @@ class Chain(Generic[M]):
         return self._instance(found, path)
 
     def _instance(self, found: Any, name: str) -> M:
-        made = found() if inspect.isclass(found) else found
+        made: M = found() if inspect.isclass(found) else found
         if not callable(made):
             raise ImproperlyConfigured(f"The middleware {name!r} must be callable.")
-        return made  # type: ignore[return-value]  # what the settings name is checked for being callable only
+        return made
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -121,7 +121,8 @@ class Chain(Generic[M]):
     def _thaw_check(self) -> None:
         if self._frozen:
             raise RuntimeError(
-                "The middleware chain is in use and cannot be changed; arrange it in AppConfig.ready()."
+                "The middleware chain is in use and cannot be changed; "
+                "arrange it in AppConfig.ready()."
             )
 
     def _index(self, existing: Any) -> int:

@@ -9,7 +9,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
@@ -55,7 +55,8 @@ class RequestContextMiddleware:
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
         token = _request.set(request)
         try:
-            return await self.get_response(request)  # type: ignore[misc]  # asynchronous by the check above
+            # Asynchronous, or __call__ would not have come here.
+            return await cast("Awaitable[HttpResponseBase]", self.get_response(request))
         finally:
             _request.reset(token)
 

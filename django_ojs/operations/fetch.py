@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -41,17 +42,19 @@ def fetch(
         maintain.expire()
     lease = visibility_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
+
+    def claim(queue: str, wanted: int) -> list[Claimed]:
+        return transitions.claim(
+            queue=queue,
+            count=wanted,
+            worker_id=worker_id,
+            lease_ms=lease_ms,
+            own_lease=visibility_timeout is None,
+        )
+
     jobs: list[Claimed] = []
     for queue in dict.fromkeys(queues):
-        jobs += database.retried(
-            lambda queue=queue: transitions.claim(  # type: ignore[misc]  # the default binds the loop's variable
-                queue=queue,
-                count=count - len(jobs),
-                worker_id=worker_id,
-                lease_ms=lease_ms,
-                own_lease=visibility_timeout is None,
-            )
-        )
+        jobs += database.retried(partial(claim, queue, count - len(jobs)))
         if len(jobs) >= count:
             break
     if signals.job_started.has_listeners(Job):

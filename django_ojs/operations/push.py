@@ -102,9 +102,11 @@ def _refuse_other_transactions() -> None:
     for other in connections.all(initialized_only=True):
         if other.in_atomic_block and other.alias != alias:
             message = (
-                f"A job was enqueued inside atomic(using={other.alias!r}), but jobs are stored in {alias!r}: it would not roll back "
-                f"with that transaction. Enqueue inside atomic(using={alias!r}), enqueue after the transaction, or route the models "
-                f"of both to one database; OJS = {{'WRONG_DATABASE': 'warn'}} turns this error into a warning."
+                f"A job was enqueued inside atomic(using={other.alias!r}), but jobs are stored in "
+                f"{alias!r}: it would not roll back with that transaction. Enqueue inside "
+                f"atomic(using={alias!r}), enqueue after the transaction, or route the models of "
+                "both to one database; OJS = {'WRONG_DATABASE': 'warn'} turns this error into a "
+                "warning."
             )
             if settings().wrong_database == "error":
                 raise WrongDatabase(message)

@@ -23,7 +23,17 @@ class Claimed:
     discard_reason = None
 
     id: UUID
+    type: str
+    queue: str
+    priority: int
+    attempt: int
+    max_attempts: int
+    returned: int
+    run: int
+    timeout_ms: int | None
+    visibility_timeout_ms: int | None
     enqueued_at: datetime
+    worker_id: str | None
 
     def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
         (

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -34,7 +35,7 @@ Answer = Callable[[Run, Any, BaseException | None, bool], None]
 
 
 class Executor:
-    """The slots of a process. Threads start when there is work for them, and go with the process."""
+    """The slots of a process: threads start when there is work, and go with the process."""
 
     def __init__(self, slots: int, answer: Answer) -> None:
         self._slots = slots
@@ -104,9 +105,8 @@ class Executor:
             _refresh_connections()
             contexts.enter(run.context)
             result, committed = _run_plain(run)
-        except (
-            BaseException
-        ) as raised:  # whatever a handler raises is its job's failure, not the worker's
+        except BaseException as raised:
+            # Whatever a handler raises is its job's failure, not the worker's.
             error = raised
         contexts.enter(None)
         if not run.end():
@@ -180,7 +180,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._start, runs)
 
     def close(self) -> None:
-        """End the loop once it is told so; tasks that are under way are dropped with the process."""
+        """End the loop. Tasks that are under way are dropped with the process."""
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _run(self) -> None:
@@ -199,7 +199,7 @@ class EventLoop:
                 return
             task = asyncio.current_task()
             if task is not None:
-                run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)  # type: ignore[assignment]  # the handle is of no use
+                run.cancel_task = partial(self._loop.call_soon_threadsafe, task.cancel)
             helper = self._helpers.popleft()
             token = SyncToAsync.thread_sensitive_context.set(helper)
             result, error = None, None

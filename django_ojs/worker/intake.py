@@ -37,7 +37,8 @@ class Intake:
 
     def accept(self, jobs: list[Claimed]) -> None:
         """Hand jobs to their handlers; put those aside that have none here."""
-        runs, strangers = [], []
+        runs: list[Run] = []
+        strangers: list[Run] = []
         for job in jobs:
             handler = get_handler(job.type)
             context = JobContext(

@@ -11,7 +11,6 @@ from enum import IntEnum
 
 from django.db import Error, connections
 
-import django_ojs
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
@@ -19,6 +18,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import wakeup
+from django_ojs.version import VERSION
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.executor import Executor, interrupt
 from django_ojs.worker.finisher import Finisher
@@ -75,7 +75,7 @@ class WorkerProcess:
         self._claimed = 0
 
     def run(self) -> Exit:
-        """Work until told to stop, or with `once` until the queues are empty. Return how it ended."""
+        """Work until told to stop, or (`once`) until the queues are empty. Return how it ended."""
         config = self._config
         self._hand = Hand()
         self._gauge = Gauge(config.threads)
@@ -207,7 +207,8 @@ class WorkerProcess:
 
     def _wear_out(self) -> None:
         logger.warning(
-            "%s has a thread that does not end though its job's time is up; the process will be replaced once its other jobs are done.",
+            "%s has a thread that does not end though its job's time is up; "
+            "the process will be replaced once its other jobs are done.",
             self.id,
         )
         self._worn_out = True
@@ -240,6 +241,6 @@ class WorkerProcess:
             queues=self._config.queues,
             labels=self._config.labels,
             concurrency=self._config.threads,
-            version=f"django_ojs {django_ojs.__version__}",
+            version=f"django_ojs {VERSION}",
             started_at=datetime.now(UTC),
         )

@@ -46,20 +46,17 @@ class Report:
     def failed(
         self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
     ) -> None:
-        """A job failed. The traceback goes to the log at level DEBUG; the stored error has it too."""
+        """A job failed. Its traceback goes to the log at DEBUG, and into the stored error."""
         with self._lock:
             self.bad += 1
         if job.state == State.RETRYABLE:
-            what, level = (
-                f"attempt {run.job.attempt} of {job.max_attempts}, runs again at {job.due_at:%H:%M:%S}",
-                logging.WARNING,
-            )
+            level = logging.WARNING
+            what = f"attempt {run.job.attempt} of {job.max_attempts}"
+            what += f", runs again at {job.due_at:%H:%M:%S}"
         else:
-            what, level = (
-                ("dead letter" if job.dead_letter else "discarded")
-                + f" after attempt {run.job.attempt}",
-                logging.ERROR,
-            )
+            level = logging.ERROR
+            what = "dead letter" if job.dead_letter else "discarded"
+            what += f" after attempt {run.job.attempt}"
         logger.log(
             level,
             "%s %s failed in %s: %s (%s)",
@@ -77,7 +74,8 @@ class Report:
     def lost(self, run: Run) -> None:
         """A run ended whose job is no longer its own."""
         logger.warning(
-            "%s %s ended, but its claim is gone (cancelled, or taken over after its reservation); its answer was not kept",
+            "%s %s ended, but its claim is gone (cancelled, or taken over after its reservation); "
+            "its answer was not kept",
             run.job.type,
             run.job.id,
             extra=_fields(run, "lost", time.monotonic() - run.started),
@@ -87,8 +85,9 @@ class Report:
         """A job came whose type has no handler here."""
         self.once(
             f"type {run_type}",
-            f"No handler for the job type {run_type!r} here: its jobs are held back and handed out again, unspent. "
-            "Is a deployment under way, or is the app with its jobs.py missing from INSTALLED_APPS?",
+            f"No handler for the job type {run_type!r} here: its jobs are held back and handed out "
+            "again, unspent. Is a deployment under way, or is the app with its jobs.py missing "
+            "from INSTALLED_APPS?",
         )
 
     def database_away(self, error: Exception) -> None:

@@ -30,10 +30,10 @@ class Run:
     """One claimed job in this process."""
 
     __slots__ = (
+        "_handler",
         "cancel_task",
         "claimed_at",
         "context",
-        "handler",
         "interrupted",
         "job",
         "lock",
@@ -48,7 +48,7 @@ class Run:
         self, job: Claimed, handler: Handler[..., Any] | None, context: JobContext, timeout: float
     ) -> None:
         self.job = job
-        self.handler = handler
+        self._handler = handler
         self.context = context
         self.timeout = timeout
         self.lock = threading.Lock()
@@ -58,7 +58,14 @@ class Run:
         self.taken_at = 0.0
         self.thread_id: int | None = None
         self.interrupted = False
-        self.cancel_task: Callable[[], None] | None = None
+        self.cancel_task: Callable[[], object] | None = None
+
+    @property
+    def handler(self) -> Handler[..., Any]:
+        """What runs the job. Raises LookupError when its type has no handler in this process."""
+        if self._handler is None:
+            raise LookupError(f"The job type {self.job.type!r} has no handler here.")
+        return self._handler
 
     @property
     def claim(self) -> Claim:

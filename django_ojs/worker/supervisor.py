@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -98,10 +99,8 @@ class Supervisor:
                 self._kill(child, number)
 
     def _kill(self, child: Child, number: signal.Signals) -> None:
-        try:
+        with suppress(ProcessLookupError):  # It is gone, and will be reaped.
             os.kill(child.pid, number)
-        except ProcessLookupError:
-            pass  # It is gone, and will be reaped.
 
     def _fill(self) -> None:
         while len(self._children) < self._config.processes and time.monotonic() >= self._start_at:

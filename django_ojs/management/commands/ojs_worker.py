@@ -25,18 +25,21 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 DESCRIPTION = """\
 Run background jobs until told to stop.
 
-  manage.py ojs_worker                                   the queue "default", 10 jobs at a time
-  manage.py ojs_worker --queues critical,default         the first queue first
-  manage.py ojs_worker --processes 2 --threads 8         16 jobs at a time; use processes for work that keeps the CPU busy
-  manage.py ojs_worker --once                            what is there now, then end (for tests and cron)
+  manage.py ojs_worker                             the queue "default", 10 jobs at a time
+  manage.py ojs_worker --queues critical,default   the first queue first
+  manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use processes for work
+                                                   that keeps the CPU busy
+  manage.py ojs_worker --once                      what is there now, then end (tests, cron)
 
-Signals: TERM or INT stops: running jobs get the grace period, then go back to their queue without spending an attempt; a second one
-stops at once. TSTP stops claiming and goes on with what runs, CONT resumes. A process that dies is replaced, and its jobs go back.
+Signals: TERM or INT stops: running jobs get the grace period, then go back to their queue
+without spending an attempt; a second one stops at once. TSTP stops claiming and goes on with
+what runs, CONT resumes. A process that dies is replaced, and its jobs go back.
 """
 
 EPILOG = """\
-Defaults come from the setting OJS (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a container, give the worker its signals
-directly (exec form of CMD), and a stop timeout longer than the grace period.
+Defaults come from the setting OJS (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a
+container, give the worker its signals directly (exec form of CMD), and a stop timeout longer
+than the grace period.
 """
 
 
@@ -154,7 +157,8 @@ class Command(BaseCommand):
         )
         if not job_types():
             self.stderr.write(
-                "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? Jobs will be held back until there are some."
+                "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
+                "Jobs will be held back until there are some."
             )
         _keep_connections()
         if config.once:
@@ -173,14 +177,16 @@ class Command(BaseCommand):
             )
         except DatabaseError as error:
             raise CommandError(
-                f"The database {connection.alias!r} does not answer ({type(error).__name__}). Is it running, and is DATABASES right?"
+                f"The database {connection.alias!r} does not answer ({type(error).__name__}). "
+                "Is it running, and is DATABASES right?"
             ) from error
         finally:
             # The supervisor forks, and a connection must not be shared.
             connections.close_all()
         if missing:
             raise CommandError(
-                f"The tables of django_ojs are missing or old in {connection.alias!r}: run `manage.py migrate` first."
+                f"The tables of django_ojs are missing or old in {connection.alias!r}: "
+                "run `manage.py migrate` first."
             )
 
 

@@ -17,5 +17,6 @@ def of(connection: BaseDatabaseWrapper) -> Dialect:
         return _DIALECTS[connection.vendor]
     except KeyError:
         raise NotSupportedError(
-            f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is {connection.vendor}."
+            f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is "
+            f"{connection.vendor}."
         ) from None
