@@ -13,9 +13,7 @@ class DjangoOJSConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks and import `jobs.py` of every installed app, so that handlers are
-        known.
-        """
+        """Register the checks, and the handlers: import `jobs.py` of every installed app."""
         from django_ojs import checks  # noqa: F401  # registers on import; needs the apps loaded
 
         autodiscover_modules("jobs")

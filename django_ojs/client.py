@@ -1,7 +1,9 @@
-"""The Python way in: enqueue jobs, look at them, cancel them. Every function has an `a…` twin for
-`async` code.
+"""The Python way in: enqueue jobs, look at them, cancel them.
+
+Every function has an `a…` twin for `async` code.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -19,7 +21,7 @@ from django_ojs.operations import push as _push
 from django_ojs.operations import retry as _retry
 from django_ojs.spec import ids, times
 from django_ojs.spec import retry as retries
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry import RetryPolicy
@@ -86,6 +88,19 @@ class Options:
 _OPTION_NAMES = tuple(option.name for option in fields(Options))
 NO_OPTIONS = Options()
 
+
+def read_options(given: OptionArguments) -> Options:
+    """Return keyword arguments as options. Raises InvalidRequest for a name that is none."""
+    unknown = sorted(set(given).difference(_OPTION_NAMES))
+    if unknown:
+        raise InvalidRequest(
+            f"{unknown[0]} is not an option of a job.",
+            details={"field": unknown[0]},
+            hint=f"The options are {', '.join(_OPTION_NAMES)}.",
+        )
+    return Options(**given)
+
+
 #: Defaults of job types, as their handlers declare them; `handlers.job` fills it.
 declared: dict[str, Options] = {}
 
@@ -101,7 +116,7 @@ class Request:
 
 def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Request:
     """Describe a job for `enqueue_batch`. Arguments are those of `enqueue`."""
-    return Request(type=type, args=args, options=Options(**options))
+    return Request(type=type, args=args, options=read_options(options))
 
 
 def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
@@ -112,14 +127,15 @@ def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArgume
     and the rule: InvalidArgs for arguments that JSON cannot carry, DuplicateJob for an id that is
     taken, WrongDatabase inside an `atomic()` of another alias.
     """
-    return send(Request(type=type, args=args, options=Options(**options)))
+    return send(Request(type=type, args=args, options=read_options(options)))
 
 
 def enqueue_after_commit(
     type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]
 ) -> Job | None:
-    """Store a job that runs after the current transaction commits, and only then
-    (ojs-framework-adapters §5.1).
+    """Store a job that runs after the current transaction commits, and only then.
+
+    See ojs-framework-adapters §5.1.
 
     The same as `enqueue`: the row commits with the transaction, or vanishes with it.
     """
@@ -131,7 +147,11 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
 
     Raises as `enqueue` does; the error's `details["index"]` says which job it is about.
     """
-    wanted = list(requests)
+    wanted = list(requests) if isinstance(requests, Iterable) else []
+    if not wanted:
+        raise InvalidRequest(
+            "requests must be a list of at least one request.", details={"field": "requests"}
+        )
     envelopes = []
     for index, item in enumerate(wanted):
         if not isinstance(item, Request):
@@ -173,8 +193,9 @@ def activate(job_id: UUID | str) -> Job:
 
 
 def retry(job_id: UUID | str) -> Job:
-    """Make a discarded job available again, with all its attempts. Raises JobNotFound, and Conflict
-    when it is not discarded.
+    """Make a discarded job available again, with all its attempts.
+
+    Raises JobNotFound, and Conflict when it is not discarded.
     """
     return _retry.retry(ids.parse_id(job_id))
 
@@ -194,6 +215,8 @@ def envelope_of(item: Request) -> Envelope:
     Field rules that need no conversion are left to PUSH.
     """
     given = item.options
+    if not isinstance(given, Options):
+        raise InvalidRequest("options must be an Options.", details={"field": "options"})
     defaults = declared.get(item.type) if isinstance(item.type, str) else None
     options = given if defaults is None else given.over(defaults)
     if not isinstance(item.args, (list, tuple)):
@@ -256,9 +279,13 @@ def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
 def _milliseconds(value: Duration, name: str) -> int:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e10:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         raise InvalidRequest(
             f"{name} must be a positive number of seconds or a timedelta.", details={"field": name}
+        )
+    if value > MAX_TIMEOUT_MS / 1000:
+        raise InvalidRequest(
+            f"{name} must be at most {MAX_TIMEOUT_MS // 1000} seconds.", details={"field": name}
         )
     return max(1, round(value * 1000))
 

@@ -1,5 +1,4 @@
-"""Settings: one dictionary, `OJS = {...}`, in the Django settings; every key has a default that is
-safe.
+"""Settings: one dictionary, `OJS = {...}`, in the Django settings; every default is safe.
 
 `settings()` answers with a frozen value, read once and again after `override_settings`. An unknown
 key, or a value of the wrong kind, is an error that names it: a misspelt setting that is silently
@@ -53,6 +52,13 @@ def _count(value: object) -> int:
     return value
 
 
+def _name_bytes(value: object) -> int:
+    # The columns that hold the names end there.
+    if _count(value) > NAME_BYTES:
+        raise ValueError
+    return _count(value)
+
+
 def _wrong_database(value: object) -> str:
     if value not in ("error", "warn"):
         raise ValueError
@@ -65,14 +71,17 @@ def _setting(default: object, read: Callable[[object], object], kind: str) -> An
 
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 COUNT = "an integer of at least 1"
+NAME_BYTES = 255
+NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The value of `OJS`, checked. Field names are the keys in lower case; durations are
-    timedeltas.
+    """The value of `OJS`, checked.
+
+    Field names are the keys in lower case; durations are timedeltas.
     """
 
     default_retry: RetryPolicy = _setting(
@@ -87,8 +96,8 @@ class Settings:
     notify: bool = _setting(True, _boolean, BOOLEAN)
 
     exact_integers: bool = _setting(False, _boolean, BOOLEAN)
-    max_queue_name_bytes: int = _setting(255, _count, COUNT)
-    max_job_type_bytes: int = _setting(255, _count, COUNT)
+    max_queue_name_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
+    max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
@@ -126,7 +135,7 @@ def _read(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
+            near = difflib.get_close_matches(str(key).upper(), known, n=1)
             hint = (
                 f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
             )
@@ -134,7 +143,7 @@ def _read(given: Mapping[str, Any]) -> Settings:
         setting = known[key]
         try:
             values[setting.name] = setting.metadata["read"](value)
-        except (ValueError, TypeError, OJSError) as error:
+        except (ValueError, TypeError, OverflowError, OJSError) as error:
             raise ImproperlyConfigured(
                 f"OJS[{key!r}] must be {setting.metadata['kind']}."
             ) from error

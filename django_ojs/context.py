@@ -18,8 +18,9 @@ _UNSET: Any = object()
 
 
 class JobContext:
-    """The run of one job. A handler gets it as its first argument when that is annotated
-    `JobContext`.
+    """The run of one job.
+
+    A handler gets it as its first argument when that is annotated `JobContext`.
     """
 
     def __init__(
@@ -57,8 +58,9 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this run any more: the job was cancelled or timed out, or
-        another worker has it.
+        """Whether nobody waits for this run any more.
+
+        The job was cancelled or timed out, or another worker has it.
 
         A handler that runs long looks here now and then, and returns.
         """
@@ -69,8 +71,9 @@ class JobContext:
         self._cancelled.set()
 
     def heartbeat(self, extend: timedelta | None = None) -> bool:
-        """Extend the job's reservation by its visibility timeout, or by `extend`, from now
-        (worker-protocol §5.4).
+        """Extend the job's reservation, from now (worker-protocol §5.4).
+
+        By its visibility timeout, or by `extend`.
 
         The worker does so on its own while it lives. Return False when the job is no longer this
         run's; `cancelled` is then set. In an `async def` handler, call `await aheartbeat()`.

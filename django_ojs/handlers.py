@@ -13,8 +13,8 @@ from django_ojs.client import NO_OPTIONS, OptionArguments, Options, Request
 from django_ojs.conf import settings
 from django_ojs.context import JobContext, current_context
 from django_ojs.models import Job
-from django_ojs.spec.envelope import check_type
-from django_ojs.spec.errors import InvalidArgs
+from django_ojs.spec.envelope import check_type, validate
+from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
 
 P = ParamSpec("P")
@@ -33,8 +33,9 @@ class Enqueuer(Generic[P]):
         self._options = options
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
-        """Describe a job for `ojs.enqueue_batch`. Raises InvalidArgs when the arguments do not fit
-        the handler.
+        """Describe a job for `ojs.enqueue_batch`.
+
+        Raises InvalidArgs when the arguments do not fit the handler.
         """
         return Request(
             type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options
@@ -45,8 +46,9 @@ class Enqueuer(Generic[P]):
         return client.send(self.request(*args, **kwargs))
 
     def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
-        """Store a job that runs once the current transaction has committed; see
-        `ojs.enqueue_after_commit`.
+        """Store a job that runs once the current transaction has committed.
+
+        See `ojs.enqueue_after_commit`.
         """
         return self.enqueue(*args, **kwargs)
 
@@ -96,18 +98,20 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
         """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
-        return Enqueuer(self, Options(**options))
+        return Enqueuer(self, client.read_options(options))
 
     def run(self, context: JobContext) -> Any:
-        """Call the function with the job's arguments. Return its result, or the awaitable of an
-        `async def`.
+        """Call the function with the job's arguments.
+
+        Return its result, or the awaitable of an `async def`.
         """
         args = context.job.args
         return self.function(context, *args) if self.takes_context else self.function(*args)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
-        """Return the positional arguments of a job; keyword arguments go to their places by the
-        signature.
+        """Return the positional arguments of a job.
+
+        Keyword arguments go to their places by the signature.
 
         Raises InvalidArgs when they do not fit, so that the caller sees it and not the worker.
         """
@@ -121,13 +125,23 @@ class Handler(Enqueuer[P], Generic[P, R]):
                 details={"field": "args"},
             ) from None
         if kwargs:
-            bound.apply_defaults()
+            self._fill_gaps(bound.arguments)
         return list(bound.args)
+
+    def _fill_gaps(self, given: dict[str, Any]) -> None:
+        # Only what stands before a given argument needs its default now; the worker's code knows
+        # the others.
+        last = next(name for name in reversed(self._signature.parameters) if name in given)
+        for name, parameter in self._signature.parameters.items():
+            if name == last:
+                return
+            given.setdefault(name, parameter.default)
 
 
 class Decorator(Protocol):
-    """What `@job(…)` is: it makes a Handler of a function, and keeps the function's signature for
-    the type checker.
+    """What `@job(…)` is: it makes a Handler of a function.
+
+    The type checker keeps the function's signature.
     """
 
     @overload
@@ -151,9 +165,17 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     the type has another handler or the function cannot take positional arguments.
     """
     check_type(type, settings().limits)
-    defaults = Options(**options)
+    defaults = client.read_options(options)
+    if defaults.id is not None:
+        raise InvalidRequest(
+            "id must be set for each job, not for its type.", details={"field": "id"}
+        )
+    # The defaults are checked here, not at the first enqueue.
+    validate(client.envelope_of(Request(type=type, args=(), options=defaults)), settings().limits)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
+        if not inspect.isroutine(function):
+            raise ImproperlyConfigured(f"The handler of {type!r} must be a function.")
         handler: Handler[..., Any] = Handler(function, type, atomic=atomic, options=defaults)
         known = _handlers.get(type)
         if known is not None and _name(known.function) != _name(function):
@@ -163,8 +185,6 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
             )
         _handlers[type] = handler
         client.declared[type] = defaults
-        # The defaults are checked here, not at the first enqueue.
-        client.envelope_of(Request(type=type, args=()))
         return handler
 
     return typing.cast("Decorator", decorate)

@@ -1,5 +1,6 @@
-"""Enqueue and execution middleware (ojs-middleware): two chains, from the settings, that may be
-rearranged at start-up.
+"""Enqueue and execution middleware (ojs-middleware): two chains.
+
+They come from the settings, and may be rearranged at start-up.
 
 `OJS = {"ENQUEUE_MIDDLEWARE": ["path.to.Class", …], "EXECUTION_MIDDLEWARE": […]}`. An entry is a
 class that is instantiated without arguments, or a callable that is used as it is. A middleware is
@@ -9,7 +10,7 @@ identified by its dotted path, its class, or the object itself.
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -22,8 +23,9 @@ EnqueueNext = Callable[[Envelope], Envelope | None]
 
 
 class EnqueueMiddleware(Protocol):
-    """Pass the envelope on (changed or not), drop it by returning None, or refuse it by raising
-    (ojs-middleware §3).
+    """Pass the envelope on, drop it, or refuse it (ojs-middleware §3).
+
+    It may be changed before it is passed on. Returning None drops it; raising refuses it.
     """
 
     def __call__(self, envelope: Envelope, proceed: EnqueueNext, /) -> Envelope | None:
@@ -64,10 +66,10 @@ class Chain(Generic[M]):
         return self._instance(found, path)
 
     def _instance(self, found: Any, name: str) -> M:
-        made: M = found() if inspect.isclass(found) else found
+        made: Any = found() if inspect.isclass(found) else found
         if not callable(made):
             raise ImproperlyConfigured(f"The middleware {name!r} must be callable.")
-        return made
+        return cast("M", made)  # More cannot be known of what a setting names.
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -89,14 +91,16 @@ class Chain(Generic[M]):
         self._insert(0, middleware)
 
     def insert_before(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right before an existing one. Raises LookupError when that is not in the
-        chain.
+        """Put a middleware right before an existing one.
+
+        Raises LookupError when that is not in the chain.
         """
         self._insert(self._index(existing), middleware)
 
     def insert_after(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right after an existing one. Raises LookupError when that is not in the
-        chain.
+        """Put a middleware right after an existing one.
+
+        Raises LookupError when that is not in the chain.
         """
         self._insert(self._index(existing) + 1, middleware)
 
@@ -141,16 +145,29 @@ def _path(found: Any) -> str:
 class EnqueueChain(Chain[EnqueueMiddleware]):
     """Middleware that sees every job before it is stored."""
 
+    def _instance(self, found: Any, name: str) -> EnqueueMiddleware:
+        made = super()._instance(found, name)
+        if any(inspect.iscoroutinefunction(way) for way in (made, type(made).__call__)):
+            raise ImproperlyConfigured(f"The enqueue middleware {name!r} must not be async def.")
+        return made
+
     def run(self, envelope: Envelope) -> Envelope | None:
         """Pass an envelope through the chain. Return what came out, or None when one dropped it."""
         self.freeze()
         outcome: list[Envelope | None] = [None]
 
         def call(index: int, current: Envelope) -> Envelope | None:
+            if not isinstance(current, Envelope):
+                raise TypeError(
+                    f"The middleware {self.names[index - 1]!r} must pass on an Envelope."
+                )
             if index == len(self._entries):
                 outcome[0] = current
                 return current
-            return self._entries[index][1](current, lambda following: call(index + 1, following))
+            proceed = _Once(lambda following: call(index + 1, following))
+            answer = self._entries[index][1](current, proceed)
+            # Returning the envelope passes it on as well (ojs-middleware §3.3).
+            return answer if answer is None or proceed.called else call(index + 1, answer)
 
         # What is stored is what reached the end: a middleware that calls `proceed` and returns
         # nothing has dropped the job.
@@ -161,32 +178,36 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
     """Middleware that wraps every run of a handler."""
 
     def run(self, context: Any, handler: Callable[[], Any]) -> Any:
-        """Run a handler inside the chain and return its result (an awaitable for an `async def`
-        handler).
+        """Run a handler inside the chain and return its result.
+
+        That is an awaitable for an `async def` handler.
         """
         self.freeze()
 
         def call(index: int) -> Any:
             if index == len(self._entries):
                 return handler()
-            return self._entries[index][1](context, _once(lambda: call(index + 1)))
+            return self._entries[index][1](context, _Once(lambda: call(index + 1)))
 
-        return call(0)
+        result = call(0)
+        if inspect.iscoroutine(result) and not context.is_async:
+            result.close()
+            raise TypeError("An async def execution middleware wraps async def handlers only.")
+        return result
 
 
-def _once(proceed: Callable[[], Any]) -> Callable[[], Any]:
-    called = False
+class _Once:
+    """`proceed` as a middleware gets it: a job is stored once, and its handler runs once."""
 
-    def guarded() -> Any:
-        nonlocal called
-        if called:
-            raise RuntimeError(
-                "An execution middleware called proceed() twice; a handler runs once."
-            )
-        called = True
-        return proceed()
+    def __init__(self, proceed: Callable[..., Any]) -> None:
+        self.called = False
+        self._proceed = proceed
 
-    return guarded
+    def __call__(self, *passed: Any) -> Any:
+        if self.called:
+            raise RuntimeError("A middleware called proceed() twice.")
+        self.called = True
+        return self._proceed(*passed)
 
 
 @cache

@@ -1,5 +1,6 @@
-"""Carry the request that enqueued a job into its `meta`, and back round its handler
-(ojs-framework-adapters §7.1).
+"""Carry the request that enqueued a job into its `meta`, and back round its handler.
+
+See ojs-framework-adapters §7.1.
 
 `RequestContextMiddleware` goes into Django's `MIDDLEWARE` (after authentication),
 `add_request_context` into `OJS["ENQUEUE_MIDDLEWARE"]`, and `restore_locale` into
@@ -15,6 +16,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import translation
+from django.utils.functional import LazyObject, empty
 
 from django_ojs.middleware import EnqueueNext
 from django_ojs.spec import ids
@@ -23,15 +25,16 @@ from django_ojs.spec.envelope import Envelope
 _request: ContextVar[HttpRequest | None] = ContextVar("django_ojs_request", default=None)
 
 #: W3C Trace Context, version 00: anything else in that header is noise and is not passed on.
-_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 Response = HttpResponseBase | Awaitable[HttpResponseBase]
 
 
 class RequestContextMiddleware:
-    """Remember the current request, so that jobs enqueued while it is answered can say where they
-    came from.
+    """Remember the current request.
+
+    Jobs that are enqueued while it is answered can then say where they came from.
     """
 
     sync_capable = True
@@ -62,8 +65,9 @@ class RequestContextMiddleware:
 
 
 def add_request_context(envelope: Envelope, proceed: EnqueueNext) -> Envelope | None:
-    """Add user id, request id, trace context and locale to `meta`; what the caller set itself
-    stays.
+    """Add user id, request id, trace context and locale to `meta`.
+
+    What the caller set itself stays.
     """
     request = _request.get()
     if request is not None:
@@ -92,15 +96,23 @@ def _context(request: HttpRequest) -> dict[str, Any]:
         "ojs.context.request_id": _request_id(request),
         "ojs.context.locale": translation.get_language(),
     }
-    # Only a user that was loaded: an enqueue must not cost a query, nor turn an async view into a
-    # synchronous one.
-    user = getattr(request, "_cached_user", None)
+    user = _loaded_user(request)
     if user is not None and user.is_authenticated:
         found["ojs.context.user_id"] = str(user.pk)
     trace = request.headers.get("traceparent", "")
     if _TRACEPARENT.fullmatch(trace):
         found["traceparent"] = trace
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _loaded_user(request: HttpRequest) -> Any:
+    # Only a user that was loaded: an enqueue must not cost a query, nor turn an async view into a
+    # synchronous one.
+    user = getattr(request, "user", None)
+    if isinstance(user, LazyObject) and user._wrapped is empty:
+        # `await request.auser()` leaves it here.
+        return getattr(request, "_acached_user", None)
+    return user
 
 
 def _request_id(request: HttpRequest) -> str:

@@ -1,9 +1,10 @@
 """What is stored: jobs, what went wrong in their runs, queues and workers."""
 
 from django_ojs.models.attempt import Attempt
+from django_ojs.models.count import Count
 from django_ojs.models.job import Job
 from django_ojs.models.lease import Lease
 from django_ojs.models.queue import Queue
 from django_ojs.models.worker import Worker
 
-__all__ = ["Attempt", "Job", "Lease", "Queue", "Worker"]
+__all__ = ["Attempt", "Count", "Job", "Lease", "Queue", "Worker"]

@@ -22,8 +22,9 @@ class Outcome(models.TextChoices):
 
 
 class Attempt(models.Model):
-    """A run that did not end well (ojs-retry §10). A run that simply worked needs no row: the job
-    says it all.
+    """A run that did not end well (ojs-retry §10).
+
+    A run that simply worked needs no row: the job says it all.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -4,8 +4,9 @@ from django.db import models
 
 
 class Lease(models.Model):
-    """A task and the worker that has it for now. It ends by itself, so a dead holder stops nobody
-    for long.
+    """A task and the worker that has it for now.
+
+    It ends by itself, so a dead holder stops nobody for long.
     """
 
     name = models.CharField(primary_key=True, max_length=64)

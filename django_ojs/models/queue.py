@@ -5,8 +5,9 @@ from django.db.models.functions import Now
 
 
 class Queue(models.Model):
-    """A queue with settings of its own. A queue needs no row to be used; one without a row has the
-    defaults.
+    """A queue with settings of its own.
+
+    A queue needs no row to be used; one without a row has the defaults.
     """
 
     name = models.CharField(primary_key=True, max_length=255)

@@ -12,8 +12,9 @@ class Directive(models.TextChoices):
 
 
 class Worker(models.Model):
-    """A worker process that has sent a BEAT (worker-protocol §3, §4). Deregistered or dead workers
-    have no row.
+    """A worker process that has sent a BEAT (worker-protocol §3, §4).
+
+    Deregistered or dead workers have no row.
     """
 
     id = models.CharField(primary_key=True, max_length=255)

@@ -1,5 +1,6 @@
-"""The operations of the Open Job Spec (ojs-core §7), a file each, and what keeps the house in order
-beside them.
+"""The operations of the Open Job Spec (ojs-core §7), a file each.
+
+Beside them: what keeps the house in order.
 
 The Python client, the worker, the HTTP API and the admin call these; there is no other way to
 change a job.

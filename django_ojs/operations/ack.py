@@ -29,8 +29,9 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
 
 
 def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> None:
-    """Complete an active job; what `ack` does, without reading the job again and without its
-    signal. Raises as `ack` does.
+    """Complete an active job. Raises as `ack` does.
+
+    It does what `ack` does, without reading the job again and without its signal.
     """
     # A worker that was declared dead may come back with an ACK for a job that another one runs now:
     # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state

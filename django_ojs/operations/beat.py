@@ -1,5 +1,6 @@
-"""BEAT (ojs-core §7.5, worker-protocol §4): a worker is alive, holds these jobs, and asks what to
-do.
+"""BEAT: a worker is alive, holds these jobs, and asks what to do.
+
+See ojs-core §7.5 and worker-protocol §4.
 """
 
 from collections.abc import Collection
@@ -42,8 +43,9 @@ class Registration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What the worker is told. `lost` are the jobs it named that it no longer holds: cancelled, or
-    taken over.
+    """What the worker is told.
+
+    `lost` are the jobs it named that it no longer holds: cancelled, or taken over.
     """
 
     state: Directive
@@ -96,14 +98,16 @@ def beat(
 
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
     """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`.
+
     Return whether it is held.
     """
     return bool(database.retried(lambda: _extend(worker_id, [job_id], by)))
 
 
 def attach_session(worker_id: str) -> Session | None:
-    """Tie a worker's life to this thread's database session, and return it; None when the session
-    is not its own.
+    """Tie a worker's life to this thread's database session, and return it.
+
+    Return None when the session is not its own.
     """
     session = database.dialect().session(database.connection())
     if session is not None:

@@ -49,8 +49,9 @@ def fail(
 
 
 def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
-    """Put a job aside for `delay` without spending an attempt: this worker cannot run it, another
-    may.
+    """Put a job aside for `delay` without spending an attempt.
+
+    This worker cannot run it; another may.
 
     Raises as `fail` does.
     """
@@ -73,6 +74,7 @@ def requeue(
     outcome: Outcome = Outcome.RETURNED,
 ) -> Job:
     """Give a job back at once, without spending an attempt (http-binding, nack with `requeue`).
+
     Raises as `fail` does.
     """
 

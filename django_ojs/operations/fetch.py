@@ -26,8 +26,9 @@ def fetch(
     visibility_timeout: timedelta | None = None,
     due: bool = True,
 ) -> list[Claimed]:
-    """Claim up to `count` jobs from `queues`, the first queue first; in a queue by priority, then
-    first come.
+    """Claim up to `count` jobs from `queues`, the first queue first.
+
+    In a queue the highest priority goes first, then the first come.
 
     A paused queue hands out nothing, nor does any queue to a worker that was told to be quiet. What
     is due counts as available and what has expired is discarded first; a worker whose maintenance

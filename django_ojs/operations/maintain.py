@@ -1,5 +1,6 @@
-"""What time does to waiting and to finished jobs: due, expired, old. Bounded, re-entrant steps any
-worker may run.
+"""What time does to waiting and to finished jobs: due, expired, old.
+
+Bounded, re-entrant steps any worker may run.
 """
 
 from datetime import timedelta
@@ -21,8 +22,9 @@ BATCH = 500
 
 
 def promote(limit: int = BATCH) -> int:
-    """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer). Return how
-    many.
+    """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer).
+
+    Return how many.
     """
     due = database.retried(lambda: transitions.promote(limit))
     if due:

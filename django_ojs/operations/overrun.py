@@ -25,6 +25,7 @@ BATCH = 100
 
 def overrun(limit: int = BATCH) -> int:
     """Fail active jobs that ran longer than their timeout, whose worker did not do so itself.
+
     Return how many.
     """
     default = int(settings().default_timeout / timedelta(milliseconds=1))

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connections
 
@@ -10,8 +12,8 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations import announce
 from django_ojs.spec import retry, times
-from django_ojs.spec.envelope import Envelope, options_of, validate
-from django_ojs.spec.errors import InvalidRequest, OJSError, WrongDatabase
+from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions, wakeup
 from django_ojs.storage.dialects.base import Stored
@@ -30,8 +32,9 @@ def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
 
 
 def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) -> list[Job | None]:
-    """Store jobs in order, in one statement: all or none. What a middleware dropped is None in its
-    place.
+    """Store jobs in order, in one statement: all or none.
+
+    What a middleware dropped is None in its place.
 
     An error about one job carries its `index` in `details`.
     """
@@ -52,6 +55,7 @@ def _push_atomically(envelopes: Sequence[Envelope]) -> list[Job | None]:
 def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) -> list[Job | None]:
     _refuse_other_transactions()
     chain = middleware.enqueue_chain()
+    chain.freeze()
     accepted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
@@ -63,7 +67,13 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     kept = [envelope for envelope in accepted if envelope is not None]
     if not kept:
         return [None] * len(accepted)
-    stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
+    try:
+        stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
+    except DuplicateJob as error:
+        if place:  # Its index counts what was stored, the caller's what was asked for.
+            asked = [index for index, envelope in enumerate(accepted) if envelope is not None]
+            error.details["index"] = asked[error.details.get("index", 0)]
+        raise
     wakeup.announce(
         envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE
     )
@@ -82,7 +92,7 @@ def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | N
     validate(envelope, limits)
     if not chain:
         return envelope
-    key = envelope.id
+    key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
     passed = chain.run(envelope)
     if passed is None:
         return None
@@ -92,7 +102,15 @@ def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | N
         )
     # A middleware may change anything else; what it made is checked like what a client sent.
     validate(passed, limits)
+    if passed.scheduled_at != due:
+        passed.scheduled_at_text = _text(passed.scheduled_at)
+    if passed.expires_at != expires:
+        passed.expires_at_text = _text(passed.expires_at)
     return passed
+
+
+def _text(when: datetime | timedelta | None) -> str | None:
+    return None if when is None else when_text(None, when)
 
 
 def _refuse_other_transactions() -> None:
@@ -135,9 +153,9 @@ def _job(envelope: Envelope, stored: Stored) -> Job:
         "queue": envelope.queue,
         "state": stored.state,
         "priority": envelope.priority,
-        "args": envelope.args,
-        "meta": envelope.meta,
-        "options": options,
+        "args": _as_read(envelope.args),
+        "meta": _as_read(envelope.meta),
+        "options": _as_read(options),
         "attempt": 0,
         "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
         "returned": 0,
@@ -151,3 +169,12 @@ def _job(envelope: Envelope, stored: Stored) -> Job:
         "dead_letter": False,
     }
     return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
+
+
+def _as_read(value: Any) -> Any:
+    # As the database will give it back, and nobody else's: tuples as lists, all containers new.
+    if isinstance(value, (list, tuple)):
+        return [_as_read(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _as_read(item) for name, item in value.items()}
+    return value

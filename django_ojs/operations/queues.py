@@ -9,8 +9,9 @@ from django_ojs.storage import database, wakeup
 
 
 def pause(name: str) -> Queue:
-    """Pause a queue, known or not, and return it. Pausing a paused queue keeps the time it was
-    paused at.
+    """Pause a queue, known or not, and return it.
+
+    Pausing a paused queue keeps the time it was paused at.
     """
     check_queue(name, settings().limits)
     queues = Queue.objects.using(database.alias())
@@ -25,8 +26,9 @@ def pause(name: str) -> Queue:
 
 
 def resume(name: str) -> Queue:
-    """Let a queue hand out jobs again, and return it. Resuming a queue that is not paused changes
-    nothing.
+    """Let a queue hand out jobs again, and return it.
+
+    Resuming a queue that is not paused changes nothing.
     """
     check_queue(name, settings().limits)
     queues = Queue.objects.using(database.alias())

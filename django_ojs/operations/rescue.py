@@ -1,5 +1,6 @@
-"""Take jobs back from those who hold them no longer: lapsed reservations, dead workers, claims that
-never ran.
+"""Take jobs back from those who hold them no longer.
+
+Lapsed reservations, dead workers, and claims that never ran.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,8 +23,9 @@ from django_ojs.storage.transitions import Claim
 
 
 def lapse(limit: int = BATCH) -> int:
-    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5). Return how
-    many.
+    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5).
+
+    Return how many.
 
     They become available at once, or are discarded when their attempts are spent.
     """
@@ -35,8 +37,9 @@ def lapse(limit: int = BATCH) -> int:
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
-    """Take back all jobs of workers that are known to be dead, and forget the workers
-    (worker-protocol §10.2).
+    """Take back all jobs of workers that are known to be dead, and forget the workers.
+
+    See worker-protocol §10.2.
     """
     if not worker_ids:
         return 0
@@ -63,8 +66,9 @@ class DeadWorkers:
         self._suspects: set[tuple[str, int, datetime]] = set()
 
     def take_back(self) -> int:
-        """Look once, and return how many jobs were taken back. Two looks must be about half a
-        second apart.
+        """Look once, and return how many jobs were taken back.
+
+        Two looks must be about half a second apart.
         """
         workers = Worker.objects.using(database.alias())
         # How long a worker may be silent is its own to say; the database compares, whose clock
@@ -137,8 +141,9 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: 
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Give back jobs that were claimed, as (id, run), and never started: they spend no attempt and
-    leave no trace.
+    """Give back jobs that were claimed, as (id, run), and never started.
+
+    They spend no attempt and leave no trace.
     """
     which = Q()
     for key, run in claims:

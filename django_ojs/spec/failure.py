@@ -1,5 +1,7 @@
-"""What a failed attempt reports (ojs-core §8), and the answers a handler can give by raising
-(ojs-retry §7)."""
+"""What a failed attempt reports, and the answers a handler can give by raising.
+
+See ojs-core §8 and ojs-retry §7.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -37,8 +39,10 @@ class HandlerAnswer(Exception):
 
 
 class Retry(HandlerAnswer):
-    """Ask for another attempt, after `delay` (timedelta, seconds, "PT5M" or "5m") or the policy's
-    own wait."""
+    """Ask for another attempt, after `delay` or the policy's own wait.
+
+    The delay is a timedelta, a number of seconds, "PT5M" or "5m".
+    """
 
     code = "RETRY"
 
@@ -156,8 +160,10 @@ def from_exception(exception: BaseException, *, backtrace: bool = True) -> Failu
 
 
 def clean(text: str, limit: int) -> str:
-    """Return text that every database can store: at most `limit` characters, NUL and lone
-    surrogates replaced."""
+    """Return text that every database can store, of at most `limit` characters.
+
+    NUL and lone surrogates are replaced.
+    """
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     text = str(text).replace("\0", "\N{REPLACEMENT CHARACTER}")

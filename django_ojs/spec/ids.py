@@ -1,5 +1,7 @@
-"""Job identifiers: UUIDv7, lowercase, with hyphens (ojs-core §5.1 `id`; RFC 9562 §5.7, method 2 of
-§6.2)."""
+"""Job identifiers: UUIDv7, lowercase, with hyphens (ojs-core §5.1 `id`).
+
+Made as in RFC 9562 §5.7, by method 2 of §6.2.
+"""
 
 import os
 import re
@@ -54,8 +56,10 @@ def many(count: int) -> list[UUID]:
 
 
 def parse_id(value: object, field: str = "id") -> UUID:
-    """Return the UUID of a lowercase UUIDv7 string (or of a version 7 UUID). Raises
-    InvalidRequest."""
+    """Return the UUID of a lowercase UUIDv7 string (or of a version 7 UUID).
+
+    Raises InvalidRequest.
+    """
     if isinstance(value, UUID):
         if is_uuid7(value):
             return value

@@ -1,5 +1,7 @@
-"""Strict JSON, and the only place where the standard library's is used (json-format §2.3, §13; RFC
-8259)."""
+"""Strict JSON, and the only place where the standard library's is used.
+
+See json-format §2.3 and §13, and RFC 8259.
+"""
 
 import json
 import logging

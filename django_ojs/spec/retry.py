@@ -1,5 +1,7 @@
-"""The retry policy of a job (ojs-retry): what it says, how long it waits, and what it decides
-after a failure."""
+"""The retry policy of a job (ojs-retry).
+
+What it says, how long it waits, and what it decides after a failure.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -143,8 +145,10 @@ class RetryPolicy:
         return Decision(action="retry", delay=wait, reason="retry")
 
     def render(self) -> dict[str, Any]:
-        """Return the whole policy as JSON, durations in ISO 8601, the fields of other dialects
-        included."""
+        """Return the whole policy as JSON, the fields of other dialects included.
+
+        Durations are in ISO 8601.
+        """
         out: dict[str, Any] = {
             **self.extra,
             "max_attempts": self.max_attempts,

@@ -46,8 +46,9 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transition:
-    """One row of the table: in `source`, `event` may lead to `target`. `source` None is "not stored
-    yet".
+    """One row of the table: in `source`, `event` may lead to `target`.
+
+    `source` None is "not stored yet".
     """
 
     event: Event

@@ -114,8 +114,10 @@ def parse_duration(value: object, field: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Return a duration as ISO 8601 in hours, minutes and seconds: PT24H, PT1M0.5S, PT0S. Raises
-    ValueError."""
+    """Return a duration as ISO 8601 in hours, minutes and seconds: PT24H, PT1M0.5S, PT0S.
+
+    Raises ValueError.
+    """
     # Hours without an end instead of days: H, M and S are what every reader must know (ojs-retry
     # §4.2).
     total = duration // timedelta(microseconds=1)

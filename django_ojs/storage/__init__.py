@@ -1,2 +1,1 @@
-"""Where jobs are kept: one writer of state, and what differs between databases behind `dialects`.
-"""
+"""Where jobs are kept: one writer of state; what differs between databases is in `dialects`."""

@@ -1,5 +1,6 @@
-"""A claimed job, as FETCH hands it out: cheap to make by the hundred, JSON read when it is looked
-at.
+"""A claimed job, as FETCH hands it out.
+
+It is cheap to make by the hundred: its JSON is read when it is looked at.
 """
 
 from datetime import datetime

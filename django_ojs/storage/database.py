@@ -31,15 +31,17 @@ def connection() -> BaseDatabaseWrapper:
 
 
 def dialect() -> Dialect:
-    """Return the dialect of the jobs' database. Raises NotSupportedError for a database that is not
-    supported.
+    """Return the dialect of the jobs' database.
+
+    Raises NotSupportedError for a database that is not supported.
     """
     return dialects.of(connection())
 
 
 def retried(operation: Callable[[], T]) -> T:
-    """Run an operation that is one transaction of its own; run it again when the database broke a
-    deadlock or a lock wait.
+    """Run an operation that is one transaction of its own, again after a lost race.
+
+    A race is lost when the database broke a deadlock or a lock wait.
 
     Inside a caller's `atomic()` it runs once: the caller's transaction is not ours to repeat.
     """
@@ -60,8 +62,9 @@ def retried(operation: Callable[[], T]) -> T:
 
 
 def in_write_transaction(operation: Callable[[], T]) -> T:
-    """Run an operation in a transaction that holds the write lock from its start, where a database
-    has just one.
+    """Run an operation in a transaction that holds the write lock from its start.
+
+    Only where a database has just one such lock.
     """
 
     def attempt() -> T:

@@ -48,8 +48,9 @@ ANYBODY = Claim()
 
 
 def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order. Raises DuplicateJob naming the first whose id is
-    taken.
+    """Store jobs in one statement, in order.
+
+    Raises DuplicateJob naming the first whose id is taken.
     """
     stored = database.dialect().insert(database.connection(), rows.build(envelopes))
     if len(stored) != len(envelopes):
@@ -65,13 +66,13 @@ def _refuse_duplicate(envelopes: Sequence[Envelope], stored: Iterable[Stored]) -
     new = {job.id for job in stored}
     for index, envelope in enumerate(envelopes):
         if envelope.id not in new:
-            break
+            details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
+            if len(envelopes) > 1:
+                details["index"] = index
+            raise DuplicateJob("A job with this id exists already.", details=details)
         # The same id twice in one call: the second is the duplicate.
         new.discard(envelope.id)
-    details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
-    if len(envelopes) > 1:
-        details["index"] = index
-    raise DuplicateJob("A job with this id exists already.", details=details)
+    raise AssertionError("Fewer jobs were stored than given, yet each of them was.")
 
 
 def claim(
@@ -89,8 +90,9 @@ def claim(
 
 
 def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
-    """ACK many jobs of one worker, given as (id, run, result), in one statement. Return those it
-    still held.
+    """ACK many jobs of one worker, given as (id, run, result), in one statement.
+
+    Return those it still held.
     """
     if not finished:
         return set()
@@ -117,7 +119,8 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 def apply(
     event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
 ) -> int:
-    """Move these jobs to `target`, those that are in a state the table allows and under the claim.
+    """Move these jobs to `target`, where the table allows it and the claim holds.
+
     Return how many.
     """
     return jobs.filter(state__in=sources(event, target), **claim.filters()).update(
@@ -128,8 +131,10 @@ def apply(
 def apply_one(
     event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
 ) -> None:
-    """Move one job. Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost
-    (active, under another claim).
+    """Move one job.
+
+    Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
+    claim).
     """
     if not apply(
         event, target, Job.objects.using(database.alias()).filter(pk=job_id), claim=claim, **values

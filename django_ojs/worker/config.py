@@ -8,8 +8,9 @@ from django_ojs.conf import settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """The worker's arguments. `threads` is the number of jobs a process runs at a time, sync and
-    async together.
+    """The worker's arguments.
+
+    `threads` is the number of jobs a process runs at a time, sync and async together.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -25,8 +26,9 @@ class WorkerConfig:
 
     @classmethod
     def from_settings(cls, **given: object) -> "WorkerConfig":
-        """Return a configuration with the settings' intervals; `given` arguments go before them,
-        None is absent.
+        """Return a configuration with the settings' intervals.
+
+        `given` arguments go before them; None is absent.
         """
         configured = settings()
         values: dict[str, object] = {

@@ -1,5 +1,6 @@
-"""Run handlers: plain ones in threads, `async def` ones on an event loop. The answer goes to the
-finisher.
+"""Run handlers: plain ones in threads, `async def` ones on an event loop.
+
+The answer goes to the finisher.
 """
 
 import asyncio
@@ -25,8 +26,9 @@ logger = logging.getLogger("django_ojs")
 
 
 class Interrupted(BaseException):
-    """Raised in a handler's thread when nobody waits for it any more: its time was up, or it was
-    cancelled.
+    """Raised in a handler's thread when nobody waits for it any more.
+
+    Its time was up, or it was cancelled.
     """
 
 
@@ -128,10 +130,7 @@ def _run_plain(run: Run) -> tuple[Any, bool]:
 
 
 def _call(run: Run) -> Any:
-    chain = execution_chain()
-    if not chain:
-        return run.handler.run(run.context)
-    return chain.run(run.context, lambda: run.handler.run(run.context))
+    return execution_chain().run(run.context, lambda: run.handler.run(run.context))
 
 
 def _checked(run: Run, returned: Any) -> Any:
@@ -149,8 +148,9 @@ def _refresh_connections() -> None:
 
 
 def interrupt(run: Run) -> None:
-    """Stop a handler that is running: raise in its thread, or cancel its task. A thread that waits
-    in C ends when C lets go.
+    """Stop a handler that is running: raise in its thread, or cancel its task.
+
+    A thread that waits in C ends when C lets go.
     """
     run.interrupted = True
     if run.cancel_task is not None:

@@ -53,8 +53,9 @@ class Chore:
 
 
 class Finisher:
-    """A thread that commits answers. It keeps what it could not write and tries again: an answer is
-    never dropped.
+    """A thread that commits answers.
+
+    It keeps what it could not write and tries again: an answer is never dropped.
     """
 
     def __init__(

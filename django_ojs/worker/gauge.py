@@ -1,5 +1,6 @@
-"""How many jobs to claim at a time: many while they are short, just what the slots can take when
-they are long.
+"""How many jobs to claim at a time.
+
+Many while they are short; just what the slots can take when they are long.
 """
 
 #: A claimed job may wait this long behind others before its turn. Short enough that nobody notices;

@@ -1,5 +1,6 @@
-"""The states of a worker: running, quiet, terminate, and no way back from the last (worker-protocol
-§2).
+"""The states of a worker: running, quiet, terminate (worker-protocol §2).
+
+There is no way back from the last.
 """
 
 import time
@@ -39,8 +40,9 @@ class Lifecycle:
         self._go(wanted)
 
     def directed(self, wanted: Directive) -> None:
-        """Go to the state that a beat was answered with. "running" resumes a worker that was made
-        quiet the same way.
+        """Go to the state that a beat was answered with.
+
+        "running" resumes a worker that was made quiet the same way.
         """
         if wanted is Directive.RUNNING and self._quiet_by_signal:
             return

@@ -1,5 +1,6 @@
-"""Listen for new work, on a connection that also says the process is alive: when it ends, so did
-the process.
+"""Listen for new work, on a connection that also says the process is alive.
+
+When it ends, so did the process.
 """
 
 import logging
@@ -21,8 +22,9 @@ PAUSE = 0.2
 
 
 class Listener:
-    """A thread that waits for notifications. It does nothing where the database has none, or behind
-    a pooler.
+    """A thread that waits for notifications.
+
+    It does nothing where the database has none, or behind a pooler.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""The pulse of a process: it beats, watches the clock of every run, and does what the beat's answer
-says.
+"""The pulse of a process: it beats, and does what the answer says.
+
+It also watches the clock of every run.
 """
 
 import logging
@@ -62,8 +63,9 @@ class Pulse:
         self._thread.start()
 
     def attach(self) -> bool:
-        """Tie the worker's life to the calling thread's database session. Return False when that is
-        not its own.
+        """Tie the worker's life to the calling thread's database session.
+
+        Return False when that is not its own.
         """
         self.session = beat.attach_session(self._worker_id)
         return self.session is not None

@@ -9,8 +9,9 @@ EVERY = 1.0
 
 
 class CodeWatch:
-    """Called now and then, says whether a Python file of a loaded module has changed since the last
-    call.
+    """Called now and then, says whether the code has changed since the last call.
+
+    The code: the Python files of the loaded modules.
     """
 
     def __init__(self) -> None:

@@ -20,8 +20,9 @@ REPEAT_AFTER = 30.0
 
 
 class Report:
-    """Log lines and counts of one process. Arguments, results and messages' origins are never in
-    them, only names and times.
+    """Log lines and counts of one process.
+
+    Arguments, results and messages' origins are never in them, only names and times.
     """
 
     def __init__(self) -> None:

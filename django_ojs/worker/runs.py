@@ -1,5 +1,6 @@
-"""The jobs in a process's hands: claimed, waiting for a thread, running, or done and not yet
-written.
+"""The jobs in a process's hands.
+
+Claimed, waiting for a thread, running, or done and not yet written.
 """
 
 import threading
@@ -96,8 +97,9 @@ class Run:
             return True
 
     def take(self, phase: Phase, interrupt: "Callable[[Run], None] | None" = None) -> bool:
-        """Take it away while it is in `phase`. Return False when it has moved on. `interrupt` runs
-        before anyone else sees it.
+        """Take it away while it is in `phase`.
+
+        Return False when it has moved on. `interrupt` runs before anyone else sees it.
         """
         with self.lock:
             if self.phase is not phase:

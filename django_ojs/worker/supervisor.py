@@ -1,5 +1,6 @@
-"""The supervisor: forks the worker processes, passes signals on, replaces who dies, and takes their
-jobs back.
+"""The supervisor: forks the worker processes, passes signals on, replaces who dies.
+
+The jobs of the dead go back to their queues.
 """
 
 import logging
@@ -64,8 +65,9 @@ class Supervisor:
         self._start_at = 0.0
 
     def run(self) -> bool:
-        """Work until told to stop. Return whether the code changed and the caller should start
-        again.
+        """Work until told to stop.
+
+        Return whether the code changed and the caller should start again.
         """
         for number in SIGNALS:
             signal.signal(number, self._note)

@@ -1,5 +1,4 @@
-"""Reading an envelope from JSON, in core's dialect, the HTTP binding's, or both (contract of PUSH,
-core §7.1)."""
+"""Reading an envelope from JSON, in core's dialect, the HTTP binding's, or both (core §7.1)."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -151,16 +150,20 @@ def _apply(envelope: Envelope, given: dict[str, Any], default_retry: RetryPolicy
 
 
 def when_text(value: object, when: datetime | timedelta) -> str | None:
-    """Return what answers repeat for a `scheduled_at`: the client's absolute text, None while it
-    is relative."""
+    """Return what answers repeat for a `scheduled_at`.
+
+    That is the client's absolute text; None while it is relative.
+    """
     if isinstance(when, timedelta):
         return None
     return value if isinstance(value, str) else format_timestamp(when)
 
 
 def _timeout(given: Mapping[str, Any], name: str) -> int | None:
-    """Return milliseconds from `name` or from its spelling in seconds; None for 0, the default of
-    the server."""
+    """Return milliseconds from `name` or from its spelling in seconds.
+
+    Return None for 0, which asks for the default of the server.
+    """
     field = name if name in given else name.removesuffix("_ms")
     value = given.get(field)
     if value is None:

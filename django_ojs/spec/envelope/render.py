@@ -1,5 +1,7 @@
-"""A job in an answer: the whole envelope with its system attributes (ojs-core §5; http-binding
-§9)."""
+"""A job in an answer: the whole envelope with its system attributes.
+
+See ojs-core §5 and http-binding §9.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime

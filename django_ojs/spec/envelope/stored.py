@@ -1,5 +1,4 @@
-"""What the `options` column of a job holds: the part of an envelope that no column of its own
-holds."""
+"""What the `options` column of a job holds: what no column of its own does."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -93,8 +93,10 @@ def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = 
 
 
 def check_size(data: Mapping[str, Any], limits: Limits) -> None:
-    """Refuse an envelope over `limits.envelope_bytes` of compact UTF-8 JSON. Raises
-    PayloadTooLarge."""
+    """Refuse an envelope over `limits.envelope_bytes` of compact UTF-8 JSON.
+
+    Raises PayloadTooLarge.
+    """
     try:
         if measure(data, exact_integers=True, depth=2**10) <= limits.envelope_bytes:
             return

@@ -4,8 +4,7 @@ from django_ojs.spec.errors.base import OJSError
 
 
 class InvalidPayload(OJSError):
-    """The body is not JSON, or not the strict JSON that every database and every language can
-    carry."""
+    """The body is not the strict JSON that every database and every language can carry."""
 
     code, canonical, number, status = "invalid_payload", "INVALID_PAYLOAD", "OJS-1000", 400
 
@@ -41,8 +40,10 @@ class InvalidMetadata(InvalidRequest):
 
 
 class Conflict(OJSError):
-    """The state machine does not allow the transition; details: job_id, current_state,
-    expected_state."""
+    """The state machine does not allow the transition.
+
+    Details: job_id, current_state, expected_state.
+    """
 
     code, canonical, number, status = "conflict", "INVALID_STATE_TRANSITION", "OJS-1005", 409
 
@@ -80,8 +81,10 @@ class SchemaValidationFailed(OJSError):
 
 
 class PayloadTooLarge(OJSError):
-    """The envelope is over its limit; details: actual_bytes, max_bytes, field, size_bytes,
-    max_size_bytes."""
+    """The envelope is over its limit.
+
+    Details: actual_bytes, max_bytes, field, size_bytes, max_size_bytes.
+    """
 
     code = canonical = "PAYLOAD_TOO_LARGE"
     number, status, type = "OJS-1009", 413, "PayloadTooLarge"

@@ -1,5 +1,4 @@
-"""What differs between databases. A new database is one more module here and one more line below.
-"""
+"""What differs between databases: a new one is a module here and a line below."""
 
 from django.db import NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper

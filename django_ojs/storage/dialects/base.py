@@ -1,5 +1,6 @@
-"""What a database must be able to do for the hot paths: store, claim, complete, promote. One
-statement each.
+"""What a database must be able to do for the hot paths: store, claim, complete, promote.
+
+One statement each.
 """
 
 from abc import ABC, abstractmethod
@@ -43,8 +44,9 @@ CLAIMED = (
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An event and the state it leads to, as SQL. The states come from the transition table and
-    from nowhere else.
+    """An event and the state it leads to, as SQL.
+
+    The states come from the transition table and from nowhere else.
     """
 
     event: Event
@@ -57,8 +59,9 @@ class Move:
 
     @property
     def expected(self) -> str:
-        """The condition on the old state. Written so that the planner sees that a partial index
-        covers it.
+        """The condition on the old state.
+
+        Written so that the planner sees that a partial index covers it.
         """
         states = sources(self.event, self.target)
         if len(states) == 1:
@@ -106,16 +109,18 @@ class Dialect(ABC):
         lease_ms: int,
         own: bool,
     ) -> list[tuple[Any, ...]]:
-        """Claim up to `count` available jobs of one queue. `own`: a job's own visibility timeout
-        goes before `lease_ms`.
+        """Claim up to `count` available jobs of one queue.
+
+        `own`: a job's own visibility timeout goes before `lease_ms`.
 
         Return rows of `CLAIMED`, in no particular order.
         """
 
     @abstractmethod
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`. Return those
-        it still held.
+        """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
+
+        Return those it still held.
         """
 
     @abstractmethod
@@ -123,13 +128,35 @@ class Dialect(ABC):
         """Make due jobs available, earliest first. Return (id, queue) of each."""
 
     @abstractmethod
+    def counts(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, str, int]]:
+        """Return (queue, state, number) for these queues, or for all."""
+
+    @abstractmethod
+    def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
+        """Fold what changed into the counts. Return how many changes there were."""
+
+    @abstractmethod
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        """Return (queue, state, counted, actual) where the counts are wrong, at one moment."""
+
+    @abstractmethod
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        """Correct the counts, and return what was wrong."""
+
+    def tidy(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # most have nothing to do
+        """Give back the space of rows that are written and deleted all the time."""
+
+    @abstractmethod
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Take the write lock at the start of a transaction, where the database has just one."""
 
     @abstractmethod
     def lost_a_race(self, error: OperationalError) -> bool:
-        """Say whether the statement failed only because others were at work: deadlock, lock wait,
-        busy database.
+        """Say whether the statement failed only because others were at work.
+
+        That is a deadlock, a lock wait or a busy database.
         """
 
     @abstractmethod
@@ -140,17 +167,17 @@ class Dialect(ABC):
     def time(self, value: Any) -> datetime | None:
         """Convert a timestamp of a raw row."""
 
+    @abstractmethod
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Tell listening workers that these queues have work, outside any transaction of the
-        caller's.
+        """Tell listening workers that these queues have work, outside the caller's transaction.
+
+        Where `can_notify` is false it does nothing.
         """
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
-        """Identify the server process behind a connection, when the connection has one to itself.
-        """
+        """Identify the server process of a connection, when that has one to itself."""
         return None
 
     def dead_sessions(self, connection: BaseDatabaseWrapper) -> list[tuple[str, int, datetime]]:
-        """Return the registered workers whose server process is gone, each with the session it had.
-        """
+        """Return the workers whose server process is gone, each with the session it had."""
         return []

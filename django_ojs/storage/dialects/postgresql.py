@@ -22,8 +22,9 @@ _TIMER = Move(Event.TIMER, State.AVAILABLE)
 # One text parameter carries any number of jobs: one round trip, one plan, and json is dumped and
 # parsed in C at both ends. A microsecond per row keeps the order of a batch, whatever its ids.
 _INSERT = f"""
-INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned, run,
-                     timeout_ms, visibility_timeout_ms, created_at, enqueued_at, due_at, expires_at, dead_letter)
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
+                     due_at, expires_at, dead_letter)
 SELECT id, type, queue, state, priority, args, meta,
        CASE WHEN due_in IS NULL AND expires_in IS NULL THEN options
             ELSE options || jsonb_strip_nulls(jsonb_build_object(
@@ -32,22 +33,30 @@ SELECT id, type, queue, state, priority, args, meta,
                 'expires_at', CASE WHEN expires_in IS NOT NULL THEN
                     to_char(expires AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END)) END,
        0, max_attempts, 0, 0, timeout_ms, visibility_timeout_ms, now,
-       CASE WHEN state = '{State.AVAILABLE}' THEN now + n * interval '1 microsecond' END,
+       CASE WHEN state = '{State.AVAILABLE}' THEN now END,
        due, expires, false
 FROM (
-    SELECT r.*, statement_timestamp() AS now, x.due, x.expires,
+    SELECT r.*, statement_timestamp() + (n - 1) * interval '1 microsecond' AS now,
+           x.due, x.expires,
            CASE WHEN r.pending THEN '{initial(State.PENDING)}'
                 WHEN x.due > statement_timestamp() THEN '{initial(State.SCHEDULED)}'
                 ELSE '{initial(State.AVAILABLE)}' END AS state
     FROM ROWS FROM (json_to_recordset(%s::json) AS (
-        id uuid, type text, queue text, priority smallint, args jsonb, meta jsonb, options jsonb, max_attempts integer,
-        timeout_ms bigint, visibility_timeout_ms bigint, pending boolean,
-        due_at timestamptz, due_in double precision, expires_at timestamptz, expires_in double precision
-    )) WITH ORDINALITY AS r (id, type, queue, priority, args, meta, options, max_attempts, timeout_ms,
-        visibility_timeout_ms, pending, due_at, due_in, expires_at, expires_in, n)
+        id uuid, type text, queue text, priority smallint, args jsonb, meta jsonb, options jsonb,
+        max_attempts integer, timeout_ms bigint, visibility_timeout_ms bigint, pending boolean,
+        due_at timestamptz, due_in double precision,
+        expires_at timestamptz, expires_in double precision
+    )) WITH ORDINALITY AS r (
+        id, type, queue, priority, args, meta, options,
+        max_attempts, timeout_ms, visibility_timeout_ms, pending,
+        due_at, due_in,
+        expires_at, expires_in, n)
     CROSS JOIN LATERAL (
-        SELECT COALESCE(r.due_at, statement_timestamp() + r.due_in * interval '1 second') AS due,
-               COALESCE(r.expires_at, statement_timestamp() + r.expires_in * interval '1 second') AS expires) AS x
+        SELECT COALESCE(r.due_at,
+                        statement_timestamp() + r.due_in * interval '1 second') AS due,
+               COALESCE(r.expires_at,
+                        statement_timestamp() + r.expires_in * interval '1 second') AS expires
+    ) AS x
 ) AS rows
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state, created_at, enqueued_at, due_at, expires_at
@@ -87,7 +96,8 @@ RETURNING {", ".join(f"j.{column}" for column in CLAIMED)}
 
 _COMPLETE = f"""
 UPDATE ojs_job AS j
-SET state = {_ACK.to}, finished_at = statement_timestamp(), result = r.result, error = NULL, lease_until = NULL
+SET state = {_ACK.to}, finished_at = statement_timestamp(), result = r.result, error = NULL,
+    lease_until = NULL
 FROM json_to_recordset(%(finished)s::json) AS r (id uuid, run integer, result jsonb)
 WHERE j.id = r.id AND j.run = r.run AND j.worker_id = %(worker_id)s AND j.{_ACK.expected}
 RETURNING j.id
@@ -105,6 +115,44 @@ FROM ordered WHERE j.id = ordered.id
 RETURNING j.id, j.queue
 """
 
+_COUNTED = (
+    "SELECT queue, state, n FROM ojs_count UNION ALL SELECT queue, state, n FROM ojs_count_change"
+)
+
+_COUNTS = f"""
+SELECT queue, state, sum(n)::bigint FROM ({_COUNTED}) AS counted
+WHERE %(queues)s::text[] IS NULL OR queue = ANY(%(queues)s)
+GROUP BY queue, state ORDER BY queue, state
+"""
+
+# In the order of the key, so that two that fold at once never wait for each other in a circle.
+_FOLD = """
+WITH changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n),
+folded AS (
+    INSERT INTO ojs_count AS c (queue, state, n)
+    SELECT queue, state, sum(n) FROM changes GROUP BY queue, state ORDER BY queue, state
+    ON CONFLICT (queue, state) DO UPDATE SET n = c.n + EXCLUDED.n
+)
+SELECT count(*) FROM changes
+"""
+
+_DIFFERENCES = f"""
+SELECT queue, state, COALESCE(counted.n, 0)::bigint, COALESCE(actual.n, 0)
+FROM (SELECT queue, state, sum(n) AS n FROM ({_COUNTED}) AS c GROUP BY queue, state) AS counted
+FULL JOIN (SELECT queue, state, count(*) AS n FROM ojs_job GROUP BY queue, state) AS actual
+    USING (queue, state)
+WHERE COALESCE(counted.n, 0) <> COALESCE(actual.n, 0)
+ORDER BY queue, state
+"""
+
+# The difference is one more change, found and added under one snapshot: what others change
+# meanwhile adds up as ever.
+_REPAIR = f"""
+WITH wrong (queue, state, counted, actual) AS ({_DIFFERENCES}),
+mended AS (INSERT INTO ojs_count_change SELECT queue, state, actual - counted FROM wrong)
+SELECT queue, state, counted, actual FROM wrong
+"""
+
 # The notification commits by itself and need not reach the disk: it is a hint, and a poll follows
 # anyway.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), {}"
@@ -112,7 +160,8 @@ _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), {}"
 _DEAD_SESSIONS = """
 SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_pid IS NOT NULL AND NOT EXISTS (
-    SELECT 1 FROM pg_stat_activity AS a WHERE a.pid = w.session_pid AND a.backend_start = w.session_started_at)
+    SELECT 1 FROM pg_stat_activity AS a
+    WHERE a.pid = w.session_pid AND a.backend_start = w.session_started_at)
 """
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
@@ -179,6 +228,35 @@ class PostgreSQL(Dialect):
         with connection.cursor() as cursor:
             cursor.execute(_PROMOTE, [limit])
             return cast("list[tuple[UUID, str]]", cursor.fetchall())
+
+    def counts(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, str, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_COUNTS, {"queues": queues})
+            return cast("list[tuple[str, str, int]]", cursor.fetchall())
+
+    def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(_FOLD)
+            return cast("int", cursor.fetchone()[0])
+
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_DIFFERENCES)
+            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_REPAIR)
+            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+
+    def tidy(self, connection: BaseDatabaseWrapper) -> None:
+        # Autovacuum looks once a minute; by then tens of thousands of dead changes would stand
+        # between a reader and the live ones.
+        if not connection.in_atomic_block:
+            with connection.cursor() as cursor:
+                cursor.execute("VACUUM ojs_count_change")
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Nothing to do: rows are locked as they are touched."""

@@ -1,9 +1,10 @@
-"""SQLite 3.38 and later, for development, tests and small sites. One writer at a time; its lock is
-the only lock.
+"""SQLite 3.38 and later, for development, tests and small sites.
+
+One writer at a time; its lock is the only lock.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -18,17 +19,19 @@ _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
 _TIMER = Move(Event.TIMER, State.AVAILABLE)
 
-# As Django stores them: text, in UTC. Digits after the sixth order the jobs of a batch; Django
-# ignores them.
-_NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+# As Django stores them: text, in UTC.
+_FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
+_NOW = f"strftime({_FORMAT}, 'now')"
+_PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
 
 def _later(milliseconds: str) -> str:
-    return f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('+%%.3f seconds', ({milliseconds}) / 1000.0))"
+    return f"strftime({_FORMAT}, 'now', printf('+%%.3f seconds', ({milliseconds}) / 1000.0))"
 
 
 def _after(seconds: str) -> str:
-    return f"CASE WHEN {seconds} IS NOT NULL THEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('%%+.3f seconds', {seconds})) END"
+    moved = f"strftime({_FORMAT}, 'now', printf('%%+.3f seconds', {seconds}))"
+    return f"CASE WHEN {seconds} IS NOT NULL THEN {moved} END"
 
 
 def _wire(time: str) -> str:
@@ -36,24 +39,32 @@ def _wire(time: str) -> str:
 
 
 _INSERT = f"""
-INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned, run,
-                     timeout_ms, visibility_timeout_ms, created_at, enqueued_at, due_at, expires_at, dead_letter)
-SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority', v -> 'args', v -> 'meta',
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
+                     due_at, expires_at, dead_letter)
+SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
+       v -> 'args', v -> 'meta',
        CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
-            THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")}, '$.expires_at', {_wire("expires")})
-            WHEN due_in IS NOT NULL THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")})
-            WHEN expires_in IS NOT NULL THEN json_set(v -> 'options', '$.expires_at', {_wire("expires")})
+            THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")},
+                                          '$.expires_at', {_wire("expires")})
+            WHEN due_in IS NOT NULL
+            THEN json_set(v -> 'options', '$.scheduled_at', {_wire("due")})
+            WHEN expires_in IS NOT NULL
+            THEN json_set(v -> 'options', '$.expires_at', {_wire("expires")})
             ELSE v -> 'options' END,
-       0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms', {_NOW},
-       CASE WHEN state = '{State.AVAILABLE}' THEN %(now)s || printf('%%04d', n) END, due, expires, 0
+       0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
+       v ->> 'now', CASE WHEN state = '{State.AVAILABLE}' THEN v ->> 'now' END, due, expires, 0
 FROM (
     SELECT *, CASE WHEN v ->> 'pending' THEN '{initial(State.PENDING)}'
                    WHEN due > {_NOW} THEN '{initial(State.SCHEDULED)}'
                    ELSE '{initial(State.AVAILABLE)}' END AS state
     FROM (
-        SELECT value AS v, key AS n, value ->> 'due_in' AS due_in, value ->> 'expires_in' AS expires_in,
-               COALESCE(substr(value ->> 'due_at', 1, 26), {_after("value ->> 'due_in'")}) AS due,
-               COALESCE(substr(value ->> 'expires_at', 1, 26), {_after("value ->> 'expires_in'")}) AS expires
+        SELECT value AS v,
+               value ->> 'due_in' AS due_in, value ->> 'expires_in' AS expires_in,
+               COALESCE(substr(value ->> 'due_at', 1, 26),
+                        {_after("value ->> 'due_in'")}) AS due,
+               COALESCE(substr(value ->> 'expires_at', 1, 26),
+                        {_after("value ->> 'expires_in'")}) AS expires
         FROM json_each(%(rows)s))
 )
 WHERE true
@@ -61,10 +72,13 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id, state, created_at, enqueued_at, due_at, expires_at
 """
 
+_LEASE = """\
+CASE WHEN %(own)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s) ELSE %(lease_ms)s END"""
+
 _CLAIM = f"""
 UPDATE ojs_job
-SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s, started_at = {_NOW},
-    lease_until = {_later("CASE WHEN %(own)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s) ELSE %(lease_ms)s END")}
+SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
+    started_at = {_NOW}, lease_until = {_later(_LEASE)}
 WHERE id IN (
     SELECT id FROM ojs_job
     WHERE queue = %(queue)s AND {_FETCH.expected} AND (expires_at IS NULL OR expires_at > {_NOW})
@@ -76,7 +90,8 @@ RETURNING {", ".join(CLAIMED)}
 _COMPLETE = f"""
 UPDATE ojs_job
 SET state = {_ACK.to}, finished_at = {_NOW}, error = NULL, lease_until = NULL,
-    result = CASE WHEN json_type(r.value, '$.result') = 'null' THEN NULL ELSE r.value -> 'result' END
+    result = CASE WHEN json_type(r.value, '$.result') = 'null' THEN NULL
+                  ELSE r.value -> 'result' END
 FROM json_each(%(finished)s) AS r
 WHERE ojs_job.id = replace(r.value ->> 'id', '-', '') AND ojs_job.run = r.value ->> 'run'
   AND ojs_job.worker_id = %(worker_id)s AND ojs_job.{_ACK.expected}
@@ -92,6 +107,17 @@ RETURNING ojs_job.id, ojs_job.queue
 """
 
 
+_DIFFERENCES = """
+SELECT queue, state, COALESCE(counted.n, 0), COALESCE(actual.n, 0)
+FROM (SELECT queue, state FROM ojs_count UNION SELECT queue, state FROM ojs_job) AS both
+LEFT JOIN ojs_count AS counted USING (queue, state)
+LEFT JOIN (SELECT queue, state, count(*) AS n FROM ojs_job GROUP BY queue, state) AS actual
+    USING (queue, state)
+WHERE COALESCE(counted.n, 0) <> COALESCE(actual.n, 0)
+ORDER BY queue, state
+"""
+
+
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
@@ -101,9 +127,15 @@ class SQLite(Dialect):
     def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
         with connection.cursor() as cursor:
             # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
-            # order.
-            now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-            cursor.execute(_INSERT, {"rows": json.dumps(rows), "now": now})
+            # order, those of a batch too.
+            now = datetime.now(UTC)
+            text = json.dumps(
+                [
+                    {**row, "now": (now + timedelta(microseconds=n)).strftime(_PYTHON_FORMAT)}
+                    for n, row in enumerate(rows)
+                ]
+            )
+            cursor.execute(_INSERT, {"rows": text})
             return [
                 Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
                 for key, state, *times in cursor.fetchall()
@@ -130,7 +162,7 @@ class SQLite(Dialect):
                     "own": own,
                 },
             )
-            return cursor.fetchall()
+            return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         with connection.cursor() as cursor:
@@ -142,12 +174,43 @@ class SQLite(Dialect):
             cursor.execute(_PROMOTE, [limit])
             return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
 
+    def counts(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, str, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT queue, state, n FROM ojs_count ORDER BY queue, state")
+            rows = cast("list[tuple[str, str, int]]", cursor.fetchall())
+        return [row for row in rows if queues is None or row[0] in queues]
+
+    def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
+        """Nothing to do: triggers write the counts themselves."""
+        return 0
+
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_DIFFERENCES)
+            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+        wrong = self.count_differences(connection)
+        with connection.cursor() as cursor:
+            for queue, state, _, actual in wrong:
+                cursor.execute(
+                    "INSERT INTO ojs_count (queue, state, n) VALUES (%s, %s, %s) "
+                    "ON CONFLICT (queue, state) DO UPDATE SET n = excluded.n",
+                    [queue, state, actual],
+                )
+        return wrong
+
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         # A deferred transaction that reads first and writes later fails at once when another has
         # written in between, without waiting. A write that changes nothing takes the lock, and
         # waits for it.
         with connection.cursor() as cursor:
             cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
+
+    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
+        """Nothing to do: nobody can listen."""
 
     def lost_a_race(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)

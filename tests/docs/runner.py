@@ -1,0 +1,201 @@
+"""Run a page's blocks in their order, as its reader would.
+
+A Python block whose first line names a file (`# shop/jobs.py`) becomes that module, which later
+blocks import; one that names `settings.py` sets `OJS` for the rest of the page; one that names
+tests is run by unittest. What names no file shares the page's namespace.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import shlex
+import signal
+import sys
+import threading
+import time
+import unittest
+from collections.abc import Awaitable
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.management import call_command, load_command_class
+from django.core.management.base import BaseCommand
+from django.db import connections
+from django.test import override_settings
+from django.utils.module_loading import import_string
+
+from django_ojs import handlers, middleware
+from tests.docs.pages import ROOT, Block
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class PageRun:
+    """One reading of one page. Leaves nothing behind: modules, handlers, settings, signals."""
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {"__name__": "docs_page"}
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> PageRun:
+        known = set(handlers.job_types())
+        modules = set(sys.modules)
+        self._cleanup.callback(_forget_handlers, known)
+        self._cleanup.callback(_forget_modules, modules)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
+            self._cleanup.callback(signal.signal, number, signal.getsignal(number))
+        for alias in connections:
+            values = connections.settings[alias]
+            self._cleanup.callback(values.update, dict(values))
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._cleanup.close()
+
+    def run(self, block: Block) -> None:
+        if block.language == "python":
+            self._python(block)
+        elif block.language == "pycon":
+            self._transcript(block)
+        else:
+            for line in commands(block):
+                self._command(line)
+
+    def _python(self, block: Block) -> None:
+        if block.module is not None and block.module.endswith("settings"):
+            self._settings(block)
+        elif block.module is not None:
+            module = _module(block.module)
+            _execute(block, module.__dict__)
+            if block.module.endswith("tests"):
+                _run_tests(module)
+        else:
+            _execute(block, self.namespace)
+
+    def _settings(self, block: Block) -> None:
+        values: dict[str, Any] = {"__name__": "settings", "BASE_DIR": Path()}
+        _execute(block, values)
+        for path in values.get("MIDDLEWARE", ()):
+            assert path is ... or import_string(path)
+        for app in values.get("INSTALLED_APPS", ()):
+            assert app is ... or app in sys.modules or app == "shop", app
+        if "OJS" in values:
+            self._cleanup.enter_context(override_settings(OJS=values["OJS"]))
+            # Reading them is the check: a wrong key, value or path raises.
+            middleware.enqueue_chain()
+            middleware.execution_chain()
+
+    def _transcript(self, block: Block) -> None:
+        parsed = doctest.DocTestParser().get_doctest(
+            block.text, self.namespace, block.where, block.where, block.line
+        )
+        parsed.globs = self.namespace
+        said: list[str] = []
+        found = doctest.DocTestRunner(optionflags=OPTIONS).run(
+            parsed, out=said.append, clear_globs=False
+        )
+        assert not found.failed, "".join(said)
+        assert found.attempted, f"{block.where} has no prompt"
+
+    def _command(self, words: list[str]) -> None:
+        name, *arguments = words
+        parse(name, arguments)
+        if name == "ojs_worker" and "--once" in arguments:
+            call_command(name, *arguments)
+            _wait_for_threads()
+
+
+def commands(block: Block) -> list[list[str]]:
+    """Return the `manage.py` commands of a block: name and arguments of each."""
+    found = []
+    text = block.text.replace("\\\n", " ")
+    for line in text.splitlines():
+        if "[" in line and "manage.py" in line:  # the exec form of a container file
+            words = ast.literal_eval(line[line.index("[") :])
+        elif line.startswith(("$ ", "ExecStart=", "ExecStartPre=")):
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+        else:
+            continue
+        for index, word in enumerate(words):
+            if word.endswith("manage.py"):
+                found.append(words[index + 1 :])
+    return found
+
+
+def parse(name: str, arguments: list[str]) -> Any:
+    """Parse a command line; an argument that does not exist is an error."""
+    parser = command(name).create_parser("manage.py", name)
+    # Django then raises CommandError in place of leaving the process.
+    parser.called_from_command_line = False
+    return parser.parse_args(arguments)
+
+
+def command(name: str) -> BaseCommand:
+    from django.core.management import get_commands
+
+    app = {"startapp": "django.core", "shell": "django.core"}.get(name) or get_commands()[name]
+    return app if isinstance(app, BaseCommand) else load_command_class(app, name)
+
+
+def _execute(block: Block, namespace: dict[str, Any]) -> None:
+    code = compile(
+        "\n" * (block.line - 1) + block.text,
+        str(block.page.relative_to(ROOT)),
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        dont_inherit=True,
+    )
+    if code.co_flags & inspect.CO_COROUTINE:
+        async_to_sync(_awaited)(eval(code, namespace))
+    else:
+        exec(code, namespace)
+
+
+async def _awaited(block: Awaitable[None]) -> None:
+    await block
+
+
+def _module(name: str) -> ModuleType:
+    parent, _, last = name.rpartition(".")
+    if parent and parent not in sys.modules:
+        _module(parent).__path__ = []
+    module = sys.modules.get(name)
+    if module is None:
+        module = sys.modules[name] = ModuleType(name)
+    if parent:
+        setattr(importlib.import_module(parent), last, module)
+    return module
+
+
+def _run_tests(module: ModuleType) -> None:
+    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    result = unittest.TestResult()
+    suite.run(result)
+    assert result.testsRun
+    assert result.wasSuccessful(), [text for _, text in result.errors + result.failures]
+
+
+def _forget_handlers(known: set[str]) -> None:
+    for type in handlers.job_types():
+        if type not in known:
+            handlers.forget(type)
+
+
+def _forget_modules(known: set[str]) -> None:
+    # Only what pages declared: Django's own late imports stay.
+    for name in set(sys.modules) - known:
+        if getattr(sys.modules[name], "__spec__", None) is None:
+            del sys.modules[name]
+
+
+def _wait_for_threads() -> None:
+    deadline = time.monotonic() + 20
+    while any(thread.name.startswith("ojs-") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "a thread of the worker does not end"
+        time.sleep(0.01)

@@ -1,0 +1,75 @@
+"""Every fenced block of the documentation works as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from django_ojs import handlers
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
+from tests.docs.runner import PageRun
+
+LANGUAGES = {"python", "pycon", "console", "ini", "dockerfile", "text", "sql"}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_blocks_of_a_page_run_in_their_order(page: Path) -> None:
+    before = handlers.job_types()
+    with PageRun() as reading:
+        for block in blocks(page):
+            try:
+                reading.run(block)
+            except Exception as error:
+                error.add_note(f"in the block at {block.where}")
+                raise
+    assert handlers.job_types() == before
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_its_language(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+    # A fence that the extractor does not see would not be run.
+    assert page.read_text().count("```") == 2 * len(list(blocks(page)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_and_every_file_of_a_page_exists(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", prose(page)):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+    for path in re.findall(r"`((?:tests|django_ojs|example_project|docs)/[^`\s]*)`", prose(page)):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_page_is_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {
+        (index.parent / target).resolve()
+        for target in re.findall(r"\]\(([^)#]+\.md)\)", index.read_text())
+    }
+    assert linked >= {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {index}
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        wanted = set(re.findall(r"\bmake ([a-z]+)`", page.read_text()))
+        for block in blocks(page):
+            if block.language == "console":
+                wanted |= set(re.findall(r"^\$ (?:\S+=\S+ )*make ([a-z]+)", block.text, re.MULTILINE))
+        assert wanted <= targets, name_of(page)
+
+
+def test_a_broken_block_is_noticed() -> None:
+    page = ROOT / "README.md"
+    for language, text in [
+        ("python", "import django_ojs as ojs\nojs.no_such_name"),
+        ("pycon", ">>> 1 + 1\n3\n"),
+        ("console", "$ python manage.py ojs_worker --no-such-option\n"),
+        ("python", "# settings.py\nOJS = {'POLL_INTERVALL': 1}\n"),
+    ]:
+        with PageRun() as reading, pytest.raises(Exception):  # noqa: B017, PT011  # each in its own way
+            reading.run(Block(page=page, line=1, language=language, text=text))

@@ -1,0 +1,167 @@
+"""Jobs in every state, made by the operations themselves, and a clock that tests can turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+from django.db.models import F
+
+from django_ojs.models import Attempt, Job, Lease, Worker
+from django_ojs.operations import activate, ack, beat, cancel, fail, fetch, jobs
+from django_ojs.operations import push as pushing
+from django_ojs.spec import ids
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.transitions import Claim
+
+WORKER = "worker-a"
+BOOM = Failure(type="Boom", message="it broke")
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+#: One hour after each failure, without jitter.
+HOURLY = {"initial_interval": HOUR, "max_interval": HOUR, "jitter": False}
+
+_queues = count()
+
+
+def hourly(max_attempts: int = 3, **values: Any) -> RetryPolicy:
+    """Build a policy whose waits are known."""
+    return RetryPolicy(max_attempts=max_attempts, **(HOURLY | values))
+
+
+def envelope(**values: Any) -> Envelope:
+    """Build an envelope, by default of a queue that no other job is in."""
+    return Envelope(**({"type": "test.job", "queue": f"q{next(_queues)}"} | values))
+
+
+def push(**values: Any) -> Job:
+    """Store a job as its client would."""
+    job = pushing.push(envelope(**values))
+    assert job is not None
+    return job
+
+
+def push_many(number: int, **values: Any) -> list[Job]:
+    """Store jobs of one queue in one batch."""
+    values.setdefault("queue", f"q{next(_queues)}")
+    stored = pushing.push_batch([envelope(**values) for _ in range(number)])
+    return [job for job in stored if job is not None]
+
+
+def claim(job: Job, worker_id: str | None = WORKER) -> Claimed:
+    """FETCH a job that is the first of its queue."""
+    (claimed,) = fetch.fetch([job.queue], worker_id=worker_id, due=False)
+    assert claimed.id == job.pk
+    return claimed
+
+
+def held(claimed: Claimed) -> Claim:
+    """Return the whole claim on a job."""
+    return Claim(worker_id=claimed.worker_id, attempt=claimed.attempt, run=claimed.run)
+
+
+def active(worker_id: str | None = WORKER, **values: Any) -> Claimed:
+    """Build a job that a worker runs."""
+    return claim(push(**values), worker_id)
+
+
+def in_state(state: State | str, **values: Any) -> Job:
+    """Build a job in a state, by the way jobs get there."""
+    match State(state):
+        case State.AVAILABLE:
+            job = push(**values)
+        case State.SCHEDULED:
+            job = push(scheduled_at=HOUR, **values)
+        case State.PENDING:
+            job = push(pending=True, **values)
+        case State.CANCELLED:
+            job = cancel.cancel(push(**values).pk)[0]
+        case State.ACTIVE:
+            job = read(active(**values).id)
+        case State.COMPLETED:
+            job = ack.ack(active(**values).id, result={"done": True})
+        case State.RETRYABLE:
+            job = fail.fail(active(**values).id, BOOM)
+        case State.DISCARDED:
+            job = fail.fail(active(**({"retry": hourly(1)} | values)).id, BOOM)
+    assert job.state == state
+    return job
+
+
+def read(job_id: UUID) -> Job:
+    """Read a job again."""
+    return jobs().get(pk=job_id)
+
+
+def snapshot(job_id: UUID) -> dict[str, Any]:
+    """Return all that is stored about a job, to see that nothing was changed."""
+    alias = database.alias()
+    return {
+        "job": jobs().filter(pk=job_id).values().get(),
+        "attempts": list(Attempt.objects.using(alias).filter(job_id=job_id).values()),
+    }
+
+
+_TIMES = (
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "activated_at",
+    "started_at",
+    "lease_until",
+    "finished_at",
+)
+
+
+def age(job_id: UUID | Iterable[UUID], seconds: float | timedelta) -> None:
+    """Make jobs older: shift all their times into the past, so that no test needs to wait."""
+    by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+    keys = [job_id] if isinstance(job_id, UUID) else list(job_id)
+    jobs().filter(pk__in=keys).update(**{name: F(name) - by for name in _TIMES})
+
+
+def age_all(by: timedelta) -> None:
+    """Let time pass for every job."""
+    jobs().update(**{name: F(name) - by for name in _TIMES})
+
+
+def silence(worker_id: str, by: timedelta = MINUTE) -> None:
+    """Let a worker's last beat be longer ago."""
+    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    workers.update(beat_at=F("beat_at") - by)
+
+
+def age_lease(name: str, by: timedelta = MINUTE) -> None:
+    """Let a lease be older."""
+    Lease.objects.using(database.alias()).filter(name=name).update(until=F("until") - by)
+
+
+def worker(worker_id: str = WORKER, **values: Any) -> Worker:
+    """Build a worker that has beaten once."""
+    beat.beat(worker_id, **values)
+    return Worker.objects.using(database.alias()).get(pk=worker_id)
+
+
+def ids_against_time(number: int) -> list[UUID]:
+    """Return client-made ids that sort against the order in which they are used."""
+    return list(reversed(ids.many(number)))
+
+
+@contextmanager
+def own_connections() -> Iterator[None]:
+    """Close what a test's thread has opened."""
+    try:
+        yield
+    finally:
+        connections.close_all()

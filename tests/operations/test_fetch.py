@@ -1,0 +1,227 @@
+"""FETCH, ojs-core §7.2, one MUST after the other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_ojs.models.worker import Directive
+from django_ojs.operations import ack, beat, fail, fetch, jobs, queues, rescue
+from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
+from tests.factories import (
+    BOOM,
+    HOUR,
+    WORKER,
+    active,
+    age,
+    hourly,
+    in_state,
+    push,
+    push_many,
+    read,
+    worker,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def fetched(*names: str, **values: Any) -> list[Any]:
+    return [job.args[0] for job in fetch.fetch(names, **{"count": 100, **values})]
+
+
+def put(*args: Any, **values: Any) -> None:
+    push(args=list(args), **values)
+
+
+def test_must_1_queues_are_searched_from_left_to_right_whatever_the_priorities() -> None:
+    put("low", queue="a", priority=-100)
+    put("high", queue="b", priority=100)
+    assert fetched("a", "b") == ["low", "high"]
+
+
+def test_must_1_inside_a_queue_the_highest_priority_comes_first_then_the_first_to_come() -> None:
+    for name, priority in [("3", 0), ("5", -100), ("1", 100), ("4", 0), ("2", 1)]:
+        put(name, queue="a", priority=priority)
+    assert fetched("a") == ["1", "2", "3", "4", "5"]
+
+
+def test_must_1_the_queue_on_the_right_is_asked_only_for_what_is_still_wanted() -> None:
+    for queue in "ab":
+        for n in range(3):
+            put(f"{queue}{n}", queue=queue)
+    assert fetched("b", "a", count=4) == ["b0", "b1", "b2", "a0"]
+    assert fetched("b", "a", count=1) == ["a1"]
+
+
+def test_a_queue_that_is_named_twice_is_asked_once() -> None:
+    put("only", queue="a")
+    assert fetched("a", "a") == ["only"]
+
+
+def test_only_the_named_queues_are_asked() -> None:
+    put("elsewhere", queue="b")
+    assert fetched("a") == []
+
+
+def test_jobs_come_in_the_order_in_which_they_became_available_not_were_created() -> None:
+    waiting = push(queue="a", args=["was scheduled"], scheduled_at=HOUR)
+    put("came later", queue="a")
+    age(waiting.pk, 2 * HOUR)
+    assert fetched("a") == ["came later", "was scheduled"]
+
+
+def test_must_2_a_fetched_job_is_active_and_not_handed_out_again() -> None:
+    job = active(queue="a")
+    assert read(job.id).state == "active"
+    assert fetch.fetch(["a"], count=10) == []
+
+
+def test_must_3_started_at_is_set_and_the_attempt_counted_at_each_fetch() -> None:
+    job = active(queue="a", retry=hourly(9))
+    assert (job.attempt, job.run) == (1, 1)
+    now = jobs().filter(pk=job.id, started_at__gt=Now() - HOUR, started_at__lte=Now())
+    assert now.exists()
+    fail.fail(job.id, BOOM)
+    age(job.id, 2 * HOUR)
+    first = read(job.id).started_at
+    (again,) = fetch.fetch(["a"], worker_id="worker-b")
+    assert (again.attempt, again.run, again.worker_id) == (2, 2, "worker-b")
+    assert first is not None
+    assert again.started_at is not None
+    assert again.started_at > first
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "expected"),
+    [
+        (None, None, timedelta(minutes=30)),
+        (120_000, None, timedelta(minutes=2)),
+        (None, timedelta(seconds=7), timedelta(seconds=7)),
+        (120_000, timedelta(seconds=7), timedelta(seconds=7)),
+    ],
+)
+def test_should_4_the_claim_is_reserved_for_the_asked_its_own_or_the_default_time(
+    own: int | None, asked: timedelta | None, expected: timedelta
+) -> None:
+    push(queue="a", visibility_timeout_ms=own)
+    (job,) = fetch.fetch(["a"], visibility_timeout=asked)
+    assert job.lease_until is not None
+    assert job.started_at is not None
+    assert abs(job.lease_until - job.started_at - expected) < timedelta(seconds=1)
+
+
+def test_must_6_the_whole_envelope_is_returned_as_it_is_stored() -> None:
+    push(queue="a", args=[1, "ż", {"k": [None]}], meta={"m": 1}, tags=["t"], retry=hourly(4))
+    (job,) = fetch.fetch(["a"], worker_id=WORKER)
+    stored = read(job.id)
+    assert job.envelope() == stored.envelope()
+    assert job.envelope()["state"] == "active"
+    for name in ("id", "priority", "options", "meta", "tags", "retry_policy", "run", "error"):
+        assert getattr(job, name) == getattr(stored, name), name
+    for name in ("created_at", "enqueued_at", "started_at", "lease_until", "worker_id"):
+        assert getattr(job, name) == getattr(stored, name), name
+
+
+def test_the_error_of_the_attempt_before_travels_with_the_job() -> None:
+    job = in_state("retryable", queue="a", retry=hourly())
+    age(job.pk, 2 * HOUR)
+    (again,) = fetch.fetch(["a"])
+    assert again.error == {"type": "Boom", "message": "it broke"}
+    assert "attempt 2" in repr(again)
+
+
+def test_what_is_due_is_promoted_by_fetch_itself() -> None:
+    for state in ("scheduled", "retryable"):
+        job = in_state(state, queue="a", args=[state], retry=hourly())
+        age(job.pk, 2 * HOUR)
+    assert sorted(fetched("a")) == ["retryable", "scheduled"]
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_an_expired_job_is_never_handed_out(due: bool) -> None:
+    job = push(queue="a", expires_at=HOUR)
+    put("fresh", queue="a", expires_at=3 * HOUR)
+    age(job.pk, 2 * HOUR)
+    assert fetched("a", due=due) == ["fresh"]
+    # With `due=False` the worker's own maintenance discards it.
+    assert read(job.pk).state == ("discarded" if due else "available")
+
+
+def test_with_due_false_only_what_is_already_available_is_handed_out() -> None:
+    job = in_state("scheduled", queue="a")
+    age(job.pk, 2 * HOUR)
+    assert fetch.fetch(["a"], due=False) == []
+    assert read(job.pk).state == "scheduled"
+
+
+def test_a_paused_queue_hands_out_nothing_and_the_next_one_does() -> None:
+    put("a", queue="a")
+    put("b", queue="b")
+    queues.pause("a")
+    assert fetched("a", "b") == ["b"]
+    queues.resume("a")
+    assert fetched("a", "b") == ["a"]
+
+
+@pytest.mark.parametrize("directive", ["quiet", "terminate"])
+def test_a_worker_that_was_told_to_be_quiet_gets_nothing(directive: str) -> None:
+    worker("told")
+    worker("other")
+    beat.direct("told", Directive(directive))
+    put("job", queue="a")
+    assert fetched("a", worker_id="told") == []
+    assert fetched("a", worker_id="other") == ["job"]
+
+
+def test_without_a_worker_id_nobody_holds_the_job_and_anybody_may_answer() -> None:
+    job = active(worker_id=None)
+    assert job.worker_id is None
+    assert ack.ack(job.id).state == "completed"
+
+
+def test_given_back_jobs_keep_their_place_and_requeued_ones_go_to_the_end() -> None:
+    push_many(3, queue="a")
+    first, second, third = (job.id for job in fetch.fetch(["a"], count=3, worker_id=WORKER))
+    rescue.give_back([(first, 1)], worker_id=WORKER)
+    age([first, second, third], 1)
+    fail.requeue(second)
+    rescue.give_back([(third, 1)], worker_id=WORKER)
+    assert [job.id for job in fetch.fetch(["a"], count=3)] == [first, third, second]
+
+
+def test_count_is_a_bound_and_not_a_wish() -> None:
+    push_many(12, queue="a")
+    assert [len(fetch.fetch(["a"], count=5)) for _ in range(4)] == [5, 5, 2, 0]
+    assert jobs().filter(state="active").exclude(attempt=F("run")).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"queues": []}, InvalidRequest, "queues must be a list of at least one"),
+        ({"queues": "default"}, InvalidRequest, "queues must be a list of at least one"),
+        ({"queues": ["No"]}, InvalidQueue, "queues must consist"),
+        ({"queues": ["ok", 3]}, InvalidQueue, "queues must"),
+        ({"queues": ["q" * 256]}, QueueNameTooLong, "at most 255 bytes"),
+        ({"count": 0}, InvalidRequest, "count must be an integer from 1 to 1000"),
+        ({"count": 1_001}, InvalidRequest, "count must be"),
+        ({"count": True}, InvalidRequest, "count must be"),
+        ({"count": 2.0}, InvalidRequest, "count must be"),
+        ({"worker_id": ""}, InvalidRequest, "worker_id must be"),
+        ({"worker_id": "w" * 256}, InvalidRequest, "worker_id must be"),
+        ({"worker_id": "a\0b"}, InvalidRequest, "worker_id must be"),
+        ({"worker_id": 7}, InvalidRequest, "worker_id must be"),
+        ({"visibility_timeout": timedelta(0)}, InvalidRequest, "visibility_timeout_ms must be"),
+        ({"visibility_timeout": -HOUR}, InvalidRequest, "visibility_timeout_ms must be"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_fetched_is_refused_by_name(
+    arguments: dict[str, Any], error: type[InvalidRequest], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        fetch.fetch(**({"queues": ["default"]} | arguments))

@@ -1,0 +1,3 @@
+"""Handlers that the tests of the worker run."""
+
+from __future__ import annotations
