@@ -111,6 +111,7 @@ class Settings:
     keep_completed: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_cancelled: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_discarded: timedelta = _setting(timedelta(days=30), _duration, DURATION)
+    keep_rollups: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_dead_letters: timedelta = _setting(timedelta(days=180), _duration, DURATION)
 
     @property

@@ -5,6 +5,7 @@ from django_ojs.models.count import Count
 from django_ojs.models.job import Job
 from django_ojs.models.lease import Lease
 from django_ojs.models.queue import Queue
+from django_ojs.models.rollup import Rollup
 from django_ojs.models.worker import Worker
 
-__all__ = ["Attempt", "Count", "Job", "Lease", "Queue", "Worker"]
+__all__ = ["Attempt", "Count", "Job", "Lease", "Queue", "Rollup", "Worker"]

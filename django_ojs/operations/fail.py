@@ -14,7 +14,7 @@ from django_ojs.operations import announce
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry import Decision
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, rollups, transitions, wakeup
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
@@ -159,6 +159,9 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -
 
 
 def _tell(job: Job, failure: Failure) -> None:
+    ended = job.state == State.DISCARDED
+    for what in (rollups.FAILED, *([rollups.DISCARDED] if ended else [])):
+        rollups.note_after_commit(what, [(job.queue, job.type)])
     announce(signals.job_failed, job, failure=failure)
     follow_up = signals.job_retrying if job.state == State.RETRYABLE else signals.job_discarded
     announce(follow_up, job, failure=failure)

@@ -14,7 +14,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import announce_all, jobs
 from django_ojs.spec.states import Event, State, sources
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, rollups, transitions, wakeup
 
 #: Rows a step takes in one transaction: some milliseconds of work, so that nobody waits long for
 #: its locks.
@@ -47,6 +47,8 @@ def expire(limit: int = BATCH) -> int:
             discard_reason="expired",
         )
         announce_all(signals.job_discarded, keys)
+        expired = jobs().filter(pk__in=keys).values_list("queue", "type")
+        rollups.note_after_commit(rollups.DISCARDED, expired)
         return gone
 
     # Most of the time there is nothing, and looking takes no lock.

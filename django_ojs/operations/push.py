@@ -15,7 +15,7 @@ from django_ojs.spec import retry, times
 from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
 from django_ojs.spec.states import State
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, rollups, transitions, wakeup
 from django_ojs.storage.dialects.base import Stored
 
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
@@ -76,6 +76,9 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
         raise
     wakeup.announce(
         envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE
+    )
+    rollups.note_after_commit(
+        rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in kept]
     )
     jobs = [
         None if envelope is None else _job(envelope, stored[envelope.id]) for envelope in accepted

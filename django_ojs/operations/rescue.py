@@ -17,7 +17,7 @@ from django_ojs.operations import announce_all, jobs
 from django_ojs.operations.maintain import BATCH
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, rollups, transitions, wakeup
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
@@ -132,6 +132,8 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: 
             lease_until=None,
             worker_id=None,
         )
+        rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
+        rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
         wakeup.announce(job.queue for job in again)
         announce_all(signals.job_returned, [job.pk for job in again])
         announce_all(signals.job_discarded, [job.pk for job in spent])

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from django_ojs.storage import counts
+from django_ojs.conf import settings
+from django_ojs.storage import counts, rollups
 from django_ojs.storage.counts import ByState
 
 
@@ -16,6 +17,31 @@ def depth(queue: str) -> int:
     return counts.depth(queue)
 
 
-def fold() -> int:
-    """Fold what changed into the counts, a maintenance step. Return how many changes there were."""
-    return counts.fold()
+class CountKeeper:
+    """Keeps the counts short: two maintenance steps, the second when the first did something."""
+
+    def __init__(self) -> None:
+        self._folded = 0
+
+    def fold(self) -> int:
+        """Fold what changed into the counts. Return how many changes there were."""
+        folded = counts.fold()
+        self._folded += folded
+        return folded
+
+    def tidy(self) -> int:
+        """Give back the space of what was folded."""
+        if self._folded:
+            counts.tidy()
+        self._folded = 0
+        return 0
+
+
+def fold_rollups() -> int:
+    """Fold rollups of minutes that are over, and delete old ones. Return how many rows went."""
+    return rollups.fold() + rollups.prune(settings().keep_rollups)
+
+
+def flush_rollups() -> int:
+    """Write what this process has added up. Every process does this for itself."""
+    return rollups.flush()

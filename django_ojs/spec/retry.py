@@ -75,6 +75,8 @@ class RetryPolicy:
         put(self, "on_exhaustion", exhaustion)
         strategy = "constant" if backoff_strategy == "none" else backoff_strategy
         put(self, "backoff_strategy", _one_of(strategy, "backoff_strategy", *_STRATEGIES))
+        if extra is not None and not isinstance(extra, Mapping):
+            raise InvalidRetryPolicy("retry.extra must be a mapping")
         put(self, "extra", dict(extra) if extra else {})
         if self.initial_interval <= timedelta(0):
             raise InvalidRetryPolicy("retry.initial_interval must be greater than zero")

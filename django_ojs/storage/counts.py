@@ -36,6 +36,11 @@ def fold() -> int:
     return database.retried(lambda: database.dialect().fold_counts(database.connection()))
 
 
+def tidy() -> None:
+    """Give back the space of changes that were folded."""
+    database.dialect().tidy(database.connection())
+
+
 def differences() -> list[tuple[str, str, int, int]]:
     """Compare with the jobs themselves: (queue, state, counted, actual) where they differ.
 

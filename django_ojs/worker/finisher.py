@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import Error, InterfaceError, OperationalError, connections
@@ -18,7 +19,8 @@ from django_ojs.models.attempt import Outcome
 from django_ojs.operations import ack, announce, fail, rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure, from_exception
-from django_ojs.storage import database
+from django_ojs.storage import database, rollups
+from django_ojs.storage.claims import Claimed
 from django_ojs.worker.report import Report
 from django_ojs.worker.runs import Hand, Run
 
@@ -84,7 +86,7 @@ class Finisher:
                 cause=error,
             )
         elif committed:
-            self._report.completed(run, seconds)
+            self._completed(run, seconds)
             self._add(Chore([run], lambda: self._tell_completed([run])))
         else:
             self._add(Finished(run, result, seconds))
@@ -173,7 +175,10 @@ class Finisher:
             else:
                 chores.append(item)
         if finished:
-            self._until_written(lambda: self._complete(finished))
+            if not self._until_written(lambda: self._complete(finished)):
+                # One of them is refused; the others need not suffer for it.
+                for item in finished:
+                    self._until_written(partial(self._complete, [item]), [item.run])
             self._hand.remove([item.run for item in finished])
         for chore in chores:
             self._until_written(chore.write, chore.runs)
@@ -185,10 +190,15 @@ class Finisher:
         )
         for item in finished:
             if item.run.job.id in kept:
-                self._report.completed(item.run, item.seconds)
+                self._completed(item.run, item.seconds)
             else:
                 self._report.lost(item.run)
         self._tell_completed([item.run for item in finished if item.run.job.id in kept])
+
+    def _completed(self, run: Run, seconds: float) -> None:
+        self._report.completed(run, seconds)
+        job = run.job
+        rollups.note(rollups.COMPLETED, job.queue, job.type, waited=_waited(job), ran=seconds)
 
     def _tell_completed(self, runs: list[Run]) -> None:
         if signals.job_completed.has_listeners(Job):
@@ -197,17 +207,18 @@ class Finisher:
             ):
                 announce(signals.job_completed, job)
 
-    def _until_written(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> None:
+    def _until_written(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
+        """Return whether the database took it, or had no need to."""
         while True:
             try:
                 write()
-                return
+                return True
             except (Conflict, JobNotFound):
                 # Cancelled, lapsed and taken over, or pruned: the answer of this run counts no
                 # more.
                 for run in runs:
                     self._report.lost(run)
-                return
+                return True
             except (OperationalError, InterfaceError) as error:
                 self._report.database_away(error)
                 connections.close_all()
@@ -218,9 +229,17 @@ class Finisher:
                 # The database answers and refuses: trying again would refuse again, and the jobs
                 # behind this one wait.
                 logger.exception(
-                    "What became of a job could not be written; its reservation will lapse."
+                    "What became of %d jobs could not be written; a reservation that is not "
+                    "answered lapses.",
+                    max(1, len(runs)),
                 )
-                return
+                return False
+
+
+def _waited(job: Claimed) -> float | None:
+    if job.started_at is None or job.enqueued_at is None:
+        return None
+    return (job.started_at - job.enqueued_at).total_seconds()
 
 
 __all__ = ["Finisher"]

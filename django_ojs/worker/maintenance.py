@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from django.db import Error, connections
 
-from django_ojs.operations import lease, maintain, overrun, rescue
+from django_ojs.operations import lease, maintain, overrun, rescue, stats
+from django_ojs.storage import rollups
 from django_ojs.worker.report import Report
 
 logger = logging.getLogger("django_ojs")
@@ -31,12 +32,16 @@ class Maintenance:
     def __init__(self, worker_id: str, report: Report) -> None:
         self._worker_id = worker_id
         self._report = report
+        keeper = stats.CountKeeper()
         self._steps = [
             Step(maintain.promote, TICK),
             Step(maintain.expire, TICK),
             Step(rescue.DeadWorkers().take_back, TICK),
             Step(rescue.lapse, 1.0),
             Step(overrun.overrun, 1.0),
+            Step(keeper.fold, 1.0),
+            Step(keeper.tidy, 10.0),
+            Step(stats.fold_rollups, 10.0),
             Step(maintain.prune, 10.0),
         ]
         self._stop = threading.Event()
@@ -50,14 +55,20 @@ class Maintenance:
 
     def _work(self) -> None:
         due = dict.fromkeys(self._steps, 0.0)
+        flush_at = time.monotonic() + rollups.FLUSH_EVERY
         try:
             while not self._stop.wait(TICK):
                 try:
                     if lease.take(self._worker_id):
                         self._do(due)
+                    if time.monotonic() >= flush_at:
+                        # Not for all, but for this process; so without the lease.
+                        stats.flush_rollups()
+                        flush_at = time.monotonic() + rollups.FLUSH_EVERY
                 except Error as error:
                     self._report.database_away(error)
                     connections.close_all()
+            stats.flush_rollups()
             lease.give(self._worker_id)
         except Error:
             logger.debug("The maintenance lease was not given back; it ends by itself.")

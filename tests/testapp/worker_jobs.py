@@ -1,3 +1,167 @@
 """Handlers that the tests of the worker run."""
 
 from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+
+import django_ojs as ojs
+from django_ojs.models import Attempt
+from django_ojs.spec import ids
+from tests.testapp.models import Mark, Thing
+
+#: A handler that nobody stops ends by itself after this: no test leaves one behind for long.
+LONGEST = 60.0
+AGAIN_SOON = ojs.RetryPolicy(max_attempts=3, initial_interval="PT0.1S", jitter=False)
+
+
+def mark(ctx: ojs.JobContext, event: str) -> None:
+    """Note what a run did."""
+    Mark.objects.using("other").create(
+        job_id=ctx.job.id, attempt=ctx.attempt, run=ctx.job.run, event=event
+    )
+
+
+def told(job_id: UUID, event: str) -> bool:
+    """Return whether the test has told the job something."""
+    return Mark.objects.using("other").filter(job_id=job_id, event=event, run=0).exists()
+
+
+@ojs.job("worker.note")
+def note(ctx: ojs.JobContext, event: str = "ran") -> str:
+    """Leave a mark."""
+    mark(ctx, event)
+    return event
+
+
+@ojs.job("worker.quick")
+def quick(number: int) -> int:
+    """Do next to nothing."""
+    return number
+
+
+@ojs.job("worker.wait", retry=AGAIN_SOON)
+def wait(ctx: ojs.JobContext) -> str:
+    """Run until the test says "go". It can be interrupted."""
+    mark(ctx, "started")
+    end = time.monotonic() + LONGEST
+    try:
+        while not told(ctx.job.id, "go") and time.monotonic() < end:
+            time.sleep(0.02)
+    except BaseException as error:
+        mark(ctx, f"stopped by {type(error).__name__}, cancelled={ctx.cancelled}")
+        raise
+    mark(ctx, "done")
+    return "done"
+
+
+@ojs.job("worker.await", retry=AGAIN_SOON)
+async def wait_async(ctx: ojs.JobContext) -> str:
+    """Run until the test says "go", as a coroutine."""
+    await sync_to_async(mark)(ctx, "started")
+    end = time.monotonic() + LONGEST
+    try:
+        while not await sync_to_async(told)(ctx.job.id, "go") and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        await sync_to_async(mark)(ctx, f"stopped, cancelled={ctx.cancelled}")
+        raise
+    await sync_to_async(mark)(ctx, "done")
+    return "done"
+
+
+@ojs.job("worker.deaf", retry=AGAIN_SOON)
+def deaf(ctx: ojs.JobContext, seconds: float) -> None:
+    """Sleep in C, where no exception arrives; the second run does not sleep."""
+    mark(ctx, "started")
+    if ctx.attempt == 1:
+        time.sleep(seconds)
+    mark(ctx, "done")
+
+
+@ojs.job("worker.watch")
+def watch(ctx: ojs.JobContext) -> None:
+    """Look at `ctx.cancelled`, and take no notice of an exception."""
+    mark(ctx, "started")
+    end = time.monotonic() + LONGEST
+    while not ctx.cancelled and time.monotonic() < end:
+        try:
+            time.sleep(0.02)
+        except BaseException:
+            mark(ctx, "interrupted")
+    mark(ctx, "saw that it was cancelled")
+
+
+@ojs.job("worker.transfer", atomic=True, retry=AGAIN_SOON)
+def transfer(ctx: ojs.JobContext, name: str, ending: str = "") -> str:
+    """Write a row that commits with the job; before that, end as the test says, in the first run.
+
+    "raise", "broken reference" (refused at the commit), "die", "wait" or nothing.
+    """
+    Thing.objects.create(name=name)
+    mark(ctx, "wrote")
+    if ctx.attempt > 1:
+        return name
+    if ending == "raise":
+        raise ValueError(name)
+    if ending == "broken reference":
+        Attempt.objects.create(
+            job_id=ids.uuid7(), attempt=1, run=1, outcome="failed", finished_at=ctx.job.created_at
+        )
+    elif ending == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif ending == "wait":
+        while not told(ctx.job.id, "go"):
+            time.sleep(0.02)
+    return name
+
+
+@ojs.job("worker.kill_worker", retry=AGAIN_SOON)
+def kill_worker(ctx: ojs.JobContext, until: int) -> None:
+    """Kill the process it runs in, until the attempt that is given."""
+    mark(ctx, "started")
+    if ctx.attempt < until:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@ojs.job("worker.leave", retry=AGAIN_SOON)
+def leave(ctx: ojs.JobContext, code: int) -> None:
+    """End the process on the spot, in the first run."""
+    mark(ctx, "started")
+    if ctx.attempt == 1:
+        os._exit(code)
+
+
+@ojs.job("worker.throw", retry=ojs.RetryPolicy(max_attempts=1))
+def throw(kind: str) -> None:
+    """Raise what no handler should."""
+    if kind == "SystemExit":
+        sys.exit("a secret")
+    raise {"KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}[kind]("a secret")
+
+
+@ojs.job("worker.throw_async", retry=ojs.RetryPolicy(max_attempts=1))
+async def throw_async(kind: str) -> None:
+    """Raise what no coroutine should, in a task of its own."""
+
+    async def inner() -> None:
+        sys.exit("a secret")
+
+    if kind == "in a task":
+        await asyncio.gather(inner())
+    await inner()
+
+
+@ojs.job("worker.session")
+def session() -> int:
+    """Return the database session that it uses (PostgreSQL)."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        return int(cursor.fetchone()[0])

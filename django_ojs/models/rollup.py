@@ -1,0 +1,29 @@
+"""What happened, by the minute: the source of every chart, so that none reads the jobs."""
+
+from django.db import models
+
+
+class Rollup(models.Model):
+    """Counts and histograms of one minute, queue and job type.
+
+    Each writer adds rows of its own; maintenance folds them into one. A histogram is a list of
+    numbers: how many took less than 1, 2, 4, 8 … milliseconds (see `storage.rollups.bucket`).
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    minute = models.DateTimeField()
+    queue = models.CharField(max_length=255)
+    type = models.CharField(max_length=255)
+    enqueued = models.PositiveBigIntegerField(default=0)
+    completed = models.PositiveBigIntegerField(default=0)
+    failed = models.PositiveBigIntegerField(default=0)
+    discarded = models.PositiveBigIntegerField(default=0)
+    waited = models.JSONField(default=list)
+    ran = models.JSONField(default=list)
+
+    class Meta:
+        db_table = "ojs_rollup"
+        indexes = [models.Index("minute", "queue", "type", name="ojs_rollup_key")]
+
+    def __str__(self) -> str:
+        return f"{self.minute:%Y-%m-%d %H:%M} {self.queue} {self.type}"

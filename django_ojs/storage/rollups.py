@@ -1,0 +1,212 @@
+"""Rollups by the minute: each process adds up in memory and writes every ten seconds.
+
+A process that is killed takes up to ten seconds of its figures with it; the jobs, and the counts
+of them, are not concerned.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from django.db import Error, transaction
+from django.db.models import Count
+from django.db.models.functions import Now
+
+from django_ojs.models import Rollup
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+FLUSH_EVERY = 10.0
+
+#: The last bucket holds all that took more than an hour and a sixth.
+BUCKETS = 24
+
+#: Writers may be this late with a minute; then it is folded.
+LATE = timedelta(minutes=2)
+
+ENQUEUED, COMPLETED, FAILED, DISCARDED = range(4)
+
+Key = tuple[datetime, str, str]
+
+
+class _Figures:
+    __slots__ = ("counts", "ran", "waited")
+
+    def __init__(self) -> None:
+        self.counts = [0, 0, 0, 0]
+        self.waited = [0] * BUCKETS
+        self.ran = [0] * BUCKETS
+
+
+_lock = threading.Lock()
+_figures: dict[Key, _Figures] = {}
+_flushed_at = time.monotonic()
+
+
+def bucket(seconds: float) -> int:
+    """Return the bucket of a duration: the n-th holds what took less than 2**n ms."""
+    milliseconds = int(seconds * 1000)
+    return min(BUCKETS - 1, milliseconds.bit_length())
+
+
+def note(
+    what: int,
+    queue: str,
+    type: str,
+    *,
+    number: int = 1,
+    waited: float | None = None,
+    ran: float | None = None,
+) -> None:
+    """Add something that happened now and is committed; durations in seconds."""
+    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    with _lock:
+        figures = _figures.get((minute, queue, type))
+        if figures is None:
+            figures = _figures[minute, queue, type] = _Figures()
+        figures.counts[what] += number
+        if waited is not None:
+            figures.waited[bucket(waited)] += 1
+        if ran is not None:
+            figures.ran[bucket(ran)] += 1
+
+
+def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
+    """Add something that happens to these (queue, type) once the current transaction commits."""
+    happened = list(jobs)
+
+    def add() -> None:
+        for queue, type in happened:
+            note(what, queue, type)
+        flush_if_due()
+
+    transaction.on_commit(add, using=database.alias(), robust=True)
+
+
+def flush_if_due() -> None:
+    """Write the figures if ten seconds have passed and no transaction of the caller's is open."""
+    if time.monotonic() - _flushed_at >= FLUSH_EVERY and not database.connection().in_atomic_block:
+        flush()
+
+
+def flush() -> int:
+    """Write this process's figures now. Return how many rows it took; none when it failed."""
+    global _flushed_at
+    with _lock:
+        _flushed_at = time.monotonic()
+        taken = dict(_figures)
+        _figures.clear()
+    rows = [
+        Rollup(
+            minute=minute,
+            queue=queue,
+            type=type,
+            enqueued=figures.counts[ENQUEUED],
+            completed=figures.counts[COMPLETED],
+            failed=figures.counts[FAILED],
+            discarded=figures.counts[DISCARDED],
+            waited=figures.waited,
+            ran=figures.ran,
+        )
+        for (minute, queue, type), figures in taken.items()
+    ]
+    try:
+        database.retried(lambda: Rollup.objects.using(database.alias()).bulk_create(rows))
+    except Error as error:
+        # Figures for charts are not worth failing an enqueue for.
+        logger.warning(
+            "The figures of the last seconds were not kept (%s).", error.__class__.__name__
+        )
+        return 0
+    return len(rows)
+
+
+def fold(limit: int = 200) -> int:
+    """Fold the rows of minutes that are over into one a minute, queue and type. Return how many."""
+    rows = Rollup.objects.using(database.alias())
+    split = (
+        rows.filter(minute__lt=Now() - LATE)
+        .values("minute", "queue", "type")
+        .annotate(rows=Count("pk"))
+        .filter(rows__gt=1)
+        .order_by("minute", "queue", "type")[:limit]
+    )
+    if not (keys := list(split)):
+        return 0
+
+    def operation() -> int:
+        folded = 0
+        for key in keys:
+            parts = list(
+                rows.filter(minute=key["minute"], queue=key["queue"], type=key["type"])
+                .order_by("pk")
+                .select_for_update()
+            )
+            if len(parts) < 2:
+                continue  # Another worker was here.
+            _merge(parts).save(using=database.alias())
+            folded += rows.filter(pk__in=[part.pk for part in parts[1:]]).delete()[0]
+        return folded
+
+    return database.in_write_transaction(operation)
+
+
+def _merge(parts: Sequence[Rollup]) -> Rollup:
+    first, *others = parts
+    for other in others:
+        first.enqueued += other.enqueued
+        first.completed += other.completed
+        first.failed += other.failed
+        first.discarded += other.discarded
+        first.waited = [a + b for a, b in zip(first.waited, other.waited, strict=True)]
+        first.ran = [a + b for a, b in zip(first.ran, other.ran, strict=True)]
+    return first
+
+
+def prune(keep: timedelta, limit: int = 5000) -> int:
+    """Delete rows that are older than this. Return how many."""
+    rows = Rollup.objects.using(database.alias())
+    old = list(
+        rows.filter(minute__lt=Now() - keep).order_by("minute").values_list("pk", flat=True)[:limit]
+    )
+    if not old:
+        return 0
+    return int(database.retried(lambda: rows.filter(pk__in=old).delete()[0]))
+
+
+def percentile(histogram: Sequence[int], share: float) -> float | None:
+    """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed; None
+    without jobs.
+
+    A bucket is a factor of two wide; inside it, jobs are taken to be spread evenly.
+    """
+    total = sum(histogram)
+    if not total:
+        return None
+    wanted = share * total
+    below = 0
+    for index, number in enumerate(histogram):
+        if number and below + number >= wanted:
+            low = 0.0 if index == 0 else 2.0 ** (index - 1)
+            return (low + (2.0**index - low) * (wanted - below) / number) / 1000
+        below += number
+    return 2.0 ** (BUCKETS - 1) / 1000
+
+
+__all__ = [
+    "COMPLETED",
+    "DISCARDED",
+    "ENQUEUED",
+    "FAILED",
+    "bucket",
+    "flush",
+    "flush_if_due",
+    "fold",
+    "note",
+    "note_after_commit",
+    "percentile",
+    "prune",
+]

@@ -1,0 +1,93 @@
+"""The async twins do what their elders do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
+
+import django_ojs as ojs
+from django_ojs.models import Job
+from django_ojs.spec.states import State
+from tests.factories import hourly, in_state
+from tests.testapp.jobs import add, describe, shout
+
+pytestmark = pytest.mark.django_db
+
+TWINS = [
+    "enqueue",
+    "enqueue_after_commit",
+    "enqueue_batch",
+    "cancel",
+    "get_job",
+    "activate",
+    "retry",
+]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_each_function_has_a_twin_with_its_signature_and_documentation(name: str) -> None:
+    plain, twin = getattr(ojs, name), getattr(ojs, f"a{name}")
+    assert inspect.signature(twin) == inspect.signature(plain)
+    assert twin.__doc__ == plain.__doc__
+
+
+def test_the_life_of_a_job_in_async_code() -> None:
+    async def life() -> list[str]:
+        job = await ojs.aenqueue("test.async", ["x"], pending=True)
+        assert job is not None
+        seen = [job.state]
+        seen.append((await ojs.aactivate(job.pk)).state)
+        seen.append((await ojs.aget_job(str(job.pk))).state)
+        seen.append((await ojs.acancel(job.pk)).state)
+        return seen
+
+    assert async_to_sync(life)() == ["pending", "available", "available", "cancelled"]
+
+
+def test_a_discarded_job_is_retried_from_async_code() -> None:
+    job = in_state(State.DISCARDED, retry=hourly(1))
+    assert async_to_sync(ojs.aretry)(job.pk).state == State.AVAILABLE
+
+
+def test_handlers_and_batches_can_be_awaited() -> None:
+    async def enqueue() -> list[Job | None]:
+        return [
+            await add.aenqueue(1, c=3),
+            await describe.aenqueue("hello"),
+            await shout.options(queue="loud").aenqueue("psst"),
+            await ojs.aenqueue_after_commit("test.after", scheduled_at=timedelta(hours=1)),
+            *await ojs.aenqueue_batch([shout.request("x"), ojs.request("test.batch")]),
+        ]
+
+    jobs = async_to_sync(enqueue)()
+    assert [(job.type, job.args, job.queue, job.state) for job in jobs if job is not None] == [
+        ("testapp.add", [1, 10, 3], "default", "available"),
+        ("testapp.describe", ["hello"], "default", "available"),
+        ("testapp.shout", ["psst"], "loud", "available"),
+        ("test.after", [], "default", "scheduled"),
+        ("testapp.shout", ["x"], "default", "available"),
+        ("test.batch", [], "default", "available"),
+    ]
+    assert Job.objects.count() == len(jobs)
+
+
+def test_jobs_can_be_enqueued_side_by_side() -> None:
+    async def enqueue() -> list[Job | None]:
+        return await asyncio.gather(*(add.aenqueue(n) for n in range(10)))
+
+    jobs = async_to_sync(enqueue)()
+    assert [job.args for job in jobs if job is not None] == [[n] for n in range(10)]
+
+
+def test_the_plain_functions_refuse_to_block_an_event_loop() -> None:
+    async def enqueue() -> None:
+        ojs.enqueue("test.blocking")
+
+    with pytest.raises(SynchronousOnlyOperation):
+        async_to_sync(enqueue)()
+    assert Job.objects.count() == 0

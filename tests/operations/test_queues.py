@@ -1,0 +1,67 @@
+"""Paused queues: they accept jobs and hand out none."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_ojs.models import Queue
+from django_ojs.operations import fetch, maintain, queues
+from django_ojs.spec.errors import InvalidQueue, QueueNameTooLong
+from tests.factories import HOUR, age, in_state, push, read
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_queue_nobody_has_used_can_be_paused() -> None:
+    paused = queues.pause("unknown")
+    assert (paused.name, paused.paused, str(paused)) == ("unknown", True, "unknown")
+    assert Queue.objects.get().created_at is not None
+    push(queue="unknown")
+    assert fetch.fetch(["unknown"]) == []
+
+
+def test_a_paused_queue_accepts_jobs_and_gives_them_all_once_resumed() -> None:
+    queues.pause("a")
+    keys = [push(queue="a").pk for _ in range(3)]
+    assert [read(key).state for key in keys] == ["available"] * 3
+    assert fetch.fetch(["a"], count=9) == []
+    assert queues.resume("a").paused is False
+    assert [job.id for job in fetch.fetch(["a"], count=9)] == keys
+
+
+def test_time_goes_on_in_a_paused_queue() -> None:
+    queues.pause("a")
+    job = in_state("scheduled", queue="a")
+    age(job.pk, 2 * HOUR)
+    assert maintain.promote() == 1
+    assert read(job.pk).state == "available"
+
+
+def test_pausing_again_keeps_the_time_it_was_paused_at() -> None:
+    first = queues.pause("a").paused_at
+    assert first is not None
+    assert queues.pause("a").paused_at == first
+
+
+def test_resuming_what_was_never_paused_changes_nothing() -> None:
+    assert queues.resume("a").paused_at is None
+    assert queues.resume("a").paused_at is None
+
+
+def test_other_queues_are_not_touched() -> None:
+    queues.pause("a")
+    job = push(queue="b")
+    assert [got.id for got in fetch.fetch(["a", "b"])] == [job.pk]
+
+
+@pytest.mark.parametrize("operation", [queues.pause, queues.resume])
+@pytest.mark.parametrize(
+    ("name", "error"), [("No", InvalidQueue), ("", InvalidQueue), ("q" * 256, QueueNameTooLong)]
+)
+def test_a_name_that_no_queue_can_have_is_refused(
+    operation: object, name: str, error: type[InvalidQueue]
+) -> None:
+    assert callable(operation)
+    with pytest.raises(error):
+        operation(name)
+    assert not Queue.objects.exists()

@@ -1,0 +1,12 @@
+"""Settings of the worker processes that tests start: the suite's, and what the test asks for."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tests.settings import *  # noqa: F403 - the suite's settings, whatever they are
+
+DEBUG = os.environ.get("OJS_TEST_DEBUG") == "1"
+OJS = json.loads(os.environ.get("OJS_TEST_OJS", "{}"))
+INSTALLED_APPS += json.loads(os.environ.get("OJS_TEST_APPS", "[]"))  # noqa: F405 - from the star
