@@ -47,7 +47,7 @@ def test_jobs_of_several_kinds_are_stored_in_order() -> None:
 def test_a_thousand_jobs_are_one_statement() -> None:
     with CaptureQueriesContext(database.connection()) as queries:
         jobs = kept(ojs.enqueue_batch(echo.request(n) for n in range(1000)))
-    assert [query for query in queries if "ojs_job" in query["sql"]] == list(queries)[:1]
+    assert len(queries) == 1
     assert [job.args for job in jobs] == [[n] for n in range(1000)]
     assert list(Job.objects.order_by("enqueued_at", "id").values_list("pk", flat=True)) == [
         job.pk for job in jobs

@@ -59,7 +59,9 @@ def test_make_targets_exist() -> None:
         wanted = set(re.findall(r"\bmake ([a-z]+)`", page.read_text()))
         for block in blocks(page):
             if block.language == "console":
-                wanted |= set(re.findall(r"^\$ (?:\S+=\S+ )*make ([a-z]+)", block.text, re.MULTILINE))
+                wanted |= set(
+                    re.findall(r"^\$ (?:\S+=\S+ )*make ([a-z]+)", block.text, re.MULTILINE)
+                )
         assert wanted <= targets, name_of(page)
 
 

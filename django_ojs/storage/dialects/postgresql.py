@@ -75,8 +75,14 @@ RETURNING id, state, created_at, enqueued_at, due_at, expires_at
 """
 _NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in"}
 
+# The inner SELECT runs once, before the UPDATE touches anything; what it locked, nobody else has.
 _CLAIM = f"""
-WITH picked AS MATERIALIZED (
+UPDATE ojs_job
+SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
+    started_at = statement_timestamp(),
+    lease_until = statement_timestamp() + interval '1 millisecond' *
+        CASE WHEN %(own)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s) ELSE %(lease_ms)s END
+WHERE id = ANY(ARRAY(
     SELECT id FROM ojs_job
     WHERE queue = %(queue)s AND {_FETCH.expected}
       AND (expires_at IS NULL OR expires_at > statement_timestamp())
@@ -84,14 +90,8 @@ WITH picked AS MATERIALIZED (
     ORDER BY priority DESC, enqueued_at, id
     LIMIT %(count)s
     FOR UPDATE SKIP LOCKED
-)
-UPDATE ojs_job AS j
-SET state = {_FETCH.to}, attempt = j.attempt + 1, run = j.run + 1, worker_id = %(worker_id)s,
-    started_at = statement_timestamp(),
-    lease_until = statement_timestamp() + interval '1 millisecond' *
-        CASE WHEN %(own)s THEN COALESCE(j.visibility_timeout_ms, %(lease_ms)s) ELSE %(lease_ms)s END
-FROM picked WHERE j.id = picked.id
-RETURNING {", ".join(f"j.{column}" for column in CLAIMED)}
+))
+RETURNING {", ".join(CLAIMED)}
 """
 
 _COMPLETE = f"""

@@ -1,0 +1,201 @@
+"""The tables of the reference say what the code says, all of it and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management.base import BaseCommand
+from django.db.models import Model
+from django.dispatch import Signal
+
+import django_ojs as ojs
+from django_ojs import checks, conf, handlers, models, signals
+from django_ojs.client import OptionArguments, Options
+from django_ojs.models.attempt import Outcome
+from django_ojs.spec import errors
+from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.states import TRANSITIONS, State
+from django_ojs.worker.config import WorkerConfig
+from tests.docs.pages import NONE, ROOT, table
+from tests.docs.runner import command, parse
+
+SETTINGS = [
+    row
+    for heading in ("Jobs", "What is accepted", "Workers", "Pruning")
+    for row in table("reference/settings.md", heading)
+]
+
+
+def column(rows: list[list[str]], index: int = 0) -> list[str]:
+    return [row[index] for row in rows]
+
+
+def test_every_setting_is_there() -> None:
+    assert sorted(column(SETTINGS)) == sorted(f.name.upper() for f in fields(conf.Settings))
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row[0])
+def test_a_setting_has_the_default_and_the_kind_that_the_table_says(row: list[str]) -> None:
+    key, default, kind, _ = row
+    declared = next(f for f in fields(conf.Settings) if f.name == key.lower())
+    read = conf._read({key: ast.literal_eval(default)})
+    assert getattr(read, declared.name) == declared.default
+    assert declared.metadata["kind"] == kind
+
+
+def test_every_system_check_is_there() -> None:
+    source = inspect.getsource(checks)
+    listed = column(table("reference/settings.md", "System checks"))
+    assert all(f'id="{check}"' in source for check in listed)
+    assert source.count('id="django_ojs.') == len(listed)
+
+
+WORKER = table("reference/worker-command.md", "Arguments")
+
+
+def test_every_argument_of_the_worker_is_there() -> None:
+    bare = {
+        action.dest for action in BaseCommand().create_parser("manage.py", "ojs_worker")._actions
+    }
+    ours = [
+        action
+        for action in command("ojs_worker").create_parser("manage.py", "ojs_worker")._actions
+        if action.dest not in bare
+    ]
+    assert column(WORKER) == [", ".join(action.option_strings) for action in ours]
+
+
+@pytest.mark.parametrize("row", WORKER, ids=lambda row: row[0])
+def test_an_argument_has_the_default_that_the_table_says(row: list[str]) -> None:
+    names, default, setting, _ = row
+    name = names.split(", ")[-1]
+    dest = name.removeprefix("--").replace("-", "_")
+    bare = parse("ojs_worker", [])
+    if default == NONE:
+        assert not getattr(bare, dest)
+        return
+    given = getattr(parse("ojs_worker", [name, default]), dest)
+    if setting == NONE:
+        assert given == getattr(bare, dest)
+    else:
+        # Left out, it is the setting's, in the same unit.
+        assert getattr(bare, dest) is None
+        assert given == getattr(conf.Settings(), setting.lower())
+        assert given == getattr(WorkerConfig.from_settings(), dest)
+
+
+ERRORS = table("reference/errors.md", "Catalogue")
+OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
+
+
+def test_every_error_is_there() -> None:
+    assert column(ERRORS) == list(errors.CATALOGUE)
+    classes = {
+        value for name in errors.__all__ if inspect.isclass(value := getattr(errors, name))
+    } - {errors.OJSError}
+    assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
+
+
+@pytest.mark.parametrize("row", ERRORS + OTHER_ERRORS, ids=lambda row: row[1])
+def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) -> None:
+    number, name, code, status, retryable, _ = row
+    found = getattr(errors, name)
+    assert (found.number or NONE, found.code) == (number, code)
+    assert str(found.status or NONE) == status
+    assert ("yes" if found.retryable else "no") == retryable
+
+
+def test_the_states_and_their_transitions_are_the_tables() -> None:
+    listed = [tuple(row[:3]) for row in table("reference/states.md", "Transitions")]
+    assert listed == [(t.event.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
+    page = (ROOT / "docs/reference/states.md").read_text()
+    assert all(f"\n| `{state}` |" in page for state in State)
+
+
+API = table("reference/python-api.md", "Names")
+
+
+def test_every_public_name_is_there() -> None:
+    twins = [twin for twin in column(API, 1) if twin != NONE]
+    assert sorted(column(API) + twins) == sorted(ojs.__all__)
+    assert all(twin in (NONE, f"a{name}") for name, twin, _ in API)
+
+
+def signature(name: str) -> list[str]:
+    """Return the parameters that the table shows for a function."""
+    text = next(row[2] for row in API if row[0] == name)
+    shown = re.search(rf"\b{name}(\(.*?\)): ", text)
+    assert shown, f"the table shows no signature of {name}"
+    function = ast.parse(f"def {name}{shown[1]}: pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [argument.arg for argument in [*named, arguments.kwarg] if argument]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in column(API) if inspect.isfunction(getattr(ojs, name))]
+)
+def test_a_function_has_the_parameters_that_the_table_says(name: str) -> None:
+    assert signature(name) == list(inspect.signature(getattr(ojs, name)).parameters)
+
+
+def test_every_option_is_there() -> None:
+    listed = column(table("reference/python-api.md", "Options"))
+    assert sorted(listed) == sorted(OptionArguments.__annotations__)
+    assert sorted(listed) == sorted(f.name for f in fields(Options))
+
+
+@pytest.mark.parametrize(
+    ("heading", "members"),
+    [
+        ("A handler", {"handler(…)", "function", "type"} | set(dir(handlers.Enqueuer))),
+        ("JobContext", {"job", "log", "metadata", "is_async"} | set(dir(ojs.JobContext))),
+    ],
+)
+def test_every_member_is_there(heading: str, members: set[str]) -> None:
+    listed = column(table("reference/python-api.md", heading))
+    names = {name.removeprefix("handler.").removesuffix("(…)") for name in listed}
+    public = {name for name in members if not name.startswith("_")} - {"handler(…)"}
+    assert names - {"handler", "options"} == public
+
+
+@pytest.mark.parametrize(
+    "model",
+    [models.Job, models.Attempt, models.Queue, models.Worker, models.Count],
+    ids=lambda model: model.__name__,
+)
+def test_every_field_of_a_model_is_there(model: type[Model]) -> None:
+    listed = column(table("reference/job-fields.md", model.__name__))
+    assert listed == [field.name for field in model._meta.concrete_fields]
+
+
+def test_every_outcome_of_a_run_is_there() -> None:
+    text = dict(row[:2] for row in table("reference/job-fields.md", "Attempt"))["outcome"]
+    assert all(outcome.value in text for outcome in Outcome)
+
+
+def test_every_signal_is_there() -> None:
+    page = (ROOT / "docs/reference/signals.md").read_text()
+    known = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")} == known
+
+
+def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:
+    rows = table("how-to/retry-and-dead-letters.md", "Set the policy")
+    written: dict[str, Any] = {
+        "one second": timedelta(seconds=1),
+        "five minutes": timedelta(minutes=5),
+        "[]": (),
+    }
+    policy = RetryPolicy()
+    assert set(column(rows)) == {f.name for f in fields(RetryPolicy)} - {"extra"}
+    for name, default, _ in rows:
+        expected = written[default] if default in written else ast.literal_eval(default)
+        assert getattr(policy, name) == expected

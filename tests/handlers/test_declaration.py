@@ -1,0 +1,173 @@
+"""`@ojs.job`: what is refused where a handler is declared, before any job of its type exists."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+import django_ojs as ojs
+from django_ojs import client, handlers
+from django_ojs.spec import ids
+from django_ojs.spec.errors import InvalidJobType, InvalidRequest, InvalidRetryPolicy, OJSError
+from tests.client.bad_values import NAIVE, OPTIONS, TYPES, Bad
+from tests.testapp.jobs import add, echo
+
+
+def declare(function: Any, **options: Any) -> Any:
+    """Declare a handler of the type "test.declared"."""
+    return ojs.job("test.declared", **options)(function)
+
+
+@pytest.mark.parametrize("bad", OPTIONS, ids=lambda bad: bad.name)
+def test_a_default_that_no_job_may_have_is_refused(bad: Bad) -> None:
+    with pytest.raises(OJSError) as caught:
+        ojs.job("test.declared", **bad.options)
+    if "id" in bad.options:
+        assert str(caught.value) == "id must be set for each job, not for its type."
+    else:
+        assert type(caught.value) is bad.error
+        assert str(caught.value).startswith(bad.says)
+    assert handlers.get_handler("test.declared") is None
+    assert "test.declared" not in client.declared
+
+
+def test_an_id_is_nothing_that_all_jobs_of_a_type_could_have() -> None:
+    with pytest.raises(InvalidRequest, match="id must be set for each job"):
+        ojs.job("test.declared", id=ids.uuid7())
+
+
+@pytest.mark.parametrize(("type_", "says"), TYPES)
+def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
+    with pytest.raises(InvalidJobType) as caught:
+        ojs.job(type_)
+    assert str(caught.value).startswith(says)
+
+
+def test_the_decorator_without_a_type_says_that_it_needs_one() -> None:
+    decorator: Any = ojs.job
+    with pytest.raises(InvalidJobType, match="type must be a non-empty string"):
+
+        @decorator
+        def handler() -> None: ...
+
+
+def test_the_limits_of_names_are_the_settings() -> None:
+    with (
+        override_settings(OJS={"MAX_JOB_TYPE_BYTES": 5}),
+        pytest.raises(InvalidJobType, match="type must be at most 5 bytes long"),
+    ):
+        ojs.job("test.declared")
+
+
+def test_a_parameter_that_a_list_of_arguments_cannot_fill_is_refused() -> None:
+    def keyword_only(a: int, *, urgent: bool) -> None: ...
+
+    def keywords(a: int, **rest: int) -> None: ...
+
+    for function, name in ((keyword_only, "urgent"), (keywords, "rest")):
+        with pytest.raises(
+            ImproperlyConfigured, match=f"'test.declared' has the keyword-only parameter '{name}'"
+        ):
+            declare(function)
+    assert handlers.get_handler("test.declared") is None
+
+
+def test_a_keyword_only_parameter_with_a_default_is_the_function_s_own() -> None:
+    def handler(a: int, *, dry_run: bool = False) -> tuple[int, bool]:
+        return a, dry_run
+
+    made = declare(handler)
+    assert made(1, dry_run=True) == (1, True)
+    assert made.request(1).args == [1]
+    with pytest.raises(OJSError, match="unexpected keyword argument 'dry_run'"):
+        made.request(1, dry_run=True)
+
+
+def test_an_atomic_handler_cannot_be_async() -> None:
+    async def handler() -> None: ...
+
+    with pytest.raises(ImproperlyConfigured, match=r"'test.declared' is async def and atomic=True"):
+        declare(handler, atomic=True)
+    assert handlers.get_handler("test.declared") is None
+
+
+def test_a_type_has_one_handler() -> None:
+    def first() -> None: ...
+
+    def second() -> None: ...
+
+    made = declare(first)
+    with pytest.raises(ImproperlyConfigured, match="'test.declared' has two handlers") as caught:
+        declare(second, queue="other")
+    assert "first" in str(caught.value)
+    assert "second" in str(caught.value)
+    assert handlers.get_handler("test.declared") is made
+    assert client.declared["test.declared"].queue is None
+
+
+def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
+    def version(number: int) -> Callable[[], int]:
+        def handler() -> int:
+            return number
+
+        return handler
+
+    declare(version(1), queue="old")
+    again = declare(version(2), queue="new")
+    assert handlers.get_handler("test.declared") is again
+    assert again() == 2
+    assert client.declared["test.declared"].queue == "new"
+
+
+@pytest.mark.parametrize(
+    "thing", [4711, None, "tests.handlers", int, functools.partial(max, 1), add, echo]
+)
+def test_a_handler_is_a_function(thing: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"'test.declared' must be a function"):
+        declare(thing)
+
+
+def test_what_is_declared_is_known_and_can_be_forgotten() -> None:
+    made = declare(lambda: None)
+    assert handlers.get_handler("test.declared") is made
+    assert "test.declared" in handlers.job_types()
+    assert handlers.job_types() == sorted(handlers.job_types())
+    assert repr(made) == "<Handler test.declared>"
+    handlers.forget("test.declared")
+    handlers.forget("test.declared")
+    assert handlers.get_handler("test.declared") is None
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: ojs.RetryPolicy(max_attempts=-1), "retry.max_attempts must be"),
+        (lambda: ojs.RetryPolicy(initial_interval=0), "retry.initial_interval must be greater"),
+        (lambda: ojs.RetryPolicy(initial_interval=float("nan")), "retry.initial_interval must"),
+        (lambda: ojs.RetryPolicy(max_interval=10**400), "retry.max_interval must be a number"),
+        (lambda: ojs.RetryPolicy(max_interval="soon"), "retry.max_interval must be an ISO 8601"),
+        (lambda: ojs.RetryPolicy(backoff_coefficient=0.5), "retry.backoff_coefficient must"),
+        (lambda: ojs.RetryPolicy(non_retryable_errors=("",)), "retry.non_retryable_errors must"),
+        (lambda: ojs.RetryPolicy(**{"extra": 4711}), "retry.extra must be a mapping"),
+        (lambda: ojs.RetryPolicy(**{"jitter": "yes"}), "retry.jitter must be a boolean"),
+    ],
+)
+def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(InvalidRetryPolicy) as caught:
+        make()
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    "delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, datetime.max, []]
+)
+def test_an_answer_that_asks_for_an_impossible_delay_is_refused(delay: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^delay must") as caught:
+        ojs.Retry("later", delay=delay)
+    assert "4711" not in str(caught.value)

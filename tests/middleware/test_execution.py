@@ -1,0 +1,189 @@
+"""Execution middleware: wrappers round the run of a handler, the first the outermost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from django_ojs.middleware import ExecutionChain
+from tests.middleware.samples import Inner, Outer
+
+Next = Callable[[], Any]
+
+
+def run(handler: Next, *middleware: Any, is_async: bool = False) -> Any:
+    """Run a handler in a chain of these; await what an `async def` one gives."""
+    chain = ExecutionChain("EXECUTION_MIDDLEWARE")
+    for each in middleware:
+        chain.add(each)
+    context = SimpleNamespace(is_async=is_async, metadata={})
+    if not is_async:
+        return chain.run(context, handler)
+
+    async def awaited() -> Any:
+        return await chain.run(context, handler)
+
+    return async_to_sync(awaited)()
+
+
+def boom() -> None:
+    raise ValueError("it broke")
+
+
+def test_without_middleware_the_handler_runs_as_it_is() -> None:
+    assert run(lambda: "result") == "result"
+
+
+def test_the_first_is_the_outermost() -> None:
+    Outer.calls.clear()
+    assert run(lambda: Outer.calls.append("handler") or "result", Outer, Inner) == "result"
+    assert Outer.calls == [
+        "outer before",
+        "inner before",
+        "handler",
+        "inner after",
+        "outer after",
+    ]
+
+
+def test_an_error_passes_through_every_wrapper() -> None:
+    Outer.calls.clear()
+    with pytest.raises(ValueError, match="it broke"):
+        run(boom, Outer, Inner)
+    assert Outer.calls == ["outer before", "inner before", "inner after", "outer after"]
+
+
+def test_a_wrapper_may_answer_for_a_failed_handler_or_change_its_error() -> None:
+    def rescue(context: Any, proceed: Next) -> Any:
+        try:
+            return proceed()
+        except ValueError:
+            return "rescued"
+
+    def translate(context: Any, proceed: Next) -> Any:
+        try:
+            return proceed()
+        except ValueError as error:
+            raise KeyError("translated") from error
+
+    assert run(boom, rescue) == "rescued"
+    with pytest.raises(KeyError, match="translated"):
+        run(boom, translate)
+    assert run(boom, rescue, Outer) == "rescued"
+
+
+def test_an_error_of_a_middleware_reaches_the_outer_ones() -> None:
+    def broken(context: Any, proceed: Next) -> Any:
+        raise ConnectionError("metrics are away")
+
+    Outer.calls.clear()
+    with pytest.raises(ConnectionError):
+        run(lambda: Outer.calls.append("handler"), Outer, broken, Inner)
+    assert Outer.calls == ["outer before", "outer after"]
+
+
+def test_without_proceed_the_handler_does_not_run() -> None:
+    def skip(context: Any, proceed: Next) -> Any:
+        return "skipped"
+
+    assert run(boom, skip, Outer) == "skipped"
+
+
+def test_the_result_can_be_changed() -> None:
+    def double(context: Any, proceed: Next) -> Any:
+        return proceed() * 2
+
+    assert run(lambda: 21, double) == 42
+    assert run(lambda: 3, double, double) == 12
+
+
+def test_calling_proceed_twice_is_an_error_and_the_handler_ran_once() -> None:
+    ran: list[int] = []
+
+    def twice(context: Any, proceed: Next) -> Any:
+        proceed()
+        return proceed()
+
+    with pytest.raises(RuntimeError, match=r"called proceed\(\) twice"):
+        run(lambda: ran.append(1), Outer, twice)
+    assert ran == [1]
+
+
+def test_middleware_can_leave_each_other_notes() -> None:
+    def leave(context: Any, proceed: Next) -> Any:
+        context.metadata["span"] = "abc"
+        return proceed()
+
+    def find(context: Any, proceed: Next) -> Any:
+        return context.metadata["span"] + proceed()
+
+    assert run(lambda: "!", leave, find) == "abc!"
+
+
+def test_an_instance_is_shared_between_runs_and_a_chain_frozen_by_the_first() -> None:
+    chain = ExecutionChain("EXECUTION_MIDDLEWARE", ("tests.middleware.samples.Outer",))
+    context = SimpleNamespace(is_async=False)
+    (middleware,) = chain
+    assert chain.run(context, lambda: 1) == chain.run(context, lambda: 1)
+    assert list(chain) == [middleware]
+    with pytest.raises(RuntimeError, match="in use"):
+        chain.add(Inner)
+
+
+async def answer() -> str:
+    return "result"
+
+
+async def wrap(context: Any, proceed: Next) -> Any:
+    Outer.calls.append("async before")
+    try:
+        return await proceed()
+    finally:
+        Outer.calls.append("async after")
+
+
+def hand_on(context: Any, proceed: Next) -> Any:
+    Outer.calls.append("plain")
+    return proceed()
+
+
+def test_async_handlers_are_wrapped_by_async_and_plain_middleware() -> None:
+    Outer.calls.clear()
+    assert run(answer, wrap, is_async=True) == "result"
+    assert Outer.calls == ["async before", "async after"]
+    Outer.calls.clear()
+    assert run(answer, hand_on, wrap, hand_on, is_async=True) == "result"
+    assert Outer.calls == ["plain", "async before", "plain", "async after"]
+
+
+def test_an_error_of_an_async_handler_passes_through_async_middleware() -> None:
+    async def fail() -> None:
+        boom()
+
+    Outer.calls.clear()
+    with pytest.raises(ValueError, match="it broke"):
+        run(fail, wrap, is_async=True)
+    assert Outer.calls == ["async before", "async after"]
+
+
+def test_calling_proceed_twice_is_an_error_round_async_handlers_too() -> None:
+    async def twice(context: Any, proceed: Next) -> Any:
+        await proceed()
+        return await proceed()
+
+    with pytest.raises(RuntimeError, match=r"called proceed\(\) twice"):
+        run(answer, twice, is_async=True)
+
+
+@pytest.mark.parametrize("chain", [[wrap], [Outer, wrap], [wrap, Inner]])
+def test_async_middleware_round_a_plain_handler_says_so_and_the_handler_does_not_run(
+    chain: list[Any],
+) -> None:
+    ran: list[int] = []
+    with pytest.raises(TypeError, match="wraps async def handlers only"):
+        run(lambda: ran.append(1), *chain)
+    assert ran == []

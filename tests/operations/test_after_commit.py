@@ -1,0 +1,233 @@
+"""What others are told, they are told after the commit, and never of what was rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.dispatch import Signal
+from django.test import override_settings
+
+from django_ojs import signals
+from django_ojs.models import Job
+from django_ojs.operations import (
+    ack,
+    activate,
+    cancel,
+    fail,
+    fetch,
+    maintain,
+    queues,
+    rescue,
+    retry,
+)
+from django_ojs.operations import push as pushing
+from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Rollback(Exception):
+    """What an application raises."""
+
+
+def lapse(attempts: int) -> Any:
+    job = active(retry=hourly(attempts))
+    age(job.id, HOUR)
+    return rescue.lapse
+
+
+def expire() -> Any:
+    job = push(expires_at=HOUR)
+    age(job.pk, 2 * HOUR)
+    return maintain.expire
+
+
+#: Each makes a job ready and returns the operation; beside it, what is told of that, in order.
+CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
+    "push": (lambda: push, ["enqueued"]),
+    "batch": (
+        lambda: lambda: pushing.push_batch([envelope(), envelope()]),
+        ["enqueued", "enqueued"],
+    ),
+    "fetch": (lambda: (lambda job: lambda: fetch.fetch([job.queue]))(push()), ["started"]),
+    "ack": (lambda: (lambda job: lambda: ack.ack(job.id))(active()), ["completed"]),
+    "fail": (
+        lambda: (lambda job: lambda: fail.fail(job.id, BOOM))(active()),
+        ["failed", "retrying"],
+    ),
+    "last fail": (
+        lambda: (lambda job: lambda: fail.fail(job.id, BOOM))(active(retry=hourly(1))),
+        ["failed", "discarded"],
+    ),
+    "hold": (
+        lambda: (lambda job: lambda: fail.hold(job.id, BOOM, delay=HOUR))(active()),
+        ["returned"],
+    ),
+    "requeue": (lambda: (lambda job: lambda: fail.requeue(job.id))(active()), ["returned"]),
+    "cancel": (lambda: (lambda job: lambda: cancel.cancel(job.id))(active()), ["cancelled"]),
+    "cancel again": (
+        lambda: (lambda job: lambda: cancel.cancel(job.pk))(in_state("cancelled")),
+        [],
+    ),
+    "activate": (
+        lambda: (lambda job: lambda: activate.activate(job.pk))(in_state("pending")),
+        ["activated"],
+    ),
+    "retry": (
+        lambda: (lambda job: lambda: retry.retry(job.pk))(in_state("discarded")),
+        ["retried"],
+    ),
+    "lapse": (lambda: lapse(2), ["returned"]),
+    "last lapse": (lambda: lapse(1), ["discarded"]),
+    "expire": (expire, ["discarded"]),
+}
+
+
+@contextmanager
+def told() -> Iterator[list[str]]:
+    """Collect the names of the signals that are sent, with what they carry checked."""
+    heard: list[str] = []
+    receivers = []
+    for name, signal in vars(signals).items():
+        if isinstance(signal, Signal):
+
+            def receive(sender: Any, job: Any, _name: str = name, **details: Any) -> None:
+                assert sender is Job
+                assert job.id is not None
+                assert ("failure" in details) or _name not in ("job_failed", "job_retrying")
+                assert not connection.in_atomic_block
+                heard.append(_name.removeprefix("job_"))
+
+            signal.connect(receive)
+            receivers.append((signal, receive))
+    try:
+        yield heard
+    finally:
+        for signal, receive in receivers:
+            signal.disconnect(receive)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_signal_is_sent_after_the_commit(case: str) -> None:
+    prepare, expected = CASES[case]
+    operation = prepare()
+    with told() as heard:
+        with transaction.atomic():
+            operation()
+            assert heard == []
+        assert heard == expected
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
+    prepare, expected = CASES[case]
+    operation = prepare()
+    with told() as heard:
+        operation()
+        assert heard == expected
+
+
+@pytest.mark.parametrize("savepoint", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_told_of_what_was_rolled_back(case: str, savepoint: bool) -> None:
+    operation = CASES[case][0]()
+    with told() as heard:
+        with transaction.atomic():
+            with suppress(Rollback), transaction.atomic():
+                operation()
+                raise Rollback
+            if not savepoint:
+                transaction.set_rollback(True)
+        assert heard == []
+
+
+def test_a_receiver_that_raises_harms_neither_the_job_nor_the_other_receivers() -> None:
+    heard: list[str] = []
+
+    def broken(**details: Any) -> None:
+        raise Rollback
+
+    def sound(job: Any, **details: Any) -> None:
+        heard.append(job.state)
+
+    job = active()
+    for receiver in (broken, sound):
+        signals.job_completed.connect(receiver)
+    try:
+        ack.ack(job.id)
+    finally:
+        for receiver in (broken, sound):
+            signals.job_completed.disconnect(receiver)
+    assert (heard, read(job.id).state) == (["completed"], "completed")
+
+
+@pytest.fixture
+def heard() -> Iterator[Callable[[], list[str]]]:
+    """Listen like an idle worker, and return what has been announced since last asked."""
+    session = connection.copy()
+    session.ensure_connection()
+    raw: Any = session.connection
+    raw.execute("LISTEN ojs")
+
+    def names() -> list[str]:
+        # A notification that was sent has arrived once this later one has.
+        connection.cursor().execute("SELECT pg_notify('ojs', '(end)')")
+        found = []
+        for notice in raw.notifies(timeout=20):
+            if notice.payload == "(end)":
+                return found
+            found.append(notice.payload)
+        raise AssertionError("the end never came")
+
+    try:
+        yield names
+    finally:
+        session.close()
+
+
+@pytest.mark.postgresql
+def test_workers_are_notified_after_the_commit_once_for_each_queue(heard: Any) -> None:
+    with transaction.atomic():
+        for queue in ("n1", "n1", "n2"):
+            push(queue=queue)
+        push(queue="n3", scheduled_at=HOUR)
+        assert heard() == []
+    assert heard() == ["n1", "n2"]
+
+
+@pytest.mark.postgresql
+def test_workers_are_not_notified_of_what_was_rolled_back(heard: Any) -> None:
+    with suppress(Rollback), transaction.atomic():
+        push(queue="n4")
+        raise Rollback
+    assert heard() == []
+
+
+@pytest.mark.postgresql
+def test_workers_are_notified_of_every_way_into_a_queue(heard: Any) -> None:
+    prepared = {
+        "pending": lambda job: activate.activate(job.pk),
+        "discarded": lambda job: retry.retry(job.pk),
+        "active": lambda job: fail.requeue(job.pk),
+        "scheduled": lambda job: (age(job.pk, 2 * HOUR), maintain.promote()),
+    }
+    ready = {state: in_state(state, queue=f"way-{state}") for state in prepared}
+    given = active(queue="way-given")
+    heard()
+    for state, job in ready.items():
+        prepared[state](job)
+    rescue.give_back([(given.id, given.run)], worker_id="worker-a")
+    queues.resume("way-resumed")
+    ways = ["pending", "discarded", "active", "scheduled", "given", "resumed"]
+    assert heard() == [f"way-{way}" for way in ways]
+
+
+@pytest.mark.postgresql
+def test_notifications_can_be_turned_off(heard: Any) -> None:
+    with override_settings(OJS={"NOTIFY": False}):
+        push(queue="n5")
+    assert heard() == []

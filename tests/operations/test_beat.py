@@ -1,0 +1,157 @@
+"""BEAT, ojs-core §7.5 and worker-protocol §3 to §5."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import beat, cancel, jobs, rescue
+from django_ojs.operations.beat import Registration
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.ids import uuid7
+from tests.factories import HOUR, MINUTE, WORKER, active, age, read, silence, worker
+
+pytestmark = pytest.mark.django_db
+
+
+def left(job_id: Any, at_least: timedelta, at_most: timedelta) -> bool:
+    """Say whether a reservation still lasts that long, by the clock of the database."""
+    bounds = {"lease_until__gte": Now() + at_least, "lease_until__lte": Now() + at_most}
+    return jobs().filter(pk=job_id, **bounds).exists()
+
+
+def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
+    described = Registration(
+        hostname="host",
+        pid=7,
+        queues=("a", "b"),
+        labels=("eu",),
+        concurrency=8,
+        version="1",
+    )
+    known = worker(registration=described, active_jobs=3, interval=timedelta(seconds=2))
+    assert (known.hostname, known.pid, known.queues, known.labels) == ("host", 7, ["a", "b"], ["eu"])
+    assert (known.concurrency, known.version, known.active_jobs, str(known)) == (8, "1", 3, WORKER)
+    assert (known.state, known.directive, known.dead_after_ms) == ("running", "running", 6_000)
+
+
+def test_a_beat_without_a_registration_keeps_what_is_known() -> None:
+    worker(registration=Registration(hostname="host"))
+    known = worker(state=Directive.QUIET)
+    assert (known.hostname, known.state, known.active_jobs) == ("host", "quiet", 0)
+
+
+def test_a_worker_that_only_beats_is_known_too_and_since_when() -> None:
+    known = worker()
+    assert (known.hostname, known.queues) == ("", [])
+    assert Worker.objects.filter(started_at__lte=Now(), started_at__gt=Now() - MINUTE).exists()
+
+
+def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
+    worker()
+    silence(WORKER, HOUR)
+    beat.beat(WORKER)
+    assert Worker.objects.filter(beat_at__gt=Now() - MINUTE, beat_at__lte=Now()).exists()
+
+
+@pytest.mark.parametrize("directive", Directive)
+def test_may_3_the_answer_is_what_the_worker_was_told(directive: Directive) -> None:
+    worker()
+    assert beat.direct(WORKER, directive) is True
+    assert beat.beat(WORKER).state is directive
+    assert beat.beat("worker-b").state is Directive.RUNNING
+
+
+def test_nobody_can_direct_a_worker_that_is_not_known() -> None:
+    assert beat.direct("nobody", Directive.QUIET) is False
+    assert not Worker.objects.exists()
+
+
+def test_a_worker_that_was_given_up_registers_again_with_its_next_beat() -> None:
+    worker()
+    rescue.rescue([WORKER])
+    assert not Worker.objects.exists()
+    assert beat.beat(WORKER).state is Directive.RUNNING
+    assert Worker.objects.get().pk == WORKER
+
+
+def test_a_beat_extends_the_reservations_from_now_by_each_jobs_own_time() -> None:
+    default, own = active(), active(visibility_timeout_ms=120_000)
+    for job in (default, own):
+        jobs().filter(pk=job.id).update(lease_until=Now() + MINUTE)
+    assert beat.beat(WORKER, holding=[default.id, own.id]).jobs_extended == 2
+    assert left(default.id, 29 * MINUTE, 30 * MINUTE)
+    assert left(own.id, 1.9 * MINUTE, 2 * MINUTE)
+
+
+def test_the_time_that_the_beat_asks_for_goes_before_the_jobs_own() -> None:
+    job = active(visibility_timeout_ms=120_000)
+    beat.beat(WORKER, holding=[job.id], visibility_timeout=HOUR)
+    assert left(job.id, 59 * MINUTE, HOUR)
+
+
+@pytest.mark.parametrize("asked", [None, timedelta(seconds=1)])
+def test_a_reservation_is_never_shortened(asked: timedelta | None) -> None:
+    job = active(visibility_timeout_ms=60_000)
+    jobs().filter(pk=job.id).update(lease_until=Now() + 5 * HOUR)
+    beat.beat(WORKER, holding=[job.id], visibility_timeout=asked)
+    assert left(job.id, 4.9 * HOUR, 5 * HOUR)
+
+
+def test_only_what_this_worker_holds_is_extended_and_the_rest_is_named_as_lost() -> None:
+    mine, others, gone = active(), active("worker-b"), active()
+    cancel.cancel(gone.id)
+    missing = uuid7()
+    before = read(others.id).lease_until
+    answer = beat.beat(WORKER, holding=[mine.id, others.id, gone.id, missing])
+    assert answer.jobs_extended == 1
+    assert answer.lost == {others.id, gone.id, missing}
+    assert read(others.id).lease_until == before
+    assert Worker.objects.get().active_jobs == 4
+
+
+def test_what_needs_no_extension_is_watched_all_the_same() -> None:
+    near, far = active(), active()
+    for job in (near, far):
+        jobs().filter(pk=job.id).update(lease_until=Now() + MINUTE)
+    cancel.cancel(far.id)
+    answer = beat.beat(WORKER, holding=[near.id, far.id], extend=[near.id])
+    assert (answer.jobs_extended, answer.lost) == (1, {far.id})
+    assert beat.beat(WORKER, holding=[near.id], extend=[]).jobs_extended == 0
+
+
+def test_a_reservation_that_ended_a_moment_ago_is_saved_by_a_beat_before_anybody_noticed() -> None:
+    job = active()
+    age(job.id, HOUR)
+    assert beat.beat(WORKER, holding=[job.id]).lost == frozenset()
+    assert rescue.lapse() == 0
+
+
+def test_a_handler_may_extend_its_own_job() -> None:
+    job = active(visibility_timeout_ms=60_000)
+    assert beat.extend(WORKER, job.id) is True
+    assert left(job.id, timedelta(seconds=55), MINUTE)
+    assert beat.extend(WORKER, job.id, by=HOUR) is True
+    assert left(job.id, 59 * MINUTE, HOUR)
+    assert beat.extend("worker-b", job.id, by=HOUR) is False
+    cancel.cancel(job.id)
+    assert beat.extend(WORKER, job.id) is False
+
+
+def test_a_worker_that_ended_well_is_forgotten() -> None:
+    worker()
+    worker("worker-b")
+    beat.deregister(WORKER)
+    assert [known.pk for known in Worker.objects.all()] == ["worker-b"]
+
+
+@pytest.mark.parametrize("worker_id", [None, "", "w" * 256, "a\nb", 7])
+def test_a_beat_needs_the_id_of_a_worker(worker_id: Any) -> None:
+    with pytest.raises(InvalidRequest, match="worker_id"):
+        beat.beat(worker_id)
+    assert not Worker.objects.exists()

@@ -1,0 +1,106 @@
+"""What a worker does with each kind of handler, in one go: real processes, both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+import django_ojs as ojs
+from django_ojs.models import Job, Worker
+from tests.testapp import worker_jobs as handlers
+from tests.testapp.jobs import echo
+from tests.testapp.models import Thing
+from tests.worker.acceptance.conftest import Start
+from tests.worker.acceptance.ledger import ALIASES, becomes, history, marks, runs, stored
+from tests.worker.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+
+
+def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
+    plain = stored(echo.enqueue({"price": "1.10"}, None, "ä☃"))
+    context = stored(handlers.note.enqueue("hello"))
+    shout = stored(ojs.enqueue("testapp.shout", ["quiet"]))
+    atomic = stored(handlers.transfer.enqueue("kept"))
+    undone = stored(handlers.transfer.enqueue("undone", "raise"))
+    refused = stored(handlers.transfer.enqueue("refused", "broken reference"))
+    unfit = stored(ojs.enqueue("testapp.add", ["one", "two", "three", "four"]))
+    assert start("--once", "--threads", "4").ends() == 0
+    assert becomes(plain, "completed").result == [{"price": "1.10"}, None, "ä☃"]
+    assert becomes(context, "completed").result == "hello"
+    assert marks(context) == ["hello"]
+    assert runs(context, "hello") == [(1, 1)]
+    assert becomes(shout, "completed").result == "QUIET"
+    assert becomes(atomic, "completed").result == "kept"
+    # What a failed atomic handler wrote is gone, that it ran is not forgotten.
+    assert list(Thing.objects.values_list("name", flat=True)) == ["kept"]
+    for job, error in ((undone, "ValueError"), (refused, "IntegrityError")):
+        job.refresh_from_db()
+        assert marks(job)[0] == "wrote"
+        assert history(job)[0] == (1, "failed", error)
+    unfit.refresh_from_db()
+    assert unfit.error["type"] == "TypeError"
+    assert not Worker.objects.exists()  # It has deregistered.
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit"])
+def test_whatever_a_handler_raises_is_its_jobs_failure_and_not_the_workers(
+    start: Start, kind: str
+) -> None:
+    job = stored(handlers.throw.enqueue(kind))
+    after = stored(handlers.note.enqueue())
+    tree = start("--once", "--threads", "1")
+    assert tree.ends() == 0
+    assert becomes(job, "discarded").error["type"] == kind
+    assert becomes(after, "completed")
+    assert "a secret" not in tree.log
+
+
+@pytest.mark.parametrize("kind", ["in the handler", "in a task"])
+def test_a_coroutine_that_exits_leaves_the_event_loop_to_the_others(
+    start: Start, kind: str
+) -> None:
+    job = stored(handlers.throw_async.enqueue(kind))
+    after = stored(ojs.enqueue("testapp.shout", ["still here"]))
+    assert start("--once").ends() == 0
+    assert becomes(job, "discarded").error["type"] == "SystemExit"
+    assert becomes(after, "completed").result == "STILL HERE"
+
+
+def test_the_queues_are_worked_from_left_to_right_and_others_are_left_alone(start: Start) -> None:
+    low = stored(handlers.note.options(queue="low").enqueue())
+    high = stored(handlers.note.options(queue="high").enqueue())
+    other = stored(handlers.note.options(queue="other").enqueue())
+    assert start("--once", "--queues", "high,low", "--threads", "1").ends() == 0
+    assert becomes(high, "completed").started_at <= becomes(low, "completed").started_at
+    assert becomes(other, "available").run == 0
+
+
+def test_a_type_that_has_no_handler_is_held_back_unspent_and_told_once(start: Start) -> None:
+    strangers = [stored(ojs.enqueue("worker.unheard_of", ["a secret"])) for _ in range(3)]
+    known = stored(handlers.note.enqueue())
+    tree = start("--once")
+    assert tree.ends() == 0
+    assert becomes(known, "completed")
+    for job in strangers:
+        assert becomes(job, "retryable").spent == 0
+        assert history(job) == [(1, "returned", "unknown_job_type")]
+    assert tree.log.count("No handler for the job type 'worker.unheard_of'") == 1
+    assert "a secret" not in tree.log
+
+
+def test_work_that_comes_while_the_worker_is_idle_is_found(start: Start) -> None:
+    tree = start().ready()
+    job = stored(handlers.note.enqueue())
+    becomes(job, "completed")
+    (worker,) = tree.workers()
+    assert (worker.queues, worker.concurrency, worker.state) == (["default"], 10, "running")
+
+
+def test_two_processes_share_the_work(start: Start) -> None:
+    tree = start("--processes", "2", "--threads", "1").ready(2)
+    jobs = [stored(handlers.wait.enqueue()) for _ in range(2)]
+    for job in jobs:
+        eventually(lambda job=job: runs(job), "the job has started")  # type: ignore[misc]  # the default binds the loop's variable
+        job.refresh_from_db()
+    assert {job.worker_id for job in jobs} == {worker.pk for worker in tree.workers()}
+    assert Job.objects.filter(state="active").count() == 2
