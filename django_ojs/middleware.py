@@ -66,7 +66,12 @@ class Chain(Generic[M]):
         return self._instance(found, path)
 
     def _instance(self, found: Any, name: str) -> M:
-        made: Any = found() if inspect.isclass(found) else found
+        try:
+            made: Any = found() if inspect.isclass(found) else found
+        except TypeError as error:
+            raise ImproperlyConfigured(
+                f"The middleware {name!r} must be made without arguments."
+            ) from error
         if not callable(made):
             raise ImproperlyConfigured(f"The middleware {name!r} must be callable.")
         return cast("M", made)  # More cannot be known of what a setting names.

@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.models import F
 
 from django_ojs.models import Attempt, Job, Lease, Worker
-from django_ojs.operations import activate, ack, beat, cancel, fail, fetch, jobs
+from django_ojs.operations import ack, beat, cancel, fail, fetch, jobs
 from django_ojs.operations import push as pushing
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope

@@ -58,7 +58,9 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
 
     def operation() -> Job:
         job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
-        _wait(job, failure, delay, Outcome.RETURNED, spend=False)
+        # Told once: a job may be put aside every half minute until a deployment is through.
+        told = (job.error or {}).get("type") == failure.type
+        _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
         return transitions.get(job_id)
 
     job = database.in_write_transaction(operation)
@@ -126,9 +128,12 @@ def _lock_active(job_id: UUID, event: Event, target: State, claim: Claim) -> Job
     return job
 
 
-def _wait(job: Job, failure: Failure, delay: timedelta, outcome: Outcome, *, spend: bool) -> None:
+def _wait(
+    job: Job, failure: Failure, delay: timedelta, outcome: Outcome | None, *, spend: bool
+) -> None:
     error = failure.render()
-    record(job, outcome, error, delay)
+    if outcome is not None:
+        record(job, outcome, error, delay)
     transitions.apply_one(
         Event.FAIL,
         State.RETRYABLE,

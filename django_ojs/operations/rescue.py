@@ -48,9 +48,10 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     rescued = 0
     while found := _take_back(orphans, failure, Outcome.LOST, limit):
         rescued += found
-    database.retried(
-        lambda: Worker.objects.using(database.alias()).filter(pk__in=worker_ids).delete()
-    )
+    # A job that somebody had locked is left for the next look, and so is its worker.
+    left = orphans.values_list("worker_id", flat=True)
+    gone = Worker.objects.using(database.alias()).filter(pk__in=worker_ids).exclude(pk__in=left)
+    database.retried(gone.delete)
     return rescued
 
 

@@ -132,7 +132,7 @@ class WorkerProcess:
         wanted = self._gauge.wanted(self._hand.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
-        if wanted <= 0:
+        if wanted <= 0 or not self._pulse.registered:
             return False
         try:
             jobs = fetch(

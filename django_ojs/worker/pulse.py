@@ -58,6 +58,9 @@ class Pulse:
         self._stop: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.state = Directive.RUNNING
         self.session: Session | None = None
+        #: Whether the database knows the worker. Before that it must hold no job: nobody would
+        #: notice its death.
+        self.registered = False
         self._beat()
         self._thread = threading.Thread(target=self._work, name="ojs-pulse", daemon=True)
         self._thread.start()
@@ -89,7 +92,7 @@ class Pulse:
                 except queue.Empty:
                     pass
                 self._watch()
-                if time.monotonic() >= due:
+                if time.monotonic() >= due or not self.registered:
                     self._beat()
                     due = time.monotonic() + self._interval.total_seconds()
         finally:
@@ -114,10 +117,11 @@ class Pulse:
             self._report.database_away(error)
             connections.close_all()
             return
+        self.registered = True
         for key in answer.lost:
             # Cancelled, or taken over; or done and written a moment ago, and then `take` finds
             # nothing to take.
-            if runs[key].take(Phase.RUNNING, self._interrupt):
+            if runs[key].take(Phase.RUNNING, self._interrupt) or runs[key].take(Phase.WAITING):
                 self._hand.free()
                 self._hand.remove([runs[key]])
                 self._report.lost(runs[key])

@@ -58,6 +58,7 @@ class Supervisor:
         self._config = config
         self._changed = changed
         self._children: dict[int, Child] = {}
+        self._wanted = config.processes
         self._stopping = False
         self._reload = False
         self._received: list[signal.Signals] = []
@@ -105,7 +106,7 @@ class Supervisor:
             os.kill(child.pid, number)
 
     def _fill(self) -> None:
-        while len(self._children) < self._config.processes and time.monotonic() >= self._start_at:
+        while len(self._children) < self._wanted and time.monotonic() >= self._start_at:
             child = self._fork()
             self._children[child.pid] = child
 
@@ -129,9 +130,9 @@ class Supervisor:
 
     def _ended(self, child: Child, code: int) -> None:
         if code == Exit.OK:
-            if not self._stopping:
-                # It was told to terminate by a beat: then the whole worker was.
-                self._received.append(signal.SIGTERM)
+            # Told to end, by a beat if not by us: it is not replaced.
+            self._wanted -= 1
+            self._stopping = self._stopping or not self._wanted
             return
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)

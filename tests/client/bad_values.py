@@ -169,7 +169,7 @@ OPTIONS = [
     retry({"jitter": SECRET}, "retry.jitter must be a boolean"),
     retry({"non_retryable_errors": SECRET}, "retry.non_retryable_errors must be an array of"),
     retry({"non_retryable_errors": [4711]}, "retry.non_retryable_errors must be an array of"),
-    retry({"non_retryable_errors": [f"{SECRET}\0"]}, "retry.non_retryable_errors[0] contains a NUL"),
+    retry({"non_retryable_errors": [f"{SECRET}\0"]}, "retry.non_retryable_errors[0] contains"),
     retry({"on_exhaustion": SECRET}, "retry.on_exhaustion must be one of dead_letter, discard"),
     retry({"backoff_strategy": SECRET}, "retry.backoff_strategy must be one of exponential"),
     retry({"x_note": Decimal("19.99")}, "retry.x_note is a Decimal: send a string"),

@@ -91,7 +91,7 @@ def test_every_field_is_right_in_a_batch_too() -> None:
         2**53 - 1,
         -(2**53 - 1),
         "é ü 中文 🎉 \u2028 \u200f",
-        "a\\b\"c\n\t\x01\x7f \\u0000",
+        'a\\b"c\n\t\x01\x7f \\u0000',
         "",
         "x" * 10_000,
         {"": None, "\u00e9": 1, "e\u0301": 2, "a.b": [[], {}]},
@@ -150,9 +150,7 @@ values = st.recursive(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(args=st.lists(values, max_size=4), meta=st.dictionaries(text, values, max_size=3))
-def test_whatever_json_can_carry_comes_back_equal(
-    args: list[JSON], meta: dict[str, JSON]
-) -> None:
+def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[str, JSON]) -> None:
     job = enqueue(args, meta=meta)
     assert_faithful(job)
     stored = ojs.get_job(job.pk)

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.core.management import call_command, load_command_class
+from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand
 from django.db import connections
 from django.test import override_settings
@@ -137,9 +137,7 @@ def parse(name: str, arguments: list[str]) -> Any:
 
 
 def command(name: str) -> BaseCommand:
-    from django.core.management import get_commands
-
-    app = {"startapp": "django.core", "shell": "django.core"}.get(name) or get_commands()[name]
+    app = get_commands()[name]
     return app if isinstance(app, BaseCommand) else load_command_class(app, name)
 
 

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import CommandError
 
 from django_ojs import handlers
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
@@ -65,13 +67,20 @@ def test_make_targets_exist() -> None:
         assert wanted <= targets, name_of(page)
 
 
-def test_a_broken_block_is_noticed() -> None:
-    page = ROOT / "README.md"
-    for language, text in [
-        ("python", "import django_ojs as ojs\nojs.no_such_name"),
-        ("pycon", ">>> 1 + 1\n3\n"),
-        ("console", "$ python manage.py ojs_worker --no-such-option\n"),
-        ("python", "# settings.py\nOJS = {'POLL_INTERVALL': 1}\n"),
-    ]:
-        with PageRun() as reading, pytest.raises(Exception):  # noqa: B017, PT011  # each in its own way
-            reading.run(Block(page=page, line=1, language=language, text=text))
+@pytest.mark.parametrize(
+    ("language", "text", "error"),
+    [
+        ("python", "import django_ojs as ojs\nojs.no_such_name", AttributeError),
+        ("pycon", ">>> 1 + 1\n3\n", AssertionError),
+        ("console", "$ python manage.py ojs_worker --no-such-option\n", CommandError),
+        ("ini", "ExecStart=/venv/python manage.py ojs_worker --threads none\n", CommandError),
+        ("dockerfile", 'CMD ["python", "manage.py", "ojs_workers"]\n', KeyError),
+        ("python", '# settings.py\nOJS = {"POLL_INTERVALL": 1}\n', ImproperlyConfigured),
+        ("python", '# settings.py\nMIDDLEWARE = ["django_ojs.nothing"]\n', ImportError),
+        ("python", "# shop/tests.py\nfrom unittest import TestCase\n", AssertionError),
+    ],
+)
+def test_a_broken_block_is_noticed(language: str, text: str, error: type[Exception]) -> None:
+    block = Block(page=ROOT / "README.md", line=1, language=language, text=text)
+    with PageRun() as reading, pytest.raises(error):
+        reading.run(block)

@@ -168,7 +168,7 @@ def test_every_member_is_there(heading: str, members: set[str]) -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [models.Job, models.Attempt, models.Queue, models.Worker, models.Count],
+    [models.Job, models.Attempt, models.Queue, models.Worker, models.Count, models.Rollup],
     ids=lambda model: model.__name__,
 )
 def test_every_field_of_a_model_is_there(model: type[Model]) -> None:

@@ -1,7 +1,5 @@
 """Handlers whose annotations are real objects and strings; no `from __future__` here."""
 
-# ruff: noqa: UP037  # that they are quoted is the point
-
 import django_ojs as ojs
 from django_ojs import JobContext
 

@@ -89,7 +89,7 @@ def test_a_default_that_is_passed_over_is_a_value_of_the_job() -> None:
 
 def test_a_keyword_that_only_a_positional_parameter_has_is_refused() -> None:
     handler: Any = ojs.job("test.binding")(positional_only)
-    with pytest.raises(InvalidArgs, match="The arguments do not fit test.binding"):
+    with pytest.raises(InvalidArgs, match=r"The arguments do not fit test.binding"):
         handler.request(a=1)
 
 
@@ -140,7 +140,7 @@ def test_without_the_annotation_the_first_parameter_is_an_argument() -> None:
 
 
 def test_a_handler_that_takes_a_context_is_called_inside_a_job_only() -> None:
-    with pytest.raises(TypeError, match="testapp.describe takes a JobContext: outside a job"):
+    with pytest.raises(TypeError, match=r"testapp.describe takes a JobContext: outside a job"):
         describe("hello")
     running = context()
     contexts.enter(running)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -103,7 +103,7 @@ def test_a_type_has_one_handler() -> None:
     def second() -> None: ...
 
     made = declare(first)
-    with pytest.raises(ImproperlyConfigured, match="'test.declared' has two handlers") as caught:
+    with pytest.raises(ImproperlyConfigured, match=r"'test.declared' has two handlers") as caught:
         declare(second, queue="other")
     assert "first" in str(caught.value)
     assert "second" in str(caught.value)
@@ -144,6 +144,10 @@ def test_what_is_declared_is_known_and_can_be_forgotten() -> None:
     assert handlers.get_handler("test.declared") is None
 
 
+def made_of(**values: Any) -> ojs.RetryPolicy:
+    return ojs.RetryPolicy(**values)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -154,8 +158,8 @@ def test_what_is_declared_is_known_and_can_be_forgotten() -> None:
         (lambda: ojs.RetryPolicy(max_interval="soon"), "retry.max_interval must be an ISO 8601"),
         (lambda: ojs.RetryPolicy(backoff_coefficient=0.5), "retry.backoff_coefficient must"),
         (lambda: ojs.RetryPolicy(non_retryable_errors=("",)), "retry.non_retryable_errors must"),
-        (lambda: ojs.RetryPolicy(**{"extra": 4711}), "retry.extra must be a mapping"),
-        (lambda: ojs.RetryPolicy(**{"jitter": "yes"}), "retry.jitter must be a boolean"),
+        (lambda: made_of(extra=4711), "retry.extra must be a mapping"),
+        (lambda: made_of(jitter="yes"), "retry.jitter must be a boolean"),
     ],
 )
 def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: str) -> None:
@@ -165,7 +169,7 @@ def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: 
 
 
 @pytest.mark.parametrize(
-    "delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, datetime.max, []]
+    "delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, []]
 )
 def test_an_answer_that_asks_for_an_impossible_delay_is_refused(delay: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^delay must") as caught:

@@ -16,7 +16,7 @@ from django_ojs.middleware import EnqueueNext, enqueue_chain
 from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import DuplicateJob, InvalidArgs, InvalidRequest, OJSError
+from django_ojs.spec.errors import DuplicateJob, OJSError
 from tests.middleware.samples import First, Note, Second, Third
 from tests.testapp.models import Thing
 

@@ -35,7 +35,12 @@ def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
         version="1",
     )
     known = worker(registration=described, active_jobs=3, interval=timedelta(seconds=2))
-    assert (known.hostname, known.pid, known.queues, known.labels) == ("host", 7, ["a", "b"], ["eu"])
+    assert (known.hostname, known.pid, known.queues, known.labels) == (
+        "host",
+        7,
+        ["a", "b"],
+        ["eu"],
+    )
     assert (known.concurrency, known.version, known.active_jobs, str(known)) == (8, "1", 3, WORKER)
     assert (known.state, known.directive, known.dead_after_ms) == ("running", "running", 6_000)
 

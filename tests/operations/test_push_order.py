@@ -1,4 +1,4 @@
-"""First come, first served, whatever the ids that clients make; enqueue middleware; announcements."""
+"""First come, first served, whatever the ids that clients make; and enqueue middleware."""
 
 from __future__ import annotations
 

@@ -11,9 +11,19 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, activate, cancel, fail, fetch, jobs, maintain, overrun
+from django_ojs.operations import (
+    ack,
+    activate,
+    cancel,
+    fail,
+    fetch,
+    jobs,
+    maintain,
+    overrun,
+    rescue,
+    retry,
+)
 from django_ojs.operations import push as pushing
-from django_ojs.operations import rescue, retry
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import Event, State

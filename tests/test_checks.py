@@ -1,0 +1,123 @@
+"""System checks: what would go wrong later is said at the start, and a sound project hears nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.core import checks as django_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.test import override_settings
+
+from django_ojs import checks
+from django_ojs.storage import database
+
+
+@contextmanager
+def connection(vendor: str, **options: Any) -> Iterator[None]:
+    """Let the jobs' database be another one."""
+    other = mock.Mock(vendor=vendor, alias="jobs", settings_dict={"OPTIONS": options})
+    with mock.patch.object(database, "connection", return_value=other):
+        yield
+
+
+def ids(problems: list[django_checks.CheckMessage]) -> list[str | None]:
+    return [problem.id for problem in problems]
+
+
+def test_a_sound_project_hears_nothing() -> None:
+    assert checks.check_settings() == []
+    assert checks.check_database(databases=["default"]) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"POLL_INTERVALL": 1}, "OJS['POLL_INTERVALL'] is not a setting"),
+        ({"POLL_INTERVAL": "soon"}, "OJS['POLL_INTERVAL'] must be a number of seconds"),
+        ({"ENQUEUE_MIDDLEWARE": ["not.there"]}, "OJS['ENQUEUE_MIDDLEWARE'] names 'not.there'"),
+        ({"EXECUTION_MIDDLEWARE": ["not.there"]}, "OJS['EXECUTION_MIDDLEWARE'] names 'not.there'"),
+        (
+            {"ENQUEUE_MIDDLEWARE": ["tests.middleware.samples.NeedsAnArgument"]},
+            "The middleware 'tests.middleware.samples.NeedsAnArgument' must be made without",
+        ),
+        ([], "The setting OJS must be a dictionary"),
+    ],
+)
+def test_e001_a_setting_that_cannot_work(given: Any, says: str) -> None:
+    with override_settings(OJS=given):
+        (problem,) = checks.check_settings()
+    assert problem.id == "django_ojs.E001"
+    assert problem.level == django_checks.ERROR
+    assert problem.msg.startswith(says)
+
+
+def test_e002_times_without_a_zone() -> None:
+    with override_settings(USE_TZ=False):
+        (problem,) = checks.check_settings()
+    assert problem.id == "django_ojs.E002"
+    assert "USE_TZ = True" in problem.msg
+
+
+def test_all_problems_of_the_settings_are_told_at_once() -> None:
+    with override_settings(USE_TZ=False, OJS={"X": 1}):
+        assert ids(checks.check_settings()) == ["django_ojs.E001", "django_ojs.E002"]
+
+
+@pytest.mark.parametrize("vendor", ["mysql", "oracle", "unknown"])
+def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
+    with connection(vendor):
+        (problem,) = checks.check_database()
+    assert problem.id == "django_ojs.E003"
+    assert "'jobs'" in problem.msg
+    assert vendor in problem.msg
+
+
+def test_postgresql_needs_no_option() -> None:
+    with connection("postgresql"):
+        assert checks.check_database() == []
+
+
+def test_e004_an_sqlite_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connection("sqlite", transaction_mode="IMMEDIATE"):
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))
+        monkeypatch.setattr(sqlite3, "sqlite_version", "3.37.9")
+        (problem,) = checks.check_database()
+        assert problem.id == "django_ojs.E004"
+        assert "3.38" in problem.msg
+        assert "3.37.9" in problem.msg
+        monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 38, 0))
+        assert checks.check_database() == []
+
+
+@pytest.mark.parametrize("options", [{}, {"transaction_mode": "DEFERRED"}])
+def test_w001_an_sqlite_whose_transactions_begin_without_the_lock(options: dict[str, Any]) -> None:
+    with connection("sqlite", **options):
+        (problem,) = checks.check_database()
+    assert problem.id == "django_ojs.W001"
+    assert problem.level == django_checks.WARNING
+    assert problem.hint == "DATABASES['jobs']['OPTIONS']['transaction_mode'] = 'IMMEDIATE'"
+
+
+def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))
+    with connection("sqlite"):
+        assert ids(checks.check_database()) == ["django_ojs.E004", "django_ojs.W001"]
+
+
+def test_the_checks_run_with_manage_py_check() -> None:
+    with (
+        override_settings(OJS={"X": 1}),
+        pytest.raises(SystemCheckError, match=r"django_ojs\.E001"),
+    ):
+        call_command("check")
+    with (
+        connection("mysql"),
+        pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
+    ):
+        call_command("check", databases=["default"], tags=["database"])

@@ -1,0 +1,188 @@
+"""The setting OJS: each key is checked, and a bad one is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_ojs.conf import Settings, settings
+from django_ojs.spec.retry import DEFAULT, RetryPolicy
+
+NEITHER = [None, "hunter2", b"hunter2", object(), {}, [], float("nan"), float("inf"), 10**400, -1]
+DURATIONS = [*NEITHER, 0, True, timedelta(0), timedelta(seconds=-1), "PT0S", "5 minutes"]
+COUNTS = [*NEITHER, 0, True, 1.5, "5"]
+BOOLEANS = [*NEITHER, 0, 1, "yes"]
+PATHS = [None, "a.path", 4711, [4711], [None], {"a.path": 1, 2: 3}, True]
+RETRIES = [
+    None,
+    "hunter2",
+    5,
+    [],
+    {"max_attempts": -1},
+    {"max_attempts": "5"},
+    {"initial_interval": "soon"},
+    {"max_interval": timedelta(0)},
+    {"on_exhaustion": "explode"},
+]
+
+#: Values that each key refuses, by what its own default is.
+BAD: dict[str, list[Any]] = {
+    "WRONG_DATABASE": [None, "ignore", True, [], 4711],
+    "DEFAULT_RETRY": RETRIES,
+    "MAX_QUEUE_NAME_BYTES": [*COUNTS, 256],
+    "MAX_JOB_TYPE_BYTES": [*COUNTS, 256],
+}
+
+
+def bad_values(key: str, default: object) -> list[Any]:
+    if key in BAD:
+        return BAD[key]
+    if isinstance(default, timedelta):
+        return DURATIONS
+    if isinstance(default, bool):
+        return BOOLEANS
+    if isinstance(default, int):
+        # As large as it likes is a count.
+        return [value for value in COUNTS if value != 10**400]
+    assert isinstance(default, tuple), f"{key} is a new kind of setting: add what it refuses"
+    return PATHS
+
+
+KEYS = {field.name.upper(): getattr(Settings(), field.name) for field in fields(Settings)}
+
+
+def read(given: object) -> Settings:
+    with override_settings(OJS=given):
+        return settings()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_bad_value_is_an_error_that_names_the_key_and_no_value(key: str) -> None:
+    for value in bad_values(key, KEYS[key]):
+        with pytest.raises(ImproperlyConfigured) as caught:
+            read({key: value})
+        assert str(caught.value).startswith(f"OJS[{key!r}] must be "), value
+        assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_default_of_a_key_is_a_value_that_it_takes(key: str) -> None:
+    assert read({key: KEYS[key]}) == read({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("DEFAULT_TIMEOT", "DEFAULT_TIMEOUT"),
+        ("ENQUEUE_MIDDLEWARES", "ENQUEUE_MIDDLEWARE"),
+        ("default_retry", "DEFAULT_RETRY"),
+        ("KEEP_COMPLETE", "KEEP_COMPLETED"),
+    ],
+)
+def test_a_misspelt_key_gets_a_suggestion(key: str, near: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read({key: 1})
+    assert str(caught.value) == (
+        f"OJS[{key!r}] is not a setting of django_ojs. Did you mean {near}?"
+    )
+
+
+@pytest.mark.parametrize("key", ["ZZZ", 4711, None, ("A", "B")])
+def test_a_key_like_no_other_gets_the_list(key: object) -> None:
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read({key: 1})
+    assert str(caught.value).startswith(f"OJS[{key!r}] is not a setting of django_ojs. Known keys:")
+    assert all(known in str(caught.value) for known in KEYS)
+
+
+@pytest.mark.parametrize("given", [None, [], "OJS", 4711, [("NOTIFY", False)]])
+def test_ojs_is_a_dictionary(given: object) -> None:
+    with pytest.raises(ImproperlyConfigured, match="The setting OJS must be a dictionary"):
+        read(given)
+
+
+def test_without_the_setting_everything_has_its_default() -> None:
+    with override_settings():
+        if hasattr(django_settings, "OJS"):
+            del django_settings.OJS
+        settings.cache_clear()
+        assert settings() == Settings()
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "value", [90, 90.0, timedelta(seconds=90), "PT1M30S", "90s", "PT1.5M", "1.5m"]
+)
+def test_a_duration_has_several_spellings(value: object) -> None:
+    assert read({"GRACE_PERIOD": value}).grace_period == timedelta(seconds=90)
+
+
+def test_a_retry_policy_can_be_given_as_its_fields_over_the_specification_s() -> None:
+    policy = RetryPolicy(max_attempts=9, initial_interval="PT2S")
+    assert read({"DEFAULT_RETRY": policy}).default_retry == policy
+    given = read({"DEFAULT_RETRY": {"max_attempts": 9, "initial_interval": "PT2S"}})
+    assert given.default_retry == policy
+    assert read({}).default_retry == DEFAULT
+
+
+@pytest.mark.parametrize("value", [["a.path", "b.path"], ("a.path", "b.path")])
+def test_paths_keep_their_order(value: object) -> None:
+    assert read({"ENQUEUE_MIDDLEWARE": value}).enqueue_middleware == ("a.path", "b.path")
+
+
+def test_the_limits_of_an_envelope_are_the_settings() -> None:
+    limits = read(
+        {
+            "MAX_QUEUE_NAME_BYTES": 1,
+            "MAX_JOB_TYPE_BYTES": 2,
+            "MAX_META_BYTES": 3,
+            "MAX_ENVELOPE_BYTES": 4,
+            "EXACT_INTEGERS": True,
+        }
+    ).limits
+    assert (limits.queue_bytes, limits.type_bytes) == (1, 2)
+    assert (limits.meta_bytes, limits.envelope_bytes) == (3, 4)
+    assert limits.exact_integers
+
+
+def test_the_settings_are_read_once_and_again_after_a_change() -> None:
+    class Counted(Mapping[str, Any]):
+        reads = 0
+
+        def __getitem__(self, key: str) -> Any:
+            return {"NOTIFY": False}[key]
+
+        def __iter__(self) -> Any:
+            Counted.reads += 1
+            return iter(["NOTIFY"])
+
+        def __len__(self) -> int:
+            return 1
+
+    before = settings()
+    with override_settings(OJS=Counted()):
+        assert settings() is settings()
+        assert settings().notify is False
+        assert Counted.reads == 1
+        with override_settings(OJS={"NOTIFY": True}):
+            assert settings().notify is True
+    assert settings() == before
+
+
+def test_a_change_of_another_setting_leaves_them_alone() -> None:
+    before = settings()
+    with override_settings(LANGUAGE_CODE="de"):
+        assert settings() is before
+
+
+def test_nobody_changes_them_by_the_way() -> None:
+    read_settings: Any = settings()
+    with pytest.raises(FrozenInstanceError):
+        read_settings.notify = False
