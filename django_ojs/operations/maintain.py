@@ -80,6 +80,8 @@ def _prune(which: Q, age: timedelta, limit: int) -> int:
 
     def operation() -> int:
         keys = _take(old, limit)
+        if not keys:  # Another was faster.
+            return 0
         Attempt.objects.using(database.alias()).filter(job_id__in=keys)._raw_delete(
             database.alias()
         )

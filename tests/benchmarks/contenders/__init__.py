@@ -1,0 +1,28 @@
+"""Who takes part."""
+
+from __future__ import annotations
+
+from tests.benchmarks.contenders.bare import BareSQL, CountedSQL
+from tests.benchmarks.contenders.base import Contender
+from tests.benchmarks.contenders.ojs import OpenJobSpec
+
+OURS = OpenJobSpec.name
+CEILING = BareSQL.name
+
+_OWN: tuple[type[Contender], ...] = (OpenJobSpec, BareSQL, CountedSQL)
+
+
+def _all() -> tuple[type[Contender], ...]:
+    from tests.benchmarks.contenders.peers import PEERS
+
+    return _OWN + PEERS
+
+
+def peers() -> tuple[type[Contender], ...]:
+    """Return what else a project could use, installed or not."""
+    return _all()[len(_OWN) :]
+
+
+def by_name(name: str) -> Contender:
+    """Return the contender of this name."""
+    return next(each for each in _all() if each.name == name)()

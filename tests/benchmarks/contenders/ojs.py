@@ -1,0 +1,53 @@
+"""django_ojs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from tests.benchmarks.contenders.base import Command, Contender, Work, truncate
+
+_TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
+TABLES = ("ojs_job", "ojs_attempt")
+
+
+class OpenJobSpec(Contender):
+    """Through its public API and its worker command, with default settings."""
+
+    name: ClassVar[str] = "django_ojs"
+    drain_jobs: ClassVar[int] = 40_000
+
+    def commands(self, work: Work) -> list[Command]:
+        """Return one command: it forks by itself."""
+        return [["-m", "django", "ojs_worker", "--processes", str(work.processes), "-v0"]]
+
+    def pending(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
+        """Count what has not ended."""
+        states = "('available', 'active', 'scheduled', 'retryable')"
+        return int(run(f"SELECT count(*) FROM ojs_job WHERE state IN {states}")[0][0])
+
+    def reset(self) -> None:
+        """Empty the tables; the counts go with them."""
+        truncate(*TABLES)
+
+    def enqueue(self, number: int) -> None:
+        """Enqueue by name, as a producer without the handler's code would."""
+        import django_ojs
+
+        django_ojs.enqueue("bench.noop", [number])
+
+    def enqueue_batch(self, numbers: Sequence[int]) -> None:
+        """Enqueue by one call."""
+        self._batch(numbers, "noop")
+
+    def fill(self, numbers: Sequence[int], work: Work) -> None:
+        """Enqueue jobs of the wanted kind."""
+        for start in range(0, len(numbers), 1000):
+            self._batch(numbers[start : start + 1000], work.kind)
+
+    def _batch(self, numbers: Sequence[int], kind: str) -> None:
+        import django_ojs
+
+        django_ojs.enqueue_batch(
+            [django_ojs.request(_TYPES[kind], [number]) for number in numbers]
+        )

@@ -1,0 +1,146 @@
+"""What the database itself refuses, whoever writes: each constraint against raw SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from django_ojs.models import Attempt, Count, Job, Lease, Queue, Worker
+from django_ojs.operations import queues
+from tests.factories import active, in_state, push, worker
+from tests.spec.test_states import STATES
+
+pytestmark = pytest.mark.django_db
+NOW = "CURRENT_TIMESTAMP"
+
+# The constraint, the state of a job that keeps it, and what breaks it.
+VIOLATIONS = [
+    ("ojs_job_state", "available", "state = 'done'"),
+    ("ojs_job_state", "available", "state = ''"),
+    ("ojs_job_priority", "available", "priority = 101"),
+    ("ojs_job_priority", "available", "priority = -101"),
+    ("ojs_job_active_has_lease", "active", "lease_until = NULL"),
+    ("ojs_job_active_has_lease", "active", "started_at = NULL"),
+    ("ojs_job_active_has_lease", "available", "state = 'active'"),
+    ("ojs_job_waiting_has_due_time", "scheduled", "due_at = NULL"),
+    ("ojs_job_waiting_has_due_time", "retryable", "due_at = NULL"),
+    ("ojs_job_waiting_has_due_time", "available", "state = 'scheduled'"),
+    *[("ojs_job_finished_has_time", s, "finished_at = NULL") for s in STATES[4:5] + STATES[6:]],
+    *[
+        ("ojs_job_finished_has_time", s, f"finished_at = {NOW}")
+        for s in (*STATES[:4], "retryable")
+    ],
+    ("ojs_job_finished_has_time", "active", "state = 'completed', lease_until = NULL"),
+    ("ojs_job_dead_letter", "completed", "dead_letter = {true}"),
+    ("ojs_job_dead_letter", "available", "dead_letter = {true}"),
+]
+NEVER_NEGATIVE = ["attempt", "max_attempts", "returned", "run", "timeout_ms"]
+ALWAYS_THERE = ["type", "queue", "state", "priority", "args", "meta", "options", "created_at"]
+
+
+def execute(sql: str, *parameters: Any) -> None:
+    """Run one statement in a savepoint of its own, deferred constraints included."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql.replace("{true}", "true"), parameters)
+        connection.check_constraints()
+
+
+def key(job_id: Any) -> Any:
+    return Job._meta.pk.get_db_prep_value(job_id, connection)
+
+
+def change(job_id: Any, what: str) -> None:
+    execute(f"UPDATE ojs_job SET {what} WHERE id = %s", key(job_id))
+
+
+@pytest.mark.parametrize(("name", "state", "change_it"), VIOLATIONS)
+def test_a_job_that_breaks_a_constraint_is_refused_by_its_name(
+    name: str, state: str, change_it: str
+) -> None:
+    job = in_state(state)
+    change(job.pk, "run = run + 1")
+    with pytest.raises(IntegrityError, match=name):
+        change(job.pk, change_it)
+
+
+def test_every_constraint_of_the_job_is_tried() -> None:
+    declared = {constraint.name for constraint in Job._meta.constraints}
+    assert declared == {name for name, _, _ in VIOLATIONS}
+
+
+@pytest.mark.parametrize("column", NEVER_NEGATIVE)
+def test_what_is_counted_is_never_negative(column: str) -> None:
+    job = push()
+    with pytest.raises(IntegrityError, match=column):
+        change(job.pk, f"{column} = -1")
+
+
+@pytest.mark.parametrize("column", ALWAYS_THERE)
+def test_what_every_job_has_is_never_null(column: str) -> None:
+    job = push()
+    with pytest.raises(IntegrityError, match=column):
+        change(job.pk, f"{column} = NULL")
+
+
+def test_two_jobs_never_have_the_same_id() -> None:
+    first, second = push(), push()
+    with pytest.raises(IntegrityError):
+        execute("UPDATE ojs_job SET id = %s WHERE id = %s", key(first.pk), key(second.pk))
+
+
+def test_an_attempt_belongs_to_a_job_that_exists() -> None:
+    job = in_state("retryable")
+    with pytest.raises(IntegrityError):
+        execute("DELETE FROM ojs_job WHERE id = %s", key(job.pk))
+    with pytest.raises(IntegrityError):
+        execute("UPDATE ojs_attempt SET job_id = %s", key(job.pk.__class__(int=7 << 76)))
+    assert Attempt.objects.get().job_id == job.pk
+
+
+@pytest.mark.parametrize("column", ["attempt", "run", "retry_delay_ms"])
+def test_an_attempt_counts_like_its_job(column: str) -> None:
+    in_state("retryable")
+    with pytest.raises(IntegrityError, match=column):
+        execute(f"UPDATE ojs_attempt SET {column} = -1")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("ojs_attempt", "outcome"),
+        ("ojs_attempt", "finished_at"),
+        ("ojs_worker", "beat_at"),
+        ("ojs_worker", "dead_after_ms"),
+        ("ojs_queue", "created_at"),
+    ],
+)
+def test_other_tables_know_what_they_cannot_do_without(table: str, column: str) -> None:
+    in_state("retryable")
+    worker()
+    queues.pause("a")
+    with pytest.raises(IntegrityError, match=column):
+        execute(f"UPDATE {table} SET {column} = NULL")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(Queue, "name"), (Worker, "id"), (Lease, "name"), (Count, "queue")]
+)
+def test_names_are_unique(model: Any, name: str) -> None:
+    pair = ("one", "two")
+    values: dict[str, Any] = {
+        "ojs_worker": {"beat_at": "2026-01-01T00:00:00Z", "dead_after_ms": 1},
+        "ojs_lease": {"holder": "a", "until": "2026-01-01T00:00:00Z"},
+        "ojs_count": {"state": "available", "n": 1},
+    }.get(model._meta.db_table, {})
+    model.objects.bulk_create([model(**{name: each} | values) for each in pair])
+    with pytest.raises(IntegrityError):
+        execute(f"UPDATE {model._meta.db_table} SET {name} = 'one'")
+
+
+def test_a_state_that_waits_for_nothing_may_carry_old_times() -> None:
+    # Times tell a history; only the state says which of them must be there.
+    job = active()
+    change(job.id, f"due_at = {NOW}, expires_at = {NOW}, activated_at = {NOW}")
+    change(job.id, f"state = 'completed', finished_at = {NOW}, lease_until = NULL")

@@ -1,0 +1,31 @@
+"""Handlers that leave their lines in the ledger of the fault tests."""
+
+from __future__ import annotations
+
+import time
+
+import django_ojs as ojs
+from tests.faults import ledger
+from tests.testapp.models import Thing
+
+#: Each kill spends an attempt, and no job is to run out of them.
+PATIENT = ojs.RetryPolicy(max_attempts=100, initial_interval="PT0.05S", jitter=False)
+
+
+@ojs.job("faults.effect", retry=PATIENT)
+def effect(ctx: ojs.JobContext, milliseconds: float = 0) -> str:
+    """Have an effect, after some time, and return which run it was."""
+    ledger.note(ctx, "start")
+    time.sleep(milliseconds / 1000)
+    ledger.note(ctx, "done")
+    return f"run {ctx.job.run}"
+
+
+@ojs.job("faults.atomic", retry=PATIENT, atomic=True)
+def atomic(ctx: ojs.JobContext, milliseconds: float = 0) -> str:
+    """Store a row in the transaction that completes the job."""
+    ledger.note(ctx, "start")
+    Thing.objects.create(name=f"effect {ctx.job.id}")
+    time.sleep(milliseconds / 1000)
+    ledger.note(ctx, "done")
+    return f"run {ctx.job.run}"
