@@ -13,6 +13,7 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from django_ojs.spec import errors
 from django_ojs.version import VERSION
 
 __version__ = VERSION
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         HIGH,
         LOW,
         NORMAL,
-        Request,
         aactivate,
         acancel,
         activate,
@@ -30,18 +30,24 @@ if TYPE_CHECKING:
         aenqueue_after_commit,
         aenqueue_batch,
         aget_job,
+        apause_queue,
+        aresume_queue,
         aretry,
         cancel,
         enqueue,
         enqueue_after_commit,
         enqueue_batch,
         get_job,
+        new_id,
+        pause_queue,
         request,
+        resume_queue,
         retry,
     )
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
     from django_ojs.models import Job
+    from django_ojs.options import Request
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
     from django_ojs.spec.retry import RetryPolicy
@@ -51,12 +57,14 @@ if TYPE_CHECKING:
 # Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
-        HIGH LOW NORMAL Request request
+        HIGH LOW NORMAL request new_id pause_queue resume_queue
         enqueue enqueue_after_commit enqueue_batch cancel get_job activate retry
-        aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry""",
+        aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry
+        apause_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",
+    "django_ojs.options": "Request",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
     "django_ojs.spec.retry": "RetryPolicy",
@@ -85,24 +93,33 @@ __all__ = [
     "aenqueue_after_commit",
     "aenqueue_batch",
     "aget_job",
+    "apause_queue",
+    "aresume_queue",
     "aretry",
     "cancel",
     "current_context",
     "enqueue",
     "enqueue_after_commit",
     "enqueue_batch",
+    "errors",
     "get_job",
     "job",
+    "new_id",
+    "pause_queue",
     "request",
+    "resume_queue",
     "retry",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = _MODULES[name]
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -9,10 +9,18 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs import client
-from django_ojs.client import NO_OPTIONS, OptionArguments, Options, Request
 from django_ojs.conf import settings
 from django_ojs.context import JobContext, current_context
 from django_ojs.models import Job
+from django_ojs.options import (
+    NO_OPTIONS,
+    OptionArguments,
+    Options,
+    Request,
+    declared,
+    envelope_of,
+    read_options,
+)
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
@@ -98,7 +106,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
         """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
-        return Enqueuer(self, client.read_options(options))
+        return Enqueuer(self, read_options(options))
 
     def run(self, context: JobContext) -> Any:
         """Call the function with the job's arguments.
@@ -165,13 +173,13 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     the type has another handler or the function cannot take positional arguments.
     """
     check_type(type, settings().limits)
-    defaults = client.read_options(options)
+    defaults = read_options(options)
     if defaults.id is not None:
         raise InvalidRequest(
             "id must be set for each job, not for its type.", details={"field": "id"}
         )
     # The defaults are checked here, not at the first enqueue.
-    validate(client.envelope_of(Request(type=type, args=(), options=defaults)), settings().limits)
+    validate(envelope_of(Request(type=type, args=(), options=defaults)), settings().limits)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
         if not inspect.isroutine(function):
@@ -184,7 +192,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
                 f"{_name(function)}."
             )
         _handlers[type] = handler
-        client.declared[type] = defaults
+        declared[type] = defaults
         return handler
 
     return typing.cast("Decorator", decorate)
@@ -203,7 +211,7 @@ def job_types() -> list[str]:
 def forget(type: str) -> None:
     """Remove a handler (for tests that declare their own)."""
     _handlers.pop(type, None)
-    client.declared.pop(type, None)
+    declared.pop(type, None)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""System checks: what would go wrong later is said at the start, and a sound project hears nothing."""
+"""System checks: what would go wrong later is said at the start."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ DURATIONS = [*NEITHER, 0, True, timedelta(0), timedelta(seconds=-1), "PT0S", "5 
 COUNTS = [*NEITHER, 0, True, 1.5, "5"]
 BOOLEANS = [*NEITHER, 0, 1, "yes"]
 PATHS = [None, "a.path", 4711, [4711], [None], {"a.path": 1, 2: 3}, True]
-RETRIES = [
+RETRIES: list[Any] = [
     None,
     "hunter2",
     5,
@@ -111,7 +111,7 @@ def test_ojs_is_a_dictionary(given: object) -> None:
 def test_without_the_setting_everything_has_its_default() -> None:
     with override_settings():
         if hasattr(django_settings, "OJS"):
-            del django_settings.OJS
+            delattr(django_settings, "OJS")  # mypy knows no such setting
         settings.cache_clear()
         assert settings() == Settings()
     settings.cache_clear()

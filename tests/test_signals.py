@@ -157,13 +157,14 @@ def test_a_change_tells_after_the_commit_and_not_before(change: Change) -> None:
 def test_a_change_that_is_rolled_back_tells_nothing(change: Change) -> None:
     job = change.before()
     with listening() as told:
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
-            change.act(job)
-            raise ZeroDivisionError
         with transaction.atomic():
-            with pytest.raises(ZeroDivisionError), transaction.atomic():
+            change.act(job)
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            with transaction.atomic():
                 change.act(job)
-                raise ZeroDivisionError
+                transaction.set_rollback(True)
+            assert not transaction.get_rollback()
     assert told == []
 
 

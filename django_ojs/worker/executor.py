@@ -10,7 +10,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -44,8 +43,11 @@ class Executor:
         self._answer = answer
         self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._threads: set[threading.Thread] = set()
-        self._idle = 0
+        # What each thread runs; None: nothing yet, or no more.
+        self._threads: dict[threading.Thread, Run | None] = {}
+        # Threads that wait and are promised no run, runs that wait and are promised no thread: never
+        # both.
+        self._idle = self._waiting = 0
         self._loop: EventLoop | None = None
 
     def submit(self, runs: list[Run]) -> None:
@@ -54,7 +56,7 @@ class Executor:
         asynchronous = [run for run in runs if run.handler.is_async]
         for run in plain:
             self._queue.put(run)
-        self._start_threads(len(plain))
+        self.fill(len(plain))
         if asynchronous:
             if self._loop is None:
                 self._loop = EventLoop(self._slots, self._answer)
@@ -68,40 +70,48 @@ class Executor:
         if self._loop is not None:
             self._loop.close()
 
-    def _start_threads(self, jobs: int) -> None:
+    def fill(self, added: int = 0) -> None:
+        """Give waiting runs their threads. One that was interrupted and lives on holds no slot."""
         with self._lock:
-            for _ in range(min(jobs - self._idle, self._slots - len(self._threads))):
-                thread = threading.Thread(
-                    target=self._work, name=f"ojs-{len(self._threads) + 1}", daemon=True
-                )
-                self._threads.add(thread)
+            self._waiting += added
+            promised = min(self._waiting, self._idle)
+            self._idle -= promised
+            self._waiting -= promised
+            if not self._waiting:
+                return
+            held = sum(run is None or not run.interrupted for run in self._threads.values())
+            for number in range(held, min(self._slots, held + self._waiting)):
+                thread = threading.Thread(target=self._work, name=f"ojs-{number + 1}", daemon=True)
+                self._threads[thread] = None
+                self._waiting -= 1
                 thread.start()
 
     def _work(self) -> None:
         try:
             while True:
-                with self._lock:
-                    self._idle += 1
                 run = self._queue.get()
+                if run is None or not self._execute(run):
+                    return
                 with self._lock:
-                    self._idle -= 1
-                if run is None:
-                    return
-                if not self._execute(run):
-                    return
+                    if self._waiting:
+                        self._waiting -= 1
+                    else:
+                        self._idle += 1
         except Interrupted:
             # It came late, on the way out of its job. The thread has nothing in hand, and is
             # replaced.
             pass
         finally:
             with self._lock:
-                self._threads.discard(threading.current_thread())
+                del self._threads[threading.current_thread()]
+            self.fill()
             connections.close_all()
 
     def _execute(self, run: Run) -> bool:
         """Run one job. Return False when the thread was interrupted and must not be used again."""
         if not run.begin():
             return True
+        self._threads[threading.current_thread()] = run
         result, error, committed = None, None, False
         try:
             _refresh_connections()
@@ -168,6 +178,7 @@ class EventLoop:
         self._answer = answer
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(slots)
+        self._closing = False
         # One thread for the synchronous parts (the ORM) of each job under way, and its connections,
         # kept from job to job.
         self._helpers = deque(ThreadSensitiveContext() for _ in range(slots))
@@ -180,12 +191,31 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._start, runs)
 
     def close(self) -> None:
-        """End the loop. Tasks that are under way are dropped with the process."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """End the loop once no task is under way. The process does not wait for it."""
+        self._loop.call_soon_threadsafe(self._stop_when_done)
+
+    def _stop_when_done(self) -> None:
+        if self._tasks:
+            self._loop.call_later(0.02, self._stop_when_done)
+            return
+        self._closing = True
+        self._loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._closing:
+            try:
+                self._loop.run_forever()
+            except BaseException as error:
+                # A SystemExit in a task that a handler has made goes through the loop; that the
+                # handler gets it too is enough.
+                logger.debug("A task of a handler raised %s", type(error).__name__)
+        for helper in self._helpers:
+            thread = SyncToAsync.context_to_thread_executor.pop(helper, None)
+            if thread is not None:
+                thread.submit(connections.close_all)
+                thread.shutdown()
+        self._loop.close()
 
     def _start(self, runs: list[Run]) -> None:
         for run in runs:
@@ -195,13 +225,14 @@ class EventLoop:
 
     async def _execute(self, run: Run) -> None:
         async with self._slots:
+            task = asyncio.current_task()
+            assert task is not None
+            # Before it begins: from then on it may be interrupted, and the thread is the loop's.
+            run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)  # type: ignore[assignment]  # the handle is of no use
             if not run.begin():
                 return
-            task = asyncio.current_task()
-            if task is not None:
-                run.cancel_task = partial(self._loop.call_soon_threadsafe, task.cancel)
             helper = self._helpers.popleft()
-            token = SyncToAsync.thread_sensitive_context.set(helper)
+            SyncToAsync.thread_sensitive_context.set(helper)  # The task's own, and ends with it.
             result, error = None, None
             try:
                 contexts.enter(run.context)
@@ -214,13 +245,15 @@ class EventLoop:
                 )
             except BaseException as raised:  # as above
                 error = raised
-            finally:
-                if helper in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(_refresh_connections)()
-                SyncToAsync.thread_sensitive_context.reset(token)
-                self._helpers.append(helper)
             if run.end():
                 self._answer(run, result, error, False)
+            try:
+                if helper in SyncToAsync.context_to_thread_executor:
+                    await sync_to_async(_refresh_connections)()
+            except asyncio.CancelledError:
+                pass  # It came late.
+            finally:
+                self._helpers.append(helper)
 
 
 __all__ = ["Executor", "Interrupted", "interrupt"]

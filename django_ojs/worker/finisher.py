@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -225,9 +225,9 @@ class Finisher:
                 # The reservations outlive a short absence; after a long one the jobs are somebody
                 # else's, and the fence holds.
                 time.sleep(PAUSE)
-            except Error:
-                # The database answers and refuses: trying again would refuse again, and the jobs
-                # behind this one wait.
+            except Exception:
+                # The database answers and refuses, or there is a fault: trying again would end the
+                # same way, and the jobs behind this one wait.
                 logger.exception(
                     "What became of %d jobs could not be written; a reservation that is not "
                     "answered lapses.",

@@ -17,7 +17,7 @@ from django_ojs.storage.dialects.postgresql import CHANNEL
 logger = logging.getLogger("django_ojs")
 
 #: How long one wait for notifications lasts before the thread looks whether it shall stop.
-WAIT = 1.0
+WAIT = 0.25
 PAUSE = 0.2
 
 

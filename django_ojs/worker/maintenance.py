@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import Error, connections
+from django.db import Error, InterfaceError, OperationalError, connections
 
 from django_ojs.operations import lease, maintain, overrun, rescue, stats
 from django_ojs.storage import rollups
@@ -82,5 +82,12 @@ class Maintenance:
             if time.monotonic() >= due[step]:
                 # A step that found a full batch has more to do: it comes again at once, after the
                 # others had their turn.
-                full = step.run() >= maintain.BATCH
+                try:
+                    full = step.run() >= maintain.BATCH
+                except (OperationalError, InterfaceError):
+                    raise
+                except Exception:
+                    # One row that cannot be read must not keep the other steps from their turn.
+                    logger.exception("A maintenance step failed; it will be tried again.")
+                    full = False
                 due[step] = 0.0 if full else time.monotonic() + step.every - TICK / 2

@@ -47,7 +47,8 @@ STRANDED_AFTER = PATIENCE * 3
 class Exit(IntEnum):
     """How a worker process ends."""
 
-    OK = 0
+    #: Told to end. Not 0: that would be a handler's os._exit(0), and somebody has to take its place.
+    OK = 74
     #: Replace it: it did its number of jobs, grew too large, or has a thread that will not end.
     REPLACE = 75
 
@@ -122,7 +123,8 @@ class WorkerProcess:
                 continue
             elif (self._config.once or self._worn_out) and not len(self._hand):
                 return
-            self._finisher.unstarted(self._intake.take_waiting(STRANDED_AFTER))
+            self._give_back_stranded()
+            self._executor.fill()
             self.report.progress(self._hand.busy)
             self._check_wear()
             self._wait()
@@ -147,6 +149,14 @@ class WorkerProcess:
             self._intake.accept(jobs)
         self._more = len(jobs) == wanted
         return self._more
+
+    def _give_back_stranded(self) -> None:
+        # A process that is worn out may have a thread that never ends: nothing waits behind that.
+        stranded = self._intake.take_waiting(0.0 if self._worn_out else STRANDED_AFTER)
+        if stranded:
+            # Or they would be claimed again at once, and again, until the slow ones are done.
+            self._gauge.saw(STRANDED_AFTER)
+            self._finisher.unstarted(stranded)
 
     def _wait(self) -> None:
         timeout = min(self._config.poll_interval.total_seconds(), self._life.left)

@@ -70,6 +70,8 @@ class Pulse:
 
         Return False when that is not its own.
         """
+        # A beat meanwhile must not write the old session, which is gone, over the new one.
+        self.session = None
         self.session = beat.attach_session(self._worker_id)
         return self.session is not None
 

@@ -122,7 +122,7 @@ class Report:
 
 def duration(seconds: float) -> str:
     """Say how long something took, in the unit a person would use."""
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"

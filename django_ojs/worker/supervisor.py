@@ -114,9 +114,13 @@ class Supervisor:
         worker_id = f"worker_{ids.uuid7()}"
         sys.stdout.flush()
         sys.stderr.flush()
+        # A signal that comes before the child has handlers of its own waits for them; the ones it
+        # inherits would note it in a copy of this object, and nobody would look.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if not pid:
             _be_a_child(self._config, worker_id)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return Child(pid=pid, worker_id=worker_id, started=time.monotonic())
 
     def _reap(self) -> None:
@@ -133,6 +137,7 @@ class Supervisor:
             # Told to end, by a beat if not by us: it is not replaced.
             self._wanted -= 1
             self._stopping = self._stopping or not self._wanted
+            self._rescue(child)  # What it could not write any more.
             return
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)
@@ -191,4 +196,5 @@ def run_process(process: WorkerProcess) -> int:
     """Run a worker process in this one, with its signals. Return its exit code."""
     for number, directive in SIGNALS.items():
         signal.signal(number, partial(_signalled, process, directive))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return int(process.run())

@@ -23,6 +23,7 @@ FLOORS = {
     "context": 4,
     "contrib": 4,
     "handlers": 4,
+    "options": 4,
     "middleware": 3,
     "worker": 4,
     "management": 4,

@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 
 import django_ojs as ojs
-from tests.benchmarks.marks import mark
-
-#: What a short piece of real work takes, in seconds.
-NAP = 0.005
+from tests.benchmarks.marks import NAP, mark
 
 
 @ojs.job("bench.noop")

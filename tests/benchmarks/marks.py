@@ -12,6 +12,9 @@ from pathlib import Path
 #: Where the handlers of a run write; set for every worker.
 VARIABLE = "OJS_BENCH_MARKS"
 
+#: What a short piece of real work takes, in seconds.
+NAP = 0.005
+
 _ENTRY = struct.Struct("=dqq")
 
 

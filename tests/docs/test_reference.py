@@ -16,8 +16,8 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import checks, conf, handlers, models, signals
-from django_ojs.client import OptionArguments, Options
 from django_ojs.models.attempt import Outcome
+from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State

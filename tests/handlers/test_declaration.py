@@ -12,7 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs import client, handlers
+from django_ojs import handlers
+from django_ojs.options import declared
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidJobType, InvalidRequest, InvalidRetryPolicy, OJSError
 from tests.client.bad_values import NAIVE, OPTIONS, TYPES, Bad
@@ -34,7 +35,7 @@ def test_a_default_that_no_job_may_have_is_refused(bad: Bad) -> None:
         assert type(caught.value) is bad.error
         assert str(caught.value).startswith(bad.says)
     assert handlers.get_handler("test.declared") is None
-    assert "test.declared" not in client.declared
+    assert "test.declared" not in declared
 
 
 def test_an_id_is_nothing_that_all_jobs_of_a_type_could_have() -> None:
@@ -52,9 +53,7 @@ def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
 def test_the_decorator_without_a_type_says_that_it_needs_one() -> None:
     decorator: Any = ojs.job
     with pytest.raises(InvalidJobType, match="type must be a non-empty string"):
-
-        @decorator
-        def handler() -> None: ...
+        decorator(test_a_type_follows_the_naming_rule)
 
 
 def test_the_limits_of_names_are_the_settings() -> None:
@@ -108,7 +107,7 @@ def test_a_type_has_one_handler() -> None:
     assert "first" in str(caught.value)
     assert "second" in str(caught.value)
     assert handlers.get_handler("test.declared") is made
-    assert client.declared["test.declared"].queue is None
+    assert declared["test.declared"].queue is None
 
 
 def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
@@ -121,8 +120,9 @@ def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
     declare(version(1), queue="old")
     again = declare(version(2), queue="new")
     assert handlers.get_handler("test.declared") is again
-    assert again() == 2
-    assert client.declared["test.declared"].queue == "new"
+    assert again is not None
+    assert again.function() == 2
+    assert declared["test.declared"].queue == "new"
 
 
 @pytest.mark.parametrize(

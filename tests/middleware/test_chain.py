@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -89,32 +90,32 @@ def test_a_class_does_not_stand_for_its_subclasses() -> None:
         made.remove(Outer)
 
 
+#: Each operation that changes a chain, next to or about an existing middleware.
+OPERATIONS: dict[str, Callable[[EnqueueChain, Any], None]] = {
+    "remove": lambda made, existing: made.remove(existing),
+    "insert_before": lambda made, existing: made.insert_before(existing, Third),
+    "insert_after": lambda made, existing: made.insert_after(existing, Third),
+    "add": lambda made, existing: made.add(Third),
+    "prepend": lambda made, existing: made.prepend(Third),
+}
+
+
 @pytest.mark.parametrize("unknown", [FIRST, First, passing, First(), None])
-def test_what_is_not_in_the_chain_is_said_so(unknown: Any) -> None:
+@pytest.mark.parametrize("operation", ["remove", "insert_before", "insert_after"])
+def test_what_is_not_in_the_chain_is_said_so(operation: str, unknown: Any) -> None:
     made = chain(SECOND)
-    for operation in (
-        lambda: made.remove(unknown),
-        lambda: made.insert_before(unknown, Third),
-        lambda: made.insert_after(unknown, Third),
-    ):
-        with pytest.raises(LookupError, match="not in the middleware chain") as caught:
-            operation()
-        assert SECOND in str(caught.value)
+    with pytest.raises(LookupError, match="not in the middleware chain") as caught:
+        OPERATIONS[operation](made, unknown)
+    assert SECOND in str(caught.value)
     assert made.names == [SECOND]
 
 
-def test_a_chain_that_is_in_use_cannot_be_changed() -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_chain_that_is_in_use_cannot_be_changed(operation: str) -> None:
     made = chain(FIRST)
     made.freeze()
-    for operation in (
-        lambda: made.add(Second),
-        lambda: made.prepend(Second),
-        lambda: made.insert_before(First, Second),
-        lambda: made.insert_after(First, Second),
-        lambda: made.remove(First),
-    ):
-        with pytest.raises(RuntimeError, match="in use and cannot be changed"):
-            operation()
+    with pytest.raises(RuntimeError, match="in use and cannot be changed"):
+        OPERATIONS[operation](made, First)
     assert made.names == [FIRST]
 
 

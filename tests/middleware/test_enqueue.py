@@ -140,7 +140,7 @@ def test_a_job_shows_the_time_that_a_middleware_set(
     else:
         assert job.due_at is not None
         assert job.due_at - job.created_at > timedelta(hours=23)
-        assert shown[0].startswith(f"{job.due_at:%Y-%m-%dT%H:%M}")
+        assert str(shown[0]).startswith(f"{job.due_at:%Y-%m-%dT%H:%M}")
 
 
 def test_a_dropped_job_is_none_and_no_later_middleware_runs() -> None:

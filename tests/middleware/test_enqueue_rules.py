@@ -85,7 +85,7 @@ def test_calling_proceed_twice_is_an_error() -> None:
 @pytest.mark.parametrize("by", ["returning", "proceeding"])
 def test_passing_on_something_else_names_the_middleware(nonsense: Any, by: str) -> None:
     def confused(envelope: Envelope, proceed: EnqueueNext) -> Envelope | None:
-        return proceed(nonsense) if by == "proceeding" else nonsense  # type: ignore[no-any-return]
+        return proceed(nonsense) if by == "proceeding" else nonsense
 
     with chain(First, confused), pytest.raises(TypeError, match="confused' must pass on"):
         ojs.enqueue("test.middleware")

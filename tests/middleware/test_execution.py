@@ -15,19 +15,24 @@ from tests.middleware.samples import Inner, Outer
 Next = Callable[[], Any]
 
 
-def run(handler: Next, *middleware: Any, is_async: bool = False) -> Any:
+def run(runs: Next, *middleware: Any, is_async: bool = False) -> Any:
     """Run a handler in a chain of these; await what an `async def` one gives."""
     chain = ExecutionChain("EXECUTION_MIDDLEWARE")
     for each in middleware:
         chain.add(each)
     context = SimpleNamespace(is_async=is_async, metadata={})
     if not is_async:
-        return chain.run(context, handler)
+        return chain.run(context, runs)
 
     async def awaited() -> Any:
-        return await chain.run(context, handler)
+        return await chain.run(context, runs)
 
     return async_to_sync(awaited)()
+
+
+def handler() -> str:
+    Outer.calls.append("handler")
+    return "result"
 
 
 def boom() -> None:
@@ -40,7 +45,7 @@ def test_without_middleware_the_handler_runs_as_it_is() -> None:
 
 def test_the_first_is_the_outermost() -> None:
     Outer.calls.clear()
-    assert run(lambda: Outer.calls.append("handler") or "result", Outer, Inner) == "result"
+    assert run(handler, Outer, Inner) == "result"
     assert Outer.calls == [
         "outer before",
         "inner before",
@@ -82,7 +87,7 @@ def test_an_error_of_a_middleware_reaches_the_outer_ones() -> None:
 
     Outer.calls.clear()
     with pytest.raises(ConnectionError):
-        run(lambda: Outer.calls.append("handler"), Outer, broken, Inner)
+        run(handler, Outer, broken, Inner)
     assert Outer.calls == ["outer before", "outer after"]
 
 

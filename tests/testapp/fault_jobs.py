@@ -9,7 +9,9 @@ from tests.faults import ledger
 from tests.testapp.models import Thing
 
 #: Each kill spends an attempt, and no job is to run out of them.
-PATIENT = ojs.RetryPolicy(max_attempts=100, initial_interval="PT0.05S", jitter=False)
+PATIENT = ojs.RetryPolicy(
+    max_attempts=100, initial_interval="PT0.05S", max_interval="PT0.5S", jitter=False
+)
 
 
 @ojs.job("faults.effect", retry=PATIENT)

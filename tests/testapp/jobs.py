@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import django_ojs as ojs
+from tests.testapp import fault_jobs as fault_jobs
 from tests.testapp import worker_jobs as worker_jobs
 from tests.testapp.models import Thing
 

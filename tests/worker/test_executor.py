@@ -57,7 +57,7 @@ def test_what_a_handler_raises_is_the_answer_and_the_thread_takes_the_next(
         raise kind("no")
 
     with executing(1, answers) as executor:
-        executor.submit([run_of(function), run_of(threading.get_ident)])
+        executor.submit([run_of(function), run_of(lambda: "next")])
         assert isinstance(answers.next().error, kind)
         assert answers.next().error is None
 

@@ -11,6 +11,7 @@ from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.autoreload import get_child_arguments
 
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
@@ -71,6 +72,13 @@ def _seconds(text: str) -> timedelta:
     return timedelta(seconds=value)
 
 
+def _pause(text: str) -> timedelta:
+    pause = _seconds(text)
+    if not pause:
+        raise ArgumentTypeError("must be longer than zero")
+    return pause
+
+
 class Command(BaseCommand):
     """Run background jobs."""
 
@@ -115,7 +123,7 @@ class Command(BaseCommand):
         )
         add(
             "--poll-interval",
-            type=_seconds,
+            type=_pause,
             metavar="SECONDS",
             help="pause between looks when nothing was announced (0.5)",
         )
@@ -166,7 +174,7 @@ class Command(BaseCommand):
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         if Supervisor(config, changed=watch).run():
-            os.execv(sys.executable, [sys.executable, *sys.argv])
+            os.execv(sys.executable, get_child_arguments())
 
     def _check_database(self) -> None:
         connection = database.connection()

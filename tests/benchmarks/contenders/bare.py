@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 from tests.benchmarks.contenders.base import Command, Contender, Work, truncate
 
-_COLUMNS = """id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
+_COLUMNS = """id, args, type, queue, state, priority, meta, options, attempt, max_attempts, returned,
               run, created_at, enqueued_at, dead_letter"""
-_VALUES = """%s, 'bench.noop', 'default', 'available', 0, %s, '{}', '{}', 0, 3, 0,
-             0, statement_timestamp(), statement_timestamp(), false"""
+_DEFAULTS = """'bench.noop', 'default', 'available', 0, '{}', '{}', 0, 3, 0,
+               0, statement_timestamp(), statement_timestamp(), false"""
 _BATCH = f"""
-INSERT INTO {{table}} ({_COLUMNS})
-SELECT {_VALUES.replace("%s", "r.id", 1).replace("%s", "r.args", 1)}
-FROM unnest(%s::uuid[], %s::jsonb[]) AS r (id, args)
+INSERT INTO bare_job ({_COLUMNS})
+SELECT r.id, r.args, {_DEFAULTS} FROM unnest(%s::uuid[], %s::jsonb[]) AS r (id, args)
 """
 _CLAIM = """
 UPDATE bare_job SET state = 'active', attempt = attempt + 1, run = run + 1, worker_id = 'bare',
@@ -42,6 +41,10 @@ class BareSQL(Contender):
     drain_setting: ClassVar[str] = "claim and finish by 100"
     table: ClassVar[str] = "bare_job"
 
+    def django_settings(self) -> dict[str, Any]:
+        """Install the tables that are copied."""
+        return {"INSTALLED_APPS": ["django_ojs"]}
+
     def commands(self, work: Work) -> list[Command]:
         """Return a loop for each process."""
         return [["-m", "tests.benchmarks.contenders.bare"] for _ in range(work.processes)]
@@ -64,7 +67,7 @@ class BareSQL(Contender):
         """Insert a row; the id is the caller's, as everywhere."""
         from django_ojs.spec.ids import uuid7
 
-        statement = f"INSERT INTO {self.table} ({_COLUMNS}) VALUES ({_VALUES})"
+        statement = f"INSERT INTO {self.table} ({_COLUMNS}) VALUES (%s, %s, {_DEFAULTS})"
         self._run(statement, [uuid7(), f"[{number}]"])
 
     def enqueue_batch(self, numbers: Sequence[int]) -> None:
@@ -72,7 +75,7 @@ class BareSQL(Contender):
         from django_ojs.spec.ids import uuid7
 
         values = [[uuid7() for _ in numbers], [f"[{number}]" for number in numbers]]
-        self._run(_BATCH.format(table=self.table), values)
+        self._run(_BATCH, values)
 
     def _run(self, statement: str, values: Sequence[Any] | None = None) -> None:
         from django.db import connection
@@ -85,6 +88,7 @@ class CountedSQL(BareSQL):
     """The same INSERT into the jobs' own table, whose triggers keep the counts."""
 
     name: ClassVar[str] = "bare SQL, counted"
+    has_batches: ClassVar[bool] = False
     table: ClassVar[str] = "ojs_job"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tests.benchmarks.contenders.base import Command, Contender, Work, truncate
 
 _TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
+#: "off" has producers announce nothing.
+NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
+
 TABLES = ("ojs_job", "ojs_attempt")
 
 
@@ -16,6 +20,13 @@ class OpenJobSpec(Contender):
 
     name: ClassVar[str] = "django_ojs"
     drain_jobs: ClassVar[int] = 40_000
+
+    def django_settings(self) -> dict[str, Any]:
+        """Install the app and the handlers."""
+        return {
+            "INSTALLED_APPS": ["django_ojs", "tests.benchmarks"],
+            "OJS": {"NOTIFY": os.environ.get(NOTIFY_VARIABLE) != "off"},
+        }
 
     def commands(self, work: Work) -> list[Command]:
         """Return one command: it forks by itself."""

@@ -6,8 +6,7 @@ import os
 import threading
 import time
 
-from tests.benchmarks.jobs import NAP
-from tests.benchmarks.marks import mark
+from tests.benchmarks.marks import NAP, mark
 
 #: The slots of a worker with default settings.
 SLOTS = 10

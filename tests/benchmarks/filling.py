@@ -1,0 +1,68 @@
+"""Big tables, filled by the server itself with jobs like those a busy site leaves behind."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+#: Rows in one statement: some seconds of work each.
+CHUNK = 250_000
+
+# UUIDv7 by hand: the milliseconds of the moment, the version, and what is left from a hash.
+_ID = """(lpad(to_hex((extract(epoch FROM created) * 1000)::bigint), 12, '0') || '7'
+         || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid"""
+
+# Of a hundred finished jobs 95 were completed, two cancelled, three discarded, one of them a dead
+# letter; a third has a result, a fifth metadata; twenty queues and forty types.
+_FINISHED = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, created_at, enqueued_at, started_at, finished_at, worker_id,
+                     result, error, dead_letter, discard_reason)
+SELECT {_ID}, 'shop.type_' || n %% 40,
+       CASE WHEN n %% 2 = 0 THEN 'default' ELSE 'queue_' || n %% 20 END, state, 0,
+       jsonb_build_array(n, 'customer-' || n %% 100000 || '@example.com', 'order_confirmation'),
+       CASE WHEN n %% 5 = 0 THEN jsonb_build_object('trace_id', md5(n::text)) ELSE '{{}}' END, '{{}}',
+       1, 3, 0, 1, created, created, created + interval '20 milliseconds',
+       created + interval '50 milliseconds', 'worker_' || n %% 8,
+       CASE WHEN n %% 3 = 0 THEN jsonb_build_object('message_id', n) END,
+       CASE WHEN state = 'discarded' THEN
+            jsonb_build_object('type', 'handler_error', 'message', 'The card was declined.') END,
+       n %% 100 = 97,
+       CASE WHEN state = 'discarded' THEN 'exhausted' END
+FROM (
+    SELECT n, now() - interval '160 hours' * (1 - n / %s::float) AS created,
+           CASE WHEN n %% 100 < 95 THEN 'completed' WHEN n %% 100 < 97 THEN 'cancelled'
+                ELSE 'discarded' END AS state
+    FROM generate_series(%s, %s) AS n
+) AS jobs
+"""
+
+_WAITING = f"""
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, created_at, enqueued_at, dead_letter)
+SELECT {_ID}, 'shop.type_' || n %% 40, 'default', 'available', 0,
+       jsonb_build_array(n, 'customer-' || n %% 100000 || '@example.com', 'order_confirmation'),
+       '{{}}', '{{}}', 0, 3, 0, 0, created, created, false
+FROM (
+    SELECT n, now() - interval '1 hour' * (1 - n / %s::float) AS created
+    FROM generate_series(%s, %s) AS n
+) AS jobs
+"""
+
+
+def fill(*, finished: int = 0, waiting: int = 0) -> None:
+    """Add finished and waiting jobs, fold the counts, and have the table vacuumed and analyzed."""
+    with connection.cursor() as cursor:
+        for statement, rows in ((_FINISHED, finished), (_WAITING, waiting)):
+            for start in range(1, rows + 1, CHUNK):
+                cursor.execute(statement, [rows, start, min(rows, start + CHUNK - 1)])
+    tidy()
+
+
+def tidy() -> None:
+    """Leave the tables as maintenance and autovacuum leave them after a while."""
+    from django_ojs.operations import stats
+
+    stats.fold_counts()
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+        cursor.execute("CHECKPOINT")

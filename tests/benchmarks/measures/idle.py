@@ -1,0 +1,103 @@
+"""An idle worker: how soon it picks a job up, and what it costs meanwhile."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from tests.benchmarks import contenders, marks
+from tests.benchmarks.contenders.base import Work
+from tests.benchmarks.contenders.ojs import NOTIFY_VARIABLE
+from tests.benchmarks.field import Field
+from tests.benchmarks.processes import Children, wait_until
+from tests.benchmarks.producer import Producer
+from tests.benchmarks.scale import Scale
+
+P50, P95, P99, MOST = "pickup p50", "pickup p95", "pickup p99", "pickup most"
+IDLE, IDLE_SERVER = "idle worker", "idle worker, server"
+
+SILENT = "django_ojs, no NOTIFY"
+
+#: Who can be told of new work; the others poll, and are measured by `make bench` as a whole only.
+_TOLD = ("procrastinate", "pgqueuer", "Celery + Redis")
+
+#: Silence before an idle worker is watched: its start must be over.
+_CALM = 3.0
+
+#: The longest anybody waits between two looks is some seconds.
+_LAST_SECONDS = 20.0
+
+
+def measure(field: Field, scale: Scale) -> None:
+    """Let a trickle of jobs reach idle workers, then let them be."""
+    for round_ in range(scale.worker_rounds):
+        for name in field.everyone():
+            if name == contenders.CEILING or (not scale.thorough and name not in _TOLD):
+                continue
+            work = Work(setting=contenders.by_name(name).pickup_setting)
+            field.attempt(P50, name, partial(_pickup, field, scale, round_, name, name, work))
+        _ours(field, scale, round_)
+
+
+def _ours(field: Field, scale: Scale, round_: int) -> None:
+    name = contenders.OURS
+    if not scale.thorough:
+        _pickup(field, scale, round_, name, name, Work())
+    silent = Producer(
+        contenders.by_name(name),
+        field.producer(name).database,
+        field.log,
+        **{NOTIFY_VARIABLE: "off"},
+    )
+    try:
+        with field.ready_worker(silent, Work()) as worker:
+            _trickle(field, scale, round_, SILENT, silent, worker, "polls each 500 ms")
+    finally:
+        silent.close()
+    with field.ready_worker(field.producer(name), Work()) as worker:
+        _watch(field, scale, round_, name, worker)
+
+
+def _pickup(field: Field, scale: Scale, round_: int, label: str, name: str, work: Work) -> None:
+    producer = field.producer(name)
+    with field.ready_worker(producer, work) as worker:
+        _trickle(field, scale, round_, label, producer, worker, work.setting)
+
+
+def _trickle(
+    field: Field,
+    scale: Scale,
+    round_: int,
+    label: str,
+    producer: Producer,
+    worker: Children,
+    setting: str,
+) -> None:
+    first = 100
+    committed = producer.do("trickle", first=first, jobs=scale.trickle, gap=scale.gap)
+    wait_until(
+        lambda: marks.count(field.marks) >= 3 + scale.trickle,
+        seconds=_LAST_SECONDS,
+        step=0.02,
+        what="the last of the trickle",
+        watch=worker,
+    )
+    started = {entry.number: entry.at for entry in marks.read(field.marks)}
+    waits = sorted(
+        (started[number] - moment) * 1000 for number, moment in enumerate(committed, start=first)
+    )
+    for measure, share in ((P50, 0.50), (P95, 0.95), (P99, 0.99), (MOST, 1.0)):
+        value = waits[min(len(waits) - 1, int(len(waits) * share))]
+        field.results.add(measure, label, round_, value, setting=setting, samples=len(waits))
+
+
+def _watch(field: Field, scale: Scale, round_: int, name: str, worker: Children) -> None:
+    time.sleep(min(_CALM, scale.idle))
+    began = time.monotonic()
+    worker_cpu, server_cpu = worker.cpu(), field.server.cpu()
+    time.sleep(scale.idle)
+    seconds = time.monotonic() - began
+    field.results.add(IDLE, name, round_, (worker.cpu() - worker_cpu) / seconds * 100)
+    if server_cpu is not None:
+        used = (field.server.cpu() or 0.0) - server_cpu
+        field.results.add(IDLE_SERVER, name, round_, used / seconds * 100)

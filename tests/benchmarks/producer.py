@@ -1,0 +1,163 @@
+"""A contender's own process on the enqueuing side, which the harness tells what to measure.
+
+The harness writes one JSON line for a task and reads one line back. Each contender has its
+settings, its database and its warm connection, and all can take turns in short rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import contenders
+from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
+from tests.benchmarks.measures import tables
+from tests.benchmarks.server import NAME_VARIABLE
+
+
+class Producer:
+    """The harness's end."""
+
+    def __init__(self, contender: Contender, database: str, log: Path, **extra: str) -> None:
+        self.contender = contender
+        self.database = database
+        self.environment = {
+            "DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings",
+            VARIABLE: contender.name,
+            NAME_VARIABLE: database,
+            **extra,
+        }
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.producer"],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def do(self, task: str, **arguments: Any) -> Any:
+        """Have a function below called in the other process, and return what it returns."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps([task, arguments]) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            line = ""
+        else:
+            line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.contender.name}: {task} failed; see {self._log.name}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+
+def setup(contender: Contender) -> None:
+    """Make the tables, and warm the connection up."""
+    contender.setup()
+    contender.singles(range(10))
+    contender.reset()
+
+
+def reset(contender: Contender) -> None:
+    """Remove all jobs."""
+    contender.reset()
+
+
+def singles(contender: Contender, *, jobs: int) -> float:
+    """Return jobs a second, each enqueued in its own transaction."""
+    contender.reset()
+    return jobs / contender.singles(range(jobs))
+
+
+def batches(contender: Contender, *, jobs: int) -> float:
+    """Return jobs a second, enqueued in batches."""
+    contender.reset()
+    return jobs / contender.batches(range(jobs))
+
+
+def in_transaction(contender: Contender, *, jobs: int) -> dict[str, float]:
+    """Return the medians, in milliseconds, of a small transaction without and with an enqueue."""
+    from django.contrib.auth.models import Group
+    from django.db import transaction
+
+    contender.reset()
+    Group.objects.all().delete()
+    took: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(jobs):
+        for with_job in (False, True):
+            began = time.perf_counter()
+            with transaction.atomic():
+                Group.objects.create(name=f"{number} {with_job}")
+                if with_job:
+                    contender.enqueue(number)
+            took[with_job].append((time.perf_counter() - began) * 1000)
+    return {"without": statistics.median(took[False]), "with": statistics.median(took[True])}
+
+
+def fill(contender: Contender, *, jobs: int, kind: str) -> None:
+    """Store jobs for a worker."""
+    contender.reset()
+    contender.fill(range(jobs), Work(kind=kind))
+
+
+def trickle(contender: Contender, *, first: int, jobs: int, gap: float) -> list[float]:
+    """Store one job about every `gap` seconds, and return when each was committed."""
+    moments = []
+    for number in range(first, first + jobs):
+        # Not in step with anybody's polling.
+        time.sleep(gap * random.uniform(0.8, 1.2))
+        moments.append(contender.committed_at(number))
+    return moments
+
+
+TASKS = {
+    task.__name__: task
+    for task in (
+        setup,
+        reset,
+        singles,
+        batches,
+        in_transaction,
+        fill,
+        trickle,
+        tables.fill_table,
+        tables.operations,
+        tables.counts,
+    )
+}
+
+
+def main() -> None:
+    """Do what the lines on the standard input say."""
+    # Libraries may print; the answers have a channel of their own.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    import django
+
+    django.setup()
+    contender = contenders.by_name(os.environ[VARIABLE])
+    for line in sys.stdin:
+        task, arguments = json.loads(line)
+        answers.write(json.dumps(TASKS[task](contender, **arguments)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""How much is measured: enough to trust, or just enough to see that it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scale:
+    """Counts of one run. Rounds take turns: all contenders once, then all again."""
+
+    #: Rounds of the short measures (enqueues), and of those that start a worker.
+    rounds: int
+    worker_rounds: int
+    #: Calls in a round.
+    singles: int
+    transactions: int
+    batches: int
+    #: Jobs to drain, as a share of what each worker does in about three seconds.
+    drain: float
+    #: Jobs in the trickle, and the seconds between two.
+    trickle: int
+    gap: float = 0.05
+    #: Seconds an idle worker is watched.
+    idle: float
+    #: Finished jobs in the big tables, and calls in a round on each.
+    finished: tuple[int, ...]
+    waiting: int
+    table_calls: int
+    #: Contenders other than django_ojs in the measures with two processes and of pickup.
+    thorough: bool = True
+
+
+WHOLE = Scale(
+    rounds=9,
+    worker_rounds=3,
+    singles=400,
+    transactions=150,
+    batches=10,
+    drain=1.0,
+    trickle=200,
+    idle=20.0,
+    finished=(10_000, 1_000_000),
+    waiting=1_000_000,
+    table_calls=100,
+)
+
+QUICK = Scale(
+    rounds=3,
+    worker_rounds=1,
+    singles=200,
+    transactions=60,
+    batches=5,
+    drain=0.4,
+    trickle=50,
+    idle=5.0,
+    finished=(10_000,),
+    waiting=10_000,
+    table_calls=50,
+    thorough=False,
+)
+
+#: For the suite: that every line of it works.
+SMOKE = Scale(
+    rounds=1,
+    worker_rounds=1,
+    singles=3,
+    transactions=2,
+    batches=1,
+    drain=0.002,
+    trickle=3,
+    gap=0.02,
+    idle=0.2,
+    finished=(200,),
+    waiting=100,
+    table_calls=2,
+    thorough=False,
+)

@@ -1,0 +1,129 @@
+"""What the figures are held against, and how each is to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.benchmarks import contenders
+from tests.benchmarks.contenders.bare import CountedSQL
+from tests.benchmarks.measures import drain, enqueue, idle, tables
+from tests.benchmarks.results import Results
+
+OURS, CEILING = contenders.OURS, contenders.CEILING
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A bound on a figure, or on its ratio to another one's of the same round."""
+
+    measure: str
+    about: str = OURS
+    #: With neither of these the figure itself is meant.
+    against: str | None = None
+    against_measure: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def value(self, results: Results) -> float | None:
+        """Return what was measured, or None where it was not."""
+        if self.against is None and self.against_measure is None:
+            summary = results.summary(self.measure, self.about)
+        else:
+            summary = results.ratio(
+                self.measure, self.about, self.against or self.about, self.against_measure
+            )
+        return None if summary is None else summary.median
+
+    def met(self, value: float) -> bool:
+        """Whether a value satisfies it."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        return self.at_most is not None and value <= self.at_most
+
+    @property
+    def wanted(self) -> str:
+        """The bound in words."""
+        if self.at_least is not None:
+            return f"≥ {self.at_least:g}"
+        return f"≤ {self.at_most:g}"
+
+
+def _faster(measure: str, **factors: float) -> list[Target]:
+    names = {"pgqueuer": "pgqueuer", "procrastinate": "procrastinate", "celery": "Celery + Redis"}
+    names |= {"tasks": "django-tasks-db", "q2": "django-q2", "ox": "django-ox"}
+    return [
+        Target(measure=measure, against=names[name], at_least=factor)
+        for name, factor in factors.items()
+    ]
+
+
+def targets(results: Results) -> list[Target]:
+    """Return all targets; those of the big tables depend on what sizes there are."""
+    every = [
+        Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.70),
+        Target(measure=enqueue.TRANSACTION, at_most=0.35),
+        Target(measure=enqueue.MANY, at_least=20_000),
+        *_faster(enqueue.MANY, procrastinate=2.0),
+        *_faster(drain.ONE, pgqueuer=0.6, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
+        Target(measure=drain.ONE, about=drain.ASYNC, against=OURS, at_least=1.0),
+        Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5),
+        Target(measure=drain.NAPS, against=drain.THREADS, at_least=0.95),
+        Target(measure=idle.P50, at_most=2.0),
+        Target(measure=idle.P95, at_most=5.0),
+        Target(measure=idle.MOST, about=idle.SILENT, at_most=500.0),
+        Target(measure=idle.IDLE, at_most=1.0),
+    ]
+    sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
+    for name in sizes:
+        every += [
+            Target(measure=operation, about=name, against=tables.EMPTY, at_most=1.25)
+            for operation in (tables.PUSH, tables.FETCH, tables.PUSH_MANY, tables.FETCH_MANY)
+        ]
+        every += [
+            Target(measure=count, about=name, at_most=1.0)
+            for count in (tables.DEPTH, tables.COUNTS)
+        ]
+    return every
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A block of the table. Ratios are the first row's to each other row's, or the reverse."""
+
+    measure: str
+    title: str
+    unit: str
+    #: The row that all others are divided by; without it, it is django_ojs that is divided.
+    base: str | None = None
+
+
+SECTIONS = (
+    Section(measure=enqueue.SINGLE, title="Enqueue, a transaction each", unit="jobs/s"),
+    Section(measure=enqueue.TRANSACTION, title="Added to a caller's transaction", unit="ms"),
+    Section(measure=enqueue.MANY, title="Enqueue in batches of 1,000", unit="jobs/s"),
+    Section(measure=drain.ONE, title="Drain of no-op jobs, one process", unit="jobs/s"),
+    Section(measure=drain.TWO, title="Drain of no-op jobs, two processes", unit="jobs/s"),
+    Section(measure=drain.NAPS, title="Jobs of 5 ms, 10 slots", unit="jobs/s"),
+    Section(measure=drain.WORKER_CPU, title="CPU of the worker, one process", unit="µs/job"),
+    Section(measure=drain.SERVER_CPU, title="CPU of PostgreSQL, one process", unit="µs/job"),
+    Section(measure=drain.MEMORY, title="Memory of the worker, one process", unit="MB"),
+    Section(measure=idle.P50, title="Pickup by an idle worker, median", unit="ms"),
+    Section(measure=idle.P95, title="Pickup by an idle worker, 95th percentile", unit="ms"),
+    Section(measure=idle.P99, title="Pickup by an idle worker, 99th percentile", unit="ms"),
+    Section(measure=idle.MOST, title="Pickup by an idle worker, longest", unit="ms"),
+    Section(measure=idle.IDLE, title="An idle worker", unit="% of a core"),
+    Section(measure=idle.IDLE_SERVER, title="PostgreSQL meanwhile", unit="% of a core"),
+    *(
+        Section(measure=name, title=f"{name} by table", unit="ms", base=tables.EMPTY)
+        for name in tables.OPERATIONS
+    ),
+    Section(measure=tables.DEPTH, title="Depth of a queue, by table", unit="ms", base=tables.EMPTY),
+    Section(measure=tables.COUNTS, title="Counts by state, by table", unit="ms", base=tables.EMPTY),
+)
+
+REMARKS = (
+    f"{CEILING}: a copy of the jobs' table with its indexes and constraints; "
+    f"{CountedSQL.name}: the table itself, whose triggers count.",
+    "A ratio is the median of the rounds' own ratios: django_ojs to the row, or, by table, the row "
+    "to the empty one.",
+)

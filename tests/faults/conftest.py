@@ -1,0 +1,65 @@
+"""A site for each test, the long half on demand, and a summary of what was measured."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import ledger
+from tests.faults.site import Site
+
+FULL = os.environ.get("OJS_FAULTS") == "full"
+_told: list[str] = []
+
+Tell = Callable[[str], None]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long half to `make faults`."""
+    long = [item for item in items if item.get_closest_marker("faults_full")]
+    if long and not FULL:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if _told:
+        terminalreporter.section("faults")
+        for line in _told:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Tell:
+    """Return a function that prints a line at the end of the run."""
+
+    def say(line: str) -> None:
+        print(line)
+        _told.append(f"{request.node.name}: {line}")
+
+    return say
+
+
+@pytest.fixture
+def seed(tell: Tell) -> int:
+    """Return the seed of this test: a new one each time, or the one in OJS_FAULTS_SEED."""
+    chosen = int(os.environ.get("OJS_FAULTS_SEED") or secrets.randbelow(2**32))
+    print(f"OJS_FAULTS_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def site(process_environment: dict[str, str], tmp_path: Path, seed: int) -> Iterator[Site]:
+    """Return the scene, with the suite's database; all of it is ended whatever happens."""
+    ledger.create()
+    scene = Site(process_environment, tmp_path, seed)
+    try:
+        yield scene
+    finally:
+        scene.close()
+        ledger.drop()

@@ -1,0 +1,124 @@
+"""Break things inside a worker, as the setting `OJS_SABOTAGE` says.
+
+`{"die": "claimed" | "acknowledging" | "acknowledged", "flag": PATH}`: the first process that comes
+to this point kills itself; the file at PATH says that one has.
+`{"fail": 0.02}`: this share of the statements on jobs fails with a lock or statement timeout.
+`{"clock": SECONDS, "after": SECONDS}`: the clock of the application jumps.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+from django_ojs import signals
+
+_ACK = "SET state = 'completed'"
+_ACK_BY_ORM = "\"state\" = %s, \"result\""
+_RAISE = "DO $$ BEGIN RAISE EXCEPTION 'sabotage' USING ERRCODE = '{}'; END $$"
+#: Lock not available, and query cancelled (what a statement timeout says).
+_CODES = ("55P03", "57014")
+
+
+class Sabotage(AppConfig):
+    """Does what the setting says, once the process is ready."""
+
+    name = "tests.faults.sabotage"
+    label = "sabotage"
+
+    def ready(self) -> None:
+        plan: dict[str, Any] = settings.OJS_SABOTAGE
+        if "die" in plan:
+            _die(plan["die"], plan["flag"])
+        if "fail" in plan:
+            _on_each_connection(_failing(plan["fail"]))
+        if "clock" in plan:
+            _turn_clock(plan["clock"], plan["after"])
+
+
+Wrapper = Callable[[Callable[..., Any], str, Any, bool, dict[str, Any]], Any]
+
+
+def _on_each_connection(wrapper: Wrapper) -> None:
+    def created(sender: object, connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+        if connection.alias == "default" and wrapper not in connection.execute_wrappers:
+            connection.execute_wrappers.append(wrapper)
+
+    connection_created.connect(created, weak=False)
+
+
+def _die(where: str, flag: str) -> None:
+    def once(*args: object, **kwargs: object) -> None:
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        with open(flag, "w") as told:
+            told.write(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def wrapper(
+        execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
+        acknowledges = _ACK in sql or (sql.startswith("UPDATE") and '"result" = ' in sql)
+        if acknowledges and where == "acknowledging":
+            once()
+        result = execute(sql, params, many, context)
+        if acknowledges and where == "acknowledged":
+            once()
+        return result
+
+    if where == "claimed":
+        # It is sent between the claim's commit and the handler.
+        signals.job_started.connect(once, weak=False)
+    else:
+        _on_each_connection(wrapper)
+
+
+def _failing(share: float) -> Wrapper:
+    dice = random.Random(os.getpid())
+
+    def wrapper(
+        execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
+        if "ojs_" in sql and dice.random() < share:
+            if context["connection"].vendor != "postgresql":
+                raise OperationalError("database is locked")
+            # A real error of the server: it breaks the transaction as a timeout does.
+            execute(_RAISE.format(dice.choice(_CODES)), None, False, context)
+        return execute(sql, params, many, context)
+
+    return wrapper
+
+
+def _turn_clock(seconds: float, after: float) -> None:
+    """Let the clock jump in all modules of the package, those that copied `datetime` included."""
+    jump_at = time.monotonic() + after
+    real_time, real_ns = time.time, time.time_ns
+
+    def shift() -> float:
+        return seconds if time.monotonic() >= jump_at else 0.0
+
+    class Turned(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            moved = datetime.now(UTC) + timedelta(seconds=shift())
+            return moved.astimezone(tz) if tz is not None else moved.replace(tzinfo=None)
+
+    time.time = lambda: real_time() + shift()
+    time.time_ns = lambda: real_ns() + int(shift() * 1e9)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("django_ojs.") and getattr(module, "datetime", None) is datetime:
+            module.datetime = Turned

@@ -1,0 +1,207 @@
+"""The scene of a test: its workers and enqueuers, what was done to them, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+from django.db.models import QuerySet
+
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import Outcome
+from django_ojs.spec.states import TERMINAL
+from tests.faults import ledger
+from tests.faults.checker import Fault, Verdict, check
+from tests.testapp.models import Thing
+from tests.worker.processes import ROOT, Tree
+from tests.worker.waiting import BOUND, eventually
+
+#: A killed process may go on for a moment after the call returns.
+_DYING = 0.25
+#: What a kill storm needs at the longest to run what is left.
+DRAIN = 60.0
+
+
+class Site:
+    """Starts processes and ends them, and only them; keeps the history for the checker."""
+
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, seed: int, alias: str = "default"
+    ) -> None:
+        self.environment = {**environment, "PYTHONWARNINGS": "default"}
+        self.folder = folder
+        self.dice = random.Random(seed)
+        self.alias = alias
+        self.faults: list[Fault] = []
+        self.trees: list[Tree] = []
+        self.enqueuers: list[subprocess.Popen[bytes]] = []
+        self.variables: dict[str, str] = {}
+
+    @property
+    def jobs(self) -> QuerySet[Job]:
+        """The jobs, where they are."""
+        return Job.objects.using(self.alias)
+
+    def start(
+        self,
+        *arguments: str,
+        ojs: Mapping[str, Any] | None = None,
+        sabotage: Mapping[str, Any] | None = None,
+        **variables: str,
+    ) -> Tree:
+        """Start a worker: a supervisor and its children."""
+        tree = Tree(
+            self.environment,
+            self.folder / f"worker-{len(self.trees)}.log",
+            *arguments,
+            ojs=ojs,
+            DJANGO_SETTINGS_MODULE="tests.faults.settings",
+            OJS_FAULTS_SABOTAGE=json.dumps(sabotage or {}),
+            **{**self.variables, **variables},
+        )
+        self.trees.append(tree)
+        return tree
+
+    def enqueue(self, jobs: int, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a process that enqueues so many jobs; see `enqueuer`."""
+        number = len(self.enqueuers)
+        given = {"seed": self.dice.randrange(2**32), **options}
+        with (self.folder / f"enqueuer-{number}.err").open("wb") as errors:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tests.faults.enqueuer"),
+                    str(self.folder / f"enqueuer-{number}.log"),
+                    f"--jobs={jobs}",
+                    *(f"--{name}={value}" for name, value in given.items()),
+                ],
+                cwd=ROOT,
+                env={
+                    **self.environment,
+                    "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+                    **self.variables,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+        self.enqueuers.append(process)
+        return process
+
+    def kill(self, tree: Tree, pid: int) -> float:
+        """Kill a process of a tree, if it is still one. Return when."""
+        began = time.monotonic()
+        if pid not in tree.members():
+            return began
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if pid == tree.pid:
+            tree.process.wait(BOUND)
+        self.faults.append(
+            Fault(kind="kill", pid=pid, began=began, ended=time.monotonic() + _DYING)
+        )
+        return began
+
+    def kill_tree(self, tree: Tree) -> None:
+        """Kill a supervisor and all its children, as a machine that goes down does."""
+        for pid in [tree.pid, *tree.children()]:
+            self.kill(tree, pid)
+
+    @contextmanager
+    def trouble(self, kind: str, after: float = 0.0) -> Iterator[None]:
+        """Note a fault that hits every process while it lasts, and for some time after."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.faults.append(Fault(kind=kind, began=began, ended=time.monotonic() + after))
+
+    def known(self, what: str) -> list[str]:
+        """Return what the enqueuers have written down: attempted, acknowledged, rolled-back."""
+        found = []
+        for log in sorted(self.folder.glob("enqueuer-*.log")):
+            words = (line.split(" ", 1) for line in log.read_text().splitlines())
+            found += [rest for word, rest in words if word == what]
+        return found
+
+    def enqueued(self, within: float = DRAIN) -> None:
+        """Wait until the enqueuers are done."""
+        for number, process in enumerate(self.enqueuers):
+            code = process.wait(within)
+            errors = (self.folder / f"enqueuer-{number}.err").read_text()
+            assert code in (0, -signal.SIGKILL), errors
+
+    def drained(self, within: float = DRAIN) -> None:
+        """Wait until every job is in a final state."""
+        unfinished = self.jobs.exclude(state__in=TERMINAL)
+        eventually(
+            lambda: not unfinished.exists(), "every job is finished", within=within, pause=0.1
+        )
+
+    def verdict(self) -> Verdict:
+        """Judge what happened so far."""
+        lapses = Attempt.objects.using(self.alias).filter(outcome=Outcome.LAPSED)
+        return check(
+            attempted=self.known("attempted"),
+            acknowledged=self.known("acknowledged"),
+            rolled_back=self.known("rolled-back"),
+            starts=ledger.starts(),
+            done=ledger.done(),
+            faults=[
+                *self.faults,
+                *(Fault(kind="lapse", job=str(a.job_id), run=a.run) for a in lapses),
+            ],
+        )
+
+    def stored_with_their_rows(self) -> set[str]:
+        """Return the stored jobs, after seeing that each has the row it was committed with."""
+        stored = {str(key) for key in self.jobs.values_list("pk", flat=True)}
+        orders = Thing.objects.using(self.alias).filter(name__startswith="order ")
+        assert {name.split()[1] for name in orders.values_list("name", flat=True)} == stored
+        return stored
+
+    def completed_once(self) -> None:
+        """See that all jobs are completed, and that atomic ones took effect exactly once."""
+        states = set(self.jobs.values_list("state", flat=True))
+        assert states <= {"completed"}, states
+        effects = Thing.objects.using(self.alias).filter(name__startswith="effect ")
+        happened = sorted(name.split()[1] for name in effects.values_list("name", flat=True))
+        atomic = self.jobs.filter(type="faults.atomic").values_list("pk", flat=True)
+        assert happened == sorted(map(str, atomic))
+
+    def logs(self) -> str:
+        """Return what all workers have written."""
+        return "\n".join(tree.log for tree in self.trees)
+
+    def close(self) -> None:
+        """End all that was started."""
+        for process in self.enqueuers:
+            if process.poll() is None:
+                process.kill()
+                process.wait(BOUND)
+        for tree in self.trees:
+            tree.kill()
+        for tree in self.trees[-4:]:
+            told = [line for line in tree.log.splitlines() if " completed in " not in line]
+            print(f"--- worker {tree.pid}, exit code {tree.process.returncode}", *told[-40:], sep="\n")
+        for connection in connections.all(initialized_only=True):
+            connection.close_if_unusable_or_obsolete()
+
+
+def until(condition: Callable[[], bool], within: float, pause: float = 0.02) -> bool:
+    """Wait for a condition. Return whether it came true."""
+    end = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True

@@ -1,0 +1,87 @@
+"""The app: handlers in `jobs.py` are found, and a broken one is not passed over."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from django.apps import apps
+
+ROOT = Path(__file__).parent.parent
+
+SETTINGS = """
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django_ojs", *{apps!r}],
+    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}},
+    USE_TZ=True,
+)
+django.setup()
+"""
+
+
+def run(code: str, installed: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a project of its own, with these apps beside ours."""
+    return subprocess.run(
+        [sys.executable, "-c", SETTINGS.format(apps=installed) + code],
+        env={"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def app(folder: Path, name: str, jobs: str | None) -> str:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").touch()
+    if jobs is not None:
+        (folder / name / "jobs.py").write_text(jobs)
+    return name
+
+
+ONE = """
+import django_ojs as ojs
+
+@ojs.job("one.work")
+def work(a: int) -> int:
+    return a
+"""
+
+
+def test_the_jobs_of_installed_apps_are_known_before_anybody_imports_them() -> None:
+    code = "from django_ojs import handlers; print(handlers.job_types())"
+    found = run(code, ["tests.testapp"], folder=ROOT)
+    assert found.returncode == 0, found.stderr
+    for name in ("add", "create_thing", "describe", "echo", "labelled", "shout"):
+        assert f"'testapp.{name}'" in found.stdout
+
+
+def test_an_app_may_have_no_jobs_and_the_order_of_apps_does_not_matter(tmp_path: Path) -> None:
+    installed = [app(tmp_path, "none", None), app(tmp_path, "one", ONE)]
+    code = "from django_ojs import handlers; print(handlers.job_types())"
+    for order in (installed, installed[::-1]):
+        assert run(code, order, folder=tmp_path).stdout == "['one.work']\n"
+
+
+def test_a_jobs_module_that_cannot_be_imported_stops_the_start(tmp_path: Path) -> None:
+    broken = app(tmp_path, "broken", "import a_module_that_is_missing\n")
+    found = run("", [broken], folder=tmp_path)
+    assert found.returncode != 0
+    assert "a_module_that_is_missing" in found.stderr
+
+
+def test_two_handlers_of_a_type_stop_the_start(tmp_path: Path) -> None:
+    installed = [app(tmp_path, "one", ONE), app(tmp_path, "two", ONE)]
+    found = run("", installed, folder=tmp_path)
+    assert found.returncode != 0
+    assert "The job type 'one.work' has two handlers: one.jobs.work and two.jobs.work" in (
+        found.stderr
+    )
+
+
+def test_the_app_has_its_label_and_name() -> None:
+    config = apps.get_app_config("django_ojs")
+    assert (config.name, config.verbose_name) == ("django_ojs", "Background jobs")

@@ -1,0 +1,163 @@
+"""Processes that die: of a kill, or of the job they run. Nothing is lost, and all is explained."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from django_ojs.models import Worker
+from django_ojs.operations import ack
+from django_ojs.spec.errors import ClaimLost
+from django_ojs.storage.transitions import Claim
+from tests.testapp import worker_jobs as handlers
+from tests.testapp.models import Thing
+from tests.worker.acceptance.conftest import Start
+from tests.worker.acceptance.ledger import (
+    ALIASES,
+    becomes,
+    history,
+    marks,
+    runs,
+    started,
+    stored,
+    tell,
+)
+from tests.worker.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+
+DIED = "worker_death"
+
+
+def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start().ready()
+    started(job)
+    victim = tree.child_of(job)
+    old = Claim(worker_id=job.worker_id, run=job.run)
+    os.kill(victim, signal.SIGKILL)
+    started(job, 2)
+    assert tree.child_of(job) != victim
+    # What the dead one might still have sent comes too late.
+    with pytest.raises(ClaimLost):
+        ack.ack(job.pk, claim=old, result="late")
+    tell(job)
+    becomes(job, "completed")
+    assert (job.attempt, job.result) == (2, "done")
+    assert history(job) == [(1, "lost", DIED)]
+    assert f"(pid {victim}) died: killed by SIGKILL" in tree.log
+    assert not Worker.objects.filter(pid=victim).exists()
+
+
+def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    first = start("--processes", "2", "--threads", "1").ready(2)
+    started(job)
+    second = start()
+    second.ready()
+    first.kill()
+    started(job, 2)
+    assert second.child_of(job)
+    tell(job)
+    becomes(job, "completed")
+    assert history(job) == [(1, "lost", DIED)]
+    eventually(
+        lambda: set(Worker.objects.values_list("pid", flat=True)) == set(second.children()),
+        "the dead workers are forgotten",
+    )
+
+
+@pytest.mark.postgresql
+def test_a_death_is_noticed_by_the_lost_session_long_before_the_missed_beats(
+    start: Start,
+) -> None:
+    # It beats every ten minutes: only the end of its database session can tell of its death.
+    job = stored(handlers.wait.enqueue())
+    first = start(ojs={"HEARTBEAT_INTERVAL": 600}).ready()
+    started(job)
+    eventually(
+        lambda: Worker.objects.filter(session_pid__isnull=False).exists(), "its session is known"
+    )
+    second = start()
+    second.ready()
+    first.kill()
+    started(job, 2)
+    tell(job)
+    assert becomes(job, "completed").attempt == 2
+    assert history(job) == [(1, "lost", DIED)]
+
+
+def test_children_whose_supervisor_was_killed_finish_their_jobs_and_end(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start("--processes", "2", "--threads", "1").ready(2)
+    started(job)
+    os.kill(tree.pid, signal.SIGKILL)
+    tree.says("The supervisor is gone; this worker stops.")
+    late = stored(handlers.note.enqueue())
+    tell(job)
+    assert tree.ends() == -signal.SIGKILL
+    assert becomes(job, "completed").attempt == 1
+    assert becomes(late, "available").run == 0
+    assert not Worker.objects.exists()
+
+
+@pytest.mark.parametrize("code", [0, 1, 75])
+def test_a_handler_that_ends_the_process_costs_an_attempt_and_not_the_worker(
+    start: Start, code: int
+) -> None:
+    job = stored(handlers.leave.enqueue(code))
+    tree = start("--threads", "1").ready()
+    becomes(job, "completed")
+    assert (job.attempt, history(job)) == (2, [(1, "lost", DIED)])
+    assert tree.process.poll() is None
+
+
+def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(start: Start) -> None:
+    deadly = stored(handlers.kill_worker.enqueue(99))
+    start("--processes", "2", "--threads", "1")
+    becomes(deadly, "discarded", within=60)
+    assert deadly.dead_letter
+    assert history(deadly) == [(attempt, "lost", DIED) for attempt in (1, 2, 3)]
+    harmless = stored(handlers.note.enqueue())
+    becomes(harmless, "completed", within=60)
+
+
+def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_completion(
+    start: Start,
+) -> None:
+    job = stored(handlers.transfer.enqueue("once", "die"))
+    start().ready()
+    becomes(job, "completed")
+    # It wrote twice, and once counts.
+    assert marks(job) == ["wrote", "wrote"]
+    assert Thing.objects.filter(name="once").count() == 1
+    assert history(job) == [(1, "lost", DIED)]
+
+
+def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws(
+    start: Start,
+) -> None:
+    job = stored(handlers.wait.options(visibility_timeout=1).enqueue())
+    first = start().ready()
+    started(job)
+    frozen = first.child_of(job)
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        second = start().ready()
+        started(job, 2)
+        job.refresh_from_db()
+        assert job.attempt == 2
+        assert job.worker_id in {worker.pk for worker in second.workers()}
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    # The thawed handler is told, and its answer is void.
+    eventually(
+        lambda: any(event.startswith("stopped by Interrupted") for event in marks(job)),
+        "the thawed handler is stopped",
+    )
+    tell(job)
+    becomes(job, "completed")
+    assert (job.attempt, runs(job, "done")) == (2, [(2, 2)])
+    assert history(job)[0][1] in ("lapsed", "lost")

@@ -1,0 +1,184 @@
+"""What a worker does beside running jobs: due work, expiry, other workers' leavings, itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+import django_ojs as ojs
+from django_ojs.models import Job, Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import beat, fetch
+from tests import factories
+from tests.testapp import worker_jobs as handlers
+from tests.worker.acceptance.conftest import Start
+from tests.worker.acceptance.ledger import (
+    ALIASES,
+    becomes,
+    history,
+    runs,
+    started,
+    stored,
+    tell,
+    unfinished,
+)
+from tests.worker.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+
+
+def test_due_work_is_promoted_expired_work_discarded_and_a_lapsed_claim_taken_back(
+    start: Start,
+) -> None:
+    soon = stored(handlers.note.options(scheduled_at=timedelta(seconds=0.3)).enqueue())
+    later = stored(handlers.note.options(scheduled_at=timedelta(hours=1)).enqueue())
+    expired = stored(
+        handlers.note.options(
+            scheduled_at=timedelta(hours=2), expires_at=timedelta(hours=1)
+        ).enqueue()
+    )
+    factories.age(expired.pk, timedelta(hours=1))
+    retryable = factories.fail.fail(
+        factories.active(type="worker.note", queue="default", retry=factories.hourly()).id,
+        factories.BOOM,
+    )
+    factories.age(retryable.pk, timedelta(hours=2))
+    lapsed = stored(handlers.note.enqueue())
+    fetch.fetch(["default"], visibility_timeout=timedelta(milliseconds=1))
+    start().ready()
+    for job in (soon, retryable, lapsed):
+        becomes(job, "completed")
+    assert becomes(expired, "discarded").discard_reason == "expired"
+    assert history(lapsed) == [(1, "lapsed", "visibility_timeout")]
+    assert becomes(later, "scheduled").run == 0
+
+
+def test_jobs_that_wait_behind_a_slow_one_are_given_back_and_done_by_another(
+    start: Start,
+) -> None:
+    first = start("--threads", "1")
+    first.ready()
+    # It learns that jobs are short, and claims many at a time.
+    warm = ojs.enqueue_batch([handlers.quick.request(n) for n in range(300)])
+    eventually(lambda: unfinished([job.pk for job in warm]) == 0, "the short ones are done")
+    slow, *rest = ojs.enqueue_batch(
+        [handlers.wait.request(), *(handlers.quick.request(n) for n in range(20))]
+    )
+    started(slow)
+    # Claimed with it or not, they are soon free for whoever has a slot, and stay so.
+    second = start("--threads", "1").ready()
+    eventually(lambda: unfinished([job.pk for job in rest]) == 0, "the others are done elsewhere")
+    assert becomes(slow, "active").attempt == 1
+    others = Job.objects.filter(pk__in=[job.pk for job in rest])
+    by = {worker.pk for worker in second.workers()}
+    assert {job.worker_id for job in others} == by
+    # Given back once, not claimed and given back again until the slow one is done.
+    assert {job.spent for job in others} == {1}
+    assert max(job.run for job in others) <= 3
+    assert not any(history(job) for job in others)
+    tell(slow)
+    becomes(slow, "completed")
+
+
+def test_a_beat_can_make_a_worker_quiet_and_running_again_and_end_it(start: Start) -> None:
+    tree = start().ready()
+    (worker,) = tree.workers()
+    for directive, state in ((Directive.QUIET, "available"), (Directive.RUNNING, "completed")):
+        beat.direct(worker.pk, directive)
+        eventually(
+            lambda directive=directive: Worker.objects.get().state == directive,  # type: ignore[misc]  # the default binds the loop's variable
+            f"the worker is {directive}",
+        )
+        job = stored(handlers.note.enqueue())
+        becomes(job, state)
+    beat.direct(worker.pk, Directive.TERMINATE)
+    assert tree.ends() == 0
+
+
+def test_a_process_is_replaced_after_its_number_of_jobs(start: Start) -> None:
+    jobs = [stored(handlers.note.enqueue()) for _ in range(5)]
+    tree = start("--threads", "1", "--max-jobs", "2")
+    for job in jobs:
+        becomes(job, "completed")
+    workers = [job.worker_id for job in jobs]
+    assert len(set(workers)) == 3
+    assert max(workers.count(worker) for worker in workers) == 2
+    assert not any(history(job) for job in jobs)
+    assert "is replaced." in tree.log
+    assert tree.process.poll() is None
+
+
+def test_a_process_that_has_grown_too_large_is_replaced(start: Start) -> None:
+    job = stored(handlers.note.enqueue())
+    tree = start("--max-rss", "1")
+    becomes(job, "completed")
+    tree.says("MB and will be replaced.")
+    becomes(stored(handlers.note.enqueue()), "completed")
+    assert tree.process.poll() is None
+
+
+APP = """
+import django_ojs as ojs
+
+@ojs.job("reloaded.answer")
+def answer():
+    return {version}
+"""
+
+
+def test_under_debug_the_worker_starts_again_when_its_code_changes(
+    start: Start, tmp_path: Path
+) -> None:
+    app = tmp_path / "ojs_reloaded_app"
+    app.mkdir()
+    (app / "__init__.py").write_text("")
+    (app / "jobs.py").write_text(APP.format(version=1))
+    tree = start(
+        "--threads",
+        "1",
+        OJS_TEST_DEBUG="1",
+        OJS_TEST_APPS='["ojs_reloaded_app"]',
+        PYTHONPATH=str(tmp_path),
+        PYTHONDONTWRITEBYTECODE="1",
+    ).ready()
+    job = stored(ojs.enqueue("reloaded.answer"))
+    assert becomes(job, "completed").result == 1
+    running = stored(handlers.wait.enqueue())
+    started(running)
+    (app / "jobs.py").write_text(APP.format(version=2) + "\n")
+    tree.says("Code changed: the worker starts again.")
+    tell(running)
+    # What ran has been waited for, and the new code has its turn.
+    job = stored(ojs.enqueue("reloaded.answer"))
+    assert becomes(job, "completed").result == 2
+    assert (becomes(running, "completed").attempt, runs(running, "done")) == (1, [(1, 1)])
+    assert tree.process.poll() is None
+
+
+@pytest.mark.postgresql
+def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None:
+    tree = start("--threads", "2", ojs={"POLL_INTERVAL": 0.1}).ready()
+    first = stored(handlers.session.enqueue())
+    becomes(first, "completed")
+    running = stored(handlers.wait.options(retry={"max_attempts": 1}).enqueue())
+    started(running)
+    (worker,) = tree.workers()
+    for _ in range(3):
+        with connection.cursor() as cursor:
+            # The handler that runs reads from the other database: it is not told.
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        job = stored(handlers.note.enqueue())
+        becomes(job, "completed")
+    # It is the same process, its reservation holds, and nobody took it for dead.
+    tell(running)
+    assert becomes(running, "completed").attempt == 1
+    assert becomes(running, "completed").worker_id == worker.pk
+    again = stored(handlers.session.enqueue())
+    assert becomes(again, "completed").result != first.result
+    assert [w.pk for w in tree.workers()] == [worker.pk]

@@ -1,0 +1,183 @@
+"""Signals x what was in flight (graceful-shutdown §4-§7, worker-protocol §7, §9)."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from django_ojs.models import Job, Worker
+from tests.testapp import worker_jobs as handlers
+from tests.worker.acceptance.conftest import Start
+from tests.worker.acceptance.ledger import (
+    ALIASES,
+    becomes,
+    history,
+    marks,
+    runs,
+    started,
+    stored,
+    tell,
+)
+from tests.worker.processes import Tree
+from tests.worker.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+
+TERM, INT, TSTP, CONT = signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT
+#: Over before the suite is; no test that expects a job to be done waits for it.
+SHORT, LONG = "1", "60"
+
+
+def reports(tree: Tree, state: str) -> None:
+    """Wait until all worker processes report a state in their beats."""
+    eventually(
+        lambda: [worker.state for worker in tree.workers()] == [state],
+        f"the worker reports {state}; it said:\n{tree.log}",
+    )
+
+
+@pytest.mark.parametrize("numbers", [[TERM], [INT], [TERM, TERM], [INT, INT], [TSTP, TERM]])
+def test_an_idle_worker_ends_well(start: Start, numbers: list[signal.Signals]) -> None:
+    tree = start("--grace", LONG).ready()
+    for number in numbers:
+        tree.signal(number)
+    assert tree.ends() == 0
+    assert not Worker.objects.exists()
+    assert "stopped: 0 done, 0 failed" in tree.log
+
+
+@pytest.mark.parametrize("name", ["worker.wait", "worker.await"])
+@pytest.mark.parametrize("number", [TERM, INT])
+def test_a_running_job_is_waited_for_and_no_other_is_begun(
+    start: Start, number: signal.Signals, name: str
+) -> None:
+    handler = handlers.wait if name == "worker.wait" else handlers.wait_async
+    job = stored(handler.enqueue())
+    tree = start("--grace", LONG, "--threads", "2").ready()
+    started(job)
+    tree.signal(number)
+    reports(tree, "terminate")
+    late = stored(handlers.note.enqueue())
+    # Beats go on while it drains: it is not taken for dead.
+    beat_at = Worker.objects.get().beat_at
+    eventually(lambda: Worker.objects.get().beat_at > beat_at, "it goes on beating")
+    tell(job)
+    assert tree.ends() == 0
+    assert becomes(job, "completed").attempt == 1
+    assert history(job) == []
+    assert becomes(late, "available").run == 0
+
+
+@pytest.mark.parametrize("name", ["worker.wait", "worker.await"])
+@pytest.mark.parametrize("number", [TERM, INT])
+def test_a_job_longer_than_the_grace_goes_back_and_spends_no_attempt(
+    start: Start, number: signal.Signals, name: str
+) -> None:
+    handler = handlers.wait if name == "worker.wait" else handlers.wait_async
+    job = stored(handler.enqueue())
+    tree = start("--grace", SHORT).ready()
+    started(job)
+    tree.signal(number)
+    assert tree.ends() == 0
+    goes_back_unspent(job)
+
+
+def test_a_second_signal_ends_the_grace_at_once(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start("--grace", LONG).ready()
+    started(job)
+    tree.signal(TERM)
+    reports(tree, "terminate")
+    tree.signal(TERM)
+    assert tree.ends(within=20) == 0
+    goes_back_unspent(job)
+
+
+def test_a_job_that_was_stopped_by_a_shutdown_is_done_by_the_next_worker(start: Start) -> None:
+    # Even the last attempt it has: a deployment costs none.
+    job = stored(handlers.wait.options(retry={"max_attempts": 1}).enqueue())
+    for time in (1, 2):
+        tree = start("--grace", "0").ready()
+        started(job, time)
+        tree.signal(TERM)
+        assert tree.ends() == 0
+    tell(job)
+    assert start("--once").ends() == 0
+    assert becomes(job, "completed").attempt == 3
+    assert history(job) == [(1, "shutdown", "shutdown"), (2, "shutdown", "shutdown")]
+
+
+def test_an_atomic_handler_that_is_stopped_by_a_shutdown_leaves_no_row(start: Start) -> None:
+    job = stored(handlers.transfer.enqueue("never", "wait"))
+    tree = start("--grace", "0").ready()
+    eventually(lambda: marks(job) == ["wrote"], "it has written")
+    tree.signal(TERM)
+    assert tree.ends() == 0
+    goes_back_unspent(job)
+    assert not handlers.Thing.objects.exists()
+
+
+def test_a_thread_that_does_not_hear_does_not_hold_the_shutdown_up(start: Start) -> None:
+    job = stored(handlers.deaf.enqueue(handlers.LONGEST))
+    tree = start("--grace", SHORT).ready()
+    started(job)
+    tree.signal(TERM)
+    assert tree.ends() == 0
+    goes_back_unspent(job)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_quiet_worker_finishes_its_job_and_begins_no_other(start: Start, resume: bool) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start("--grace", LONG).ready()
+    started(job)
+    tree.signal(TSTP)
+    reports(tree, "quiet")
+    next_one = stored(handlers.note.enqueue())
+    tell(job)
+    becomes(job, "completed")
+    # Several beats and polls later it has still not been touched.
+    beat_at = Worker.objects.get().beat_at
+    eventually(lambda: Worker.objects.get().beat_at > beat_at, "it goes on beating")
+    assert becomes(next_one, "available").run == 0
+    if resume:
+        tree.signal(CONT)
+        becomes(next_one, "completed")
+        reports(tree, "running")
+    tree.signal(TERM)
+    assert tree.ends() == 0
+    assert becomes(next_one, "completed" if resume else "available")
+
+
+def test_cont_does_not_bring_back_a_worker_that_ends(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start("--grace", LONG).ready()
+    started(job)
+    tree.signal(TERM)
+    reports(tree, "terminate")
+    tree.signal(TSTP)
+    tree.signal(CONT)
+    late = stored(handlers.note.enqueue())
+    tell(job)
+    assert tree.ends() == 0
+    assert becomes(job, "completed")
+    assert becomes(late, "available").run == 0
+
+
+def test_all_processes_of_a_worker_end_together(start: Start) -> None:
+    jobs = [stored(handlers.wait.enqueue()) for _ in range(2)]
+    tree = start("--processes", "2", "--threads", "1", "--grace", SHORT).ready(2)
+    for job in jobs:
+        started(job)
+    tree.signal(TERM)
+    assert tree.ends() == 0
+    for job in jobs:
+        goes_back_unspent(job)
+
+
+def goes_back_unspent(job: Job) -> None:
+    becomes(job, "available")
+    assert (job.attempt, job.spent, job.worker_id) == (1, 0, None)
+    assert history(job) == [(1, "shutdown", "shutdown")]
+    assert runs(job, "done") == []

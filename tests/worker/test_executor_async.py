@@ -1,0 +1,208 @@
+"""The executor: what becomes of a handler that is a coroutine function."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection
+
+from django_ojs.context import JobContext, current_context
+from django_ojs.middleware import execution_chain
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.worker.executor import Executor, interrupt
+from django_ojs.worker.runs import Phase, Run
+from tests.testapp.models import Thing
+from tests.worker.parts import Answers, run_of
+from tests.worker.waiting import eventually
+
+
+@contextmanager
+def executing(slots: int, answers: Answers) -> Iterator[Executor]:
+    executor = Executor(slots, answers)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+async def forever(ctx: JobContext) -> None:
+    ctx.metadata["started"] = True
+    await asyncio.sleep(60)
+
+
+def has_started(run: Run) -> None:
+    eventually(lambda: "started" in run.context.metadata, "the coroutine has started")
+
+
+def test_a_coroutine_gets_its_arguments_and_its_context(answers: Answers) -> None:
+    async def function(ctx: JobContext, name: str) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"name": name, "mine": current_context() is ctx}
+
+    with executing(1, answers) as executor:
+        executor.submit([run_of(function, "ä")])
+        assert answers.next().result == {"name": "ä", "mine": True}
+
+
+def test_coroutines_run_side_by_side_up_to_the_slots(answers: Answers) -> None:
+    running, most, both = 0, 0, threading.Event()
+
+    async def function() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 2:
+            both.set()
+        while not both.is_set():
+            await asyncio.sleep(0.01)
+        running -= 1
+
+    with executing(2, answers) as executor:
+        executor.submit([run_of(function) for _ in range(6)])
+        assert [answers.next().error for _ in range(6)] == [None] * 6
+    assert most == 2
+
+
+def test_what_a_coroutine_raises_or_json_refuses_is_the_answer(answers: Answers) -> None:
+    async def broken() -> None:
+        raise LookupError
+
+    async def odd() -> object:
+        return object()
+
+    with executing(1, answers) as executor:
+        executor.submit([run_of(broken)])
+        assert isinstance(answers.next().error, LookupError)
+        executor.submit([run_of(odd)])
+        assert isinstance(answers.next().error, InvalidRequest)
+
+
+async def leave() -> None:
+    sys.exit(1)
+
+
+async def leave_in_a_task() -> None:
+    await asyncio.gather(leave())
+
+
+@pytest.mark.parametrize("function", [leave, leave_in_a_task])
+def test_a_coroutine_that_exits_ends_its_own_job_only(
+    answers: Answers, function: Callable[[], Awaitable[None]]
+) -> None:
+    with executing(2, answers) as executor:
+        executor.submit([run_of(function)])
+        assert isinstance(answers.next().error, SystemExit)
+        executor.submit([run_of(asyncio.sleep, 0)])
+        assert answers.next().error is None
+
+
+def test_an_interrupted_coroutine_is_cancelled_and_its_answer_is_void(answers: Answers) -> None:
+    run = run_of(forever)
+    with executing(1, answers) as executor:
+        executor.submit([run])
+        has_started(run)
+        assert run.take(Phase.RUNNING, interrupt)
+        executor.submit([run_of(asyncio.sleep, 0)])
+        answer = answers.next()
+    assert answer.run is not run
+    assert run.context.cancelled
+
+
+def test_an_interruption_at_its_very_start_leaves_the_loop_alive(answers: Answers) -> None:
+    # It is taken as soon as it says it runs, at each of many moments round its start.
+    with executing(2, answers) as executor:
+        for _ in range(200):
+            run = run_of(asyncio.sleep, 60)
+            executor.submit([run])
+            while not run.take(Phase.RUNNING, interrupt):
+                pass
+        executor.submit([run_of(asyncio.sleep, 0)])
+        assert answers.next().error is None
+
+
+def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers) -> None:
+    # A job with synchronous parts tidies its connections on the way out; cancelled there, it must
+    # not take its helper thread along.
+    leaving, taken = threading.Event(), threading.Event()
+
+    async def function() -> None:
+        await sync_to_async(threading.get_ident)()
+
+    async def stubborn() -> None:
+        await sync_to_async(threading.get_ident)()
+        leaving.set()
+        while not taken.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                break
+
+    with executing(1, answers) as executor:
+        run = run_of(stubborn)
+        executor.submit([run])
+        assert leaving.wait(20)
+        assert run.take(Phase.RUNNING, interrupt)
+        for _ in range(3):
+            run.cancel_task()  # type: ignore[misc]  # set while it runs
+        taken.set()
+        for _ in range(2):
+            executor.submit([run_of(function)])
+            assert answers.next().error is None
+
+
+def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
+    answers: Answers,
+) -> None:
+    seen: list[str] = []
+
+    def middleware(context: JobContext, proceed: Callable[[], Any]) -> Any:
+        seen.append(context.job.type)
+        return proceed()
+
+    execution_chain.cache_clear()
+    execution_chain().add(middleware)
+    try:
+        with executing(1, answers) as executor:
+            executor.submit([run_of(asyncio.sleep, 0)])
+            assert answers.next().error is None
+    finally:
+        execution_chain.cache_clear()
+    assert seen == ["test.job"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_orm_works_in_a_coroutine_and_its_connection_is_kept_and_closed(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 60)
+    links: list[Any] = []
+
+    async def function(name: str) -> None:
+        await Thing.objects.acreate(name=name)
+        links.append(await sync_to_async(lambda: connection.connection)())
+
+    with executing(1, answers) as executor:
+        for name in ("one", "two"):
+            executor.submit([run_of(function, name)])
+            assert answers.next().error is None
+    assert Thing.objects.count() == 2
+    assert links[0] is links[1]
+    # What the event loop has opened it closes, or the server would keep it.
+    eventually(lambda: is_closed(links[0]), "the connection is closed")
+
+
+def is_closed(link: Any) -> bool:
+    if hasattr(link, "closed"):
+        return bool(link.closed)
+    try:
+        link.total_changes  # noqa: B018 - sqlite3 has no other way to ask
+    except Exception as error:
+        return "closed" in str(error)
+    return False
