@@ -2,7 +2,6 @@
 
 import logging
 import os
-import queue
 import resource
 import socket
 import time
@@ -19,6 +18,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import wakeup
 from django_ojs.version import VERSION
+from django_ojs.worker.bell import Bell
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.executor import Executor, interrupt
 from django_ojs.worker.finisher import Finisher
@@ -62,9 +62,7 @@ class WorkerProcess:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.report = Report()
         self._config = config
-        # A SimpleQueue may be put to by a signal handler that interrupted a get; a lock would wait
-        # for itself.
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wake = Bell()
         self._life = Lifecycle(config.grace, self._look)
         self.signalled = self._life.signalled
         self._parent = os.getppid() if supervised else None
@@ -170,12 +168,7 @@ class WorkerProcess:
         try:
             # A slot may have come free between the last look and now, when nobody was waiting to be
             # woken.
-            if not self._refillable():
-                self._wake.get(timeout=timeout)
-            while True:
-                self._wake.get_nowait()
-        except queue.Empty:
-            pass
+            self._wake.wait(0.0 if self._refillable() else timeout)
         finally:
             self._waiting = False
 
@@ -188,19 +181,19 @@ class WorkerProcess:
         )
 
     def _look(self) -> None:
-        self._wake.put(None)
+        self._wake.ring()
 
     def _notified(self) -> None:
         self._notified_at = time.monotonic()
         if self._waiting:
-            self._wake.put(None)
+            self._wake.ring()
 
     def _slot_freed(self, seconds: float) -> None:
         self._gauge.saw(seconds)
         # With nothing in hand it looks again too: what came while it was busy may not have been
         # announced.
         if self._waiting and (not self._hand.busy or self._refillable()):
-            self._wake.put(None)
+            self._wake.ring()
 
     def _check_wear(self) -> None:
         if self._parent is not None and os.getppid() != self._parent:
@@ -225,8 +218,6 @@ class WorkerProcess:
         self._look()
 
     def _end(self) -> None:
-        self._listener.close()
-        self._maintenance.close()
         self._finisher.unstarted(self._intake.take_waiting())
         failure = Failure(type="shutdown", message="The worker shut down before the job was done.")
         for run in self._hand.in_phase(Phase.RUNNING):
@@ -234,6 +225,9 @@ class WorkerProcess:
                 self._hand.free()
                 self._finisher.requeued(run, failure)
         self._executor.close()
+        # After the handlers: where there is one lock, a handler's transaction may hold it.
+        self._listener.close()
+        self._maintenance.close()
         written = self._finisher.close(LAST_WORDS)
         self._pulse.close()
         if written:

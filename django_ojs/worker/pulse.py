@@ -4,7 +4,6 @@ It also watches the clock of every run.
 """
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration, Session
 from django_ojs.operations.overrun import timeout_failure
+from django_ojs.worker.bell import Bell
 from django_ojs.worker.executor import interrupt
 from django_ojs.worker.finisher import Finisher
 from django_ojs.worker.report import Report
@@ -55,7 +55,7 @@ class Pulse:
         self._directed = directed
         self._stuck = stuck
         self._interrupted: list[Run] = []
-        self._stop: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stop = Bell()
         self.state = Directive.RUNNING
         self.session: Session | None = None
         #: Whether the database knows the worker. Before that it must hold no job: nobody would
@@ -77,22 +77,16 @@ class Pulse:
 
     def close(self) -> None:
         """Stop beating."""
-        self._stop.put(None)
+        self._stop.ring()
         self._thread.join(5)
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval.total_seconds()
         try:
             while True:
-                try:
-                    self._stop.get(
-                        timeout=TICK
-                        if len(self._hand)
-                        else min(0.5, self._interval.total_seconds())
-                    )
+                idle = min(0.5, self._interval.total_seconds())
+                if self._stop.wait(TICK if len(self._hand) else idle):
                     return
-                except queue.Empty:
-                    pass
                 self._watch()
                 if time.monotonic() >= due or not self.registered:
                     self._beat()

@@ -41,6 +41,12 @@ class Field:
         """Return the names of all who take part: django_ojs, the ceiling, the peers."""
         return [contenders.OURS, contenders.CEILING, *(peer.name for peer in self.peers)]
 
+    def turns(self, round_: int, *more: str) -> list[str]:
+        """Return all names for a round, each time with another one first."""
+        names = [*self.everyone(), *more]
+        start = round_ % len(names)
+        return names[start:] + names[:start]
+
     def producer(self, name: str) -> Producer:
         """Return the contender's producer, with its database ready."""
         if name not in self._producers:

@@ -60,9 +60,9 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
 
 def tidy() -> None:
     """Leave the tables as maintenance and autovacuum leave them after a while."""
-    from django_ojs.operations import stats
+    from django_ojs.storage import counts
 
-    stats.fold_counts()
+    counts.fold()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
         cursor.execute("CHECKPOINT")

@@ -47,8 +47,9 @@ def _verdict(target: Target, results: Results, verdicts: list[bool]) -> str:
     verdicts.append(met)
     about = f"{target.about} / {target.against or target.against_measure or 'itself'}"
     results.verdict(target.measure, about, value, target.wanted, met)
-    shown = "" if target.against_measure is None else f" ({value:.2f} x one process)"
-    return f"{target.wanted} {'ok' if met else 'MISSED'}{shown}"
+    beside = f" of {target.against}" if target.against and target.about != OURS else ""
+    beside = " of one process" if target.against_measure else beside
+    return f"{_number(value)}{beside} {target.wanted}: {'ok' if met else 'MISSED'}"
 
 
 def _row(results: Results, section: Section, name: str, summary: Summary) -> str:

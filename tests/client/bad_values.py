@@ -196,6 +196,17 @@ TYPES: list[tuple[object, str]] = [
     ("hunter2\ud800", "type must be dotted segments"),
     ("hunter2" * 40, "type must be at most 255 bytes long"),
 ]
+QUEUES: list[tuple[object, str]] = [
+    ("", "queue must be a non-empty string"),
+    (None, "queue must be a non-empty string"),
+    (4711, "queue must be a non-empty string"),
+    (["hunter2"], "queue must be a non-empty string"),
+    ("Hunter2", "queue must consist of"),
+    ("hunter2 ", "queue must consist of"),
+    ("hunter2\0", "queue must consist of"),
+    ("hunter2\ud800", "queue must consist of"),
+    ("hunter2" * 40, "queue must be at most 255 bytes"),
+]
 IDS: list[object] = [
     UUID4,
     str(UUID4),

@@ -26,6 +26,8 @@ TWINS = [
     "get_job",
     "activate",
     "retry",
+    "pause_queue",
+    "resume_queue",
 ]
 
 
@@ -52,6 +54,11 @@ def test_the_life_of_a_job_in_async_code() -> None:
 def test_a_discarded_job_is_retried_from_async_code() -> None:
     job = in_state(State.DISCARDED, retry=hourly(1))
     assert async_to_sync(ojs.aretry)(job.pk).state == State.AVAILABLE
+
+
+def test_a_queue_is_paused_and_resumed_from_async_code() -> None:
+    assert async_to_sync(ojs.apause_queue)("slow").paused_at is not None
+    assert async_to_sync(ojs.aresume_queue)("slow").paused_at is None
 
 
 def test_handlers_and_batches_can_be_awaited() -> None:

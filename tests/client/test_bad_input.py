@@ -14,9 +14,15 @@ from asgiref.sync import async_to_sync
 from django.db import transaction
 
 import django_ojs as ojs
-from django_ojs.models import Job
-from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest, OJSError
-from tests.client.bad_values import ARGS, IDS, NOT_A_LIST, OPTIONS, TOO_LARGE, TYPES, Bad
+from django_ojs.models import Job, Queue
+from django_ojs.spec.errors import (
+    InvalidArgs,
+    InvalidJobType,
+    InvalidQueue,
+    InvalidRequest,
+    OJSError,
+)
+from tests.client.bad_values import ARGS, IDS, NOT_A_LIST, OPTIONS, QUEUES, TOO_LARGE, TYPES, Bad
 from tests.testapp.jobs import add, describe, echo
 from tests.testapp.models import Thing
 
@@ -117,7 +123,12 @@ def test_a_request_that_was_put_together_by_hand_is_checked_too() -> None:
         ojs.enqueue_batch([ojs.Request(type="test.bad", args=[], options=odd)])
 
 
-@pytest.mark.parametrize("bad", [ARGS[0], OPTIONS[0], OPTIONS[5]], ids=lambda bad: bad.name)
+@pytest.mark.parametrize(
+    "bad",
+    # What is no option is refused before there is a batch.
+    [ARGS[0], *(bad for bad in OPTIONS if "color" not in bad.options)],
+    ids=lambda bad: bad.name,
+)
 @pytest.mark.parametrize("index", [0, 2])
 def test_the_error_of_a_batch_says_which_job_it_is_about(bad: Bad, index: int) -> None:
     requests = [ojs.request("test.good") for _ in range(3)]
@@ -171,3 +182,25 @@ LOOKS: list[Callable[[Any], object]] = [
 def test_an_id_is_a_uuid_of_version_7(look: Callable[[Any], object], job_id: object) -> None:
     with refused(InvalidRequest, "id must be a UUIDv7"):
         look(job_id)
+
+
+PAUSES: list[Callable[[Any], object]] = [
+    ojs.pause_queue,
+    ojs.resume_queue,
+    async_to_sync(ojs.apause_queue),
+    async_to_sync(ojs.aresume_queue),
+]
+
+
+@pytest.mark.parametrize("pause", PAUSES)
+@pytest.mark.parametrize(("name", "says"), QUEUES)
+def test_a_queue_s_name_follows_the_rule(
+    pause: Callable[[Any], object], name: object, says: str
+) -> None:
+    with transaction.atomic():
+        with pytest.raises(InvalidQueue) as caught:
+            pause(name)
+        Thing.objects.create(name="after")
+    assert str(caught.value).startswith(says)
+    assert "unter2" not in f"{caught.value} {caught.value.details}"
+    assert Queue.objects.count() == 0

@@ -121,6 +121,18 @@ def test_a_retry_policy_is_completed_by_the_setting() -> None:
         assert enqueue("testapp.labelled").max_attempts == 7
 
 
+def test_a_retry_mapping_changes_the_handler_s_policy_where_it_says_so() -> None:
+    policy = enqueue_labelled(retry={"initial_interval": "PT2S"}).retry_policy
+    assert policy == RetryPolicy(max_attempts=7, initial_interval=2)
+    with override_settings(OJS={"DEFAULT_RETRY": {"max_attempts": 9, "jitter": False}}):
+        assert enqueue_labelled(retry={"initial_interval": "PT2S"}).retry_policy == policy
+
+
+def test_a_retry_policy_replaces_the_handler_s() -> None:
+    policy = RetryPolicy(initial_interval=2)
+    assert enqueue_labelled(retry=policy).retry_policy == policy
+
+
 def test_a_default_policy_is_fixed_when_the_job_is_enqueued() -> None:
     with override_settings(OJS={"DEFAULT_RETRY": {"max_attempts": 9}}):
         job = enqueue()
@@ -173,6 +185,14 @@ def test_the_caller_s_id_is_the_job_s_and_a_second_use_is_refused() -> None:
         enqueue(id=first)
     assert caught.value.details == {"existing_job_id": str(first)}
     assert Job.objects.count() == 2
+
+
+def test_a_new_id_makes_an_enqueue_happen_once() -> None:
+    key = ojs.new_id()
+    assert ojs.new_id() != key
+    assert enqueue(id=key).pk == key
+    with pytest.raises(DuplicateJob):
+        enqueue(id=key)
 
 
 def test_a_schema_and_a_timeout_of_less_than_a_millisecond_are_kept() -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
+from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig
@@ -26,7 +27,6 @@ from django.db.backends.signals import connection_created
 from django_ojs import signals
 
 _ACK = "SET state = 'completed'"
-_ACK_BY_ORM = "\"state\" = %s, \"result\""
 _RAISE = "DO $$ BEGIN RAISE EXCEPTION 'sabotage' USING ERRCODE = '{}'; END $$"
 #: Lock not available, and query cancelled (what a statement timeout says).
 _CODES = ("55P03", "57014")
@@ -105,15 +105,21 @@ def _failing(share: float) -> Wrapper:
 
 def _turn_clock(seconds: float, after: float) -> None:
     """Let the clock jump in all modules of the package, those that copied `datetime` included."""
+    # The command would load it later, and copy the real clock.
+    import_module("django_ojs.worker.supervisor")
     jump_at = time.monotonic() + after
     real_time, real_ns = time.time, time.time_ns
 
     def shift() -> float:
         return seconds if time.monotonic() >= jump_at else 0.0
 
-    class Turned(datetime):
+    class AnyDatetime(type):
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, datetime)
+
+    class Turned(datetime, metaclass=AnyDatetime):
         @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:
+        def now(cls, tz: tzinfo | None = None) -> Any:
             moved = datetime.now(UTC) + timedelta(seconds=shift())
             return moved.astimezone(tz) if tz is not None else moved.replace(tzinfo=None)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
-from django.db import connections
+from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs.spec import ids
 from tests.databases import ALIASES
+from tests.factories import own_connections
 from tests.faults import ledger
 from tests.faults.conftest import FULL, Tell
 from tests.faults.site import Site
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
@@ -43,26 +46,27 @@ def test_promise_1_what_was_rolled_back_never_runs_and_what_was_committed_does(
 @pytest.mark.postgresql  # SQLite has one writer: nobody commits meanwhile.
 def test_a_low_id_that_commits_late_still_runs(site: Site) -> None:
     low, *high = ids.many(20)
-    site.start("--threads", "4").ready()
-    early = connections.create_connection("default")
-    try:
-        early.set_autocommit(False)
-        # On a connection of its own, so that its transaction stays open.
-        kept, connections["default"] = connections["default"], early
-        try:
+    stored, commit = threading.Event(), threading.Event()
+
+    def commit_late() -> None:
+        with own_connections(), transaction.atomic():
             ojs.enqueue("faults.effect", id=low)
-        finally:
-            connections["default"] = kept
+            stored.set()
+            commit.wait(BOUND)
+
+    site.start("--threads", "4").ready()
+    slow = threading.Thread(target=commit_late)
+    slow.start()
+    try:
+        assert stored.wait(BOUND)
         for key in high:
             ojs.enqueue("faults.effect", id=key)
         eventually(lambda: ledger.count("done") == len(high), "the later ids have run")
         assert str(low) not in ledger.done()
-        early.commit()
     finally:
-        early.close()
+        commit.set()
+        slow.join(BOUND)
     eventually(lambda: str(low) in ledger.done(), "the low id has run")
     site.drained()
     job = site.jobs.get(pk=low)
     assert (job.state, job.attempt) == ("completed", 1)
-
-

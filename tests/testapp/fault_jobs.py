@@ -31,3 +31,9 @@ def atomic(ctx: ojs.JobContext, milliseconds: float = 0) -> str:
     time.sleep(milliseconds / 1000)
     ledger.note(ctx, "done")
     return f"run {ctx.job.run}"
+
+
+@ojs.job("faults.now")
+def now() -> float:
+    """Return the time by the clock of the application."""
+    return time.time()

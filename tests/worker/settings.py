@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 
 from tests.settings import *  # noqa: F403 - the suite's settings, whatever they are
 
 DEBUG = os.environ.get("OJS_TEST_DEBUG") == "1"
 OJS = json.loads(os.environ.get("OJS_TEST_OJS", "{}"))
 INSTALLED_APPS += json.loads(os.environ.get("OJS_TEST_APPS", "[]"))  # noqa: F405 - from the star
+
+# `kill -USR1` shows where each thread is, when a worker hangs in a test.
+faulthandler.register(signal.SIGUSR1)

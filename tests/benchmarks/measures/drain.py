@@ -38,12 +38,12 @@ class Drained:
 def measure(field: Field, scale: Scale) -> None:
     """Drain no-op jobs with one process and with two, and jobs that wait 5 ms."""
     for round_ in range(scale.worker_rounds):
-        for name in field.everyone():
+        for name in field.turns(round_):
             work = Work(setting=contenders.by_name(name).drain_setting)
             field.attempt(ONE, name, partial(_keep, field, scale, round_, ONE, name, name, work))
         ours = contenders.OURS
         _keep(field, scale, round_, ONE, ASYNC, ours, Work(kind="async"))
-        for name in field.everyone():
+        for name in field.turns(round_):
             if scale.thorough or name in (contenders.OURS, contenders.CEILING):
                 work = Work(setting=contenders.by_name(name).drain_setting, processes=2)
                 step = partial(_keep, field, scale, round_, TWO, name, name, work)

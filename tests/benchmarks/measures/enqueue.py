@@ -15,8 +15,8 @@ SINGLE, TRANSACTION, MANY = "enqueue", "transaction", "batch"
 
 def measure(field: Field, scale: Scale) -> None:
     """Let all take turns, a short round each."""
-    names = [*field.everyone(), CountedSQL.name]
     for round_ in range(scale.rounds):
+        names = field.turns(round_, CountedSQL.name)
         for name in names:
             field.attempt(SINGLE, name, partial(_single, field, name, round_, scale))
         for name in names:

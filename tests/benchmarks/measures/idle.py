@@ -19,7 +19,7 @@ IDLE, IDLE_SERVER = "idle worker", "idle worker, server"
 SILENT = "django_ojs, no NOTIFY"
 
 #: Who can be told of new work; the others poll, and are measured by `make bench` as a whole only.
-_TOLD = ("procrastinate", "pgqueuer", "Celery + Redis")
+_TOLD = (contenders.OURS, "procrastinate", "pgqueuer", "Celery + Redis")
 
 #: Silence before an idle worker is watched: its start must be over.
 _CALM = 3.0
@@ -31,7 +31,7 @@ _LAST_SECONDS = 20.0
 def measure(field: Field, scale: Scale) -> None:
     """Let a trickle of jobs reach idle workers, then let them be."""
     for round_ in range(scale.worker_rounds):
-        for name in field.everyone():
+        for name in field.turns(round_):
             if name == contenders.CEILING or (not scale.thorough and name not in _TOLD):
                 continue
             work = Work(setting=contenders.by_name(name).pickup_setting)
@@ -41,8 +41,6 @@ def measure(field: Field, scale: Scale) -> None:
 
 def _ours(field: Field, scale: Scale, round_: int) -> None:
     name = contenders.OURS
-    if not scale.thorough:
-        _pickup(field, scale, round_, name, name, Work())
     silent = Producer(
         contenders.by_name(name),
         field.producer(name).database,

@@ -70,9 +70,9 @@ def fill_table(contender: Contender, *, finished: int = 0, waiting: int = 0) -> 
 def operations(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return the median of each operation, in milliseconds; what comes in goes out again."""
     import django_ojs as ojs
-    from django_ojs.operations import stats
     from django_ojs.operations.ack import ack_batch
     from django_ojs.operations.fetch import fetch
+    from django_ojs.storage import counts as stored_counts
 
     took: dict[str, list[float]] = {name: [] for name in OPERATIONS}
 
@@ -88,7 +88,7 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
     def finish(jobs: Any) -> Any:
         return ack_batch(_WORKER, [(job.id, job.run, None) for job in jobs])
 
-    stats.fold_counts()
+    stored_counts.fold()
     many = [ojs.request("bench.noop", [number]) for number in range(_MANY)]
     for number in range(calls):
         timed(PUSH, lambda: ojs.enqueue("bench.noop", [number]))  # noqa: B023 - called at once

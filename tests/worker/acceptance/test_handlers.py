@@ -21,8 +21,9 @@ def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     context = stored(handlers.note.enqueue("hello"))
     shout = stored(ojs.enqueue("testapp.shout", ["quiet"]))
     atomic = stored(handlers.transfer.enqueue("kept"))
-    undone = stored(handlers.transfer.enqueue("undone", "raise"))
-    refused = stored(handlers.transfer.enqueue("refused", "broken reference"))
+    failing = handlers.transfer.options(retry=ojs.RetryPolicy(max_attempts=1))
+    undone = stored(failing.enqueue("undone", "raise"))
+    refused = stored(failing.enqueue("refused", "broken reference"))
     unfit = stored(ojs.enqueue("testapp.add", ["one", "two", "three", "four"]))
     assert start("--once", "--threads", "4").ends() == 0
     assert becomes(plain, "completed").result == [{"price": "1.10"}, None, "ä☃"]

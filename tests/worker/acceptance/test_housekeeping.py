@@ -150,6 +150,9 @@ def test_under_debug_the_worker_starts_again_when_its_code_changes(
     started(running)
     (app / "jobs.py").write_text(APP.format(version=2) + "\n")
     tree.says("Code changed: the worker starts again.")
+    eventually(
+        lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains"
+    )
     tell(running)
     # What ran has been waited for, and the new code has its turn.
     job = stored(ojs.enqueue("reloaded.answer"))

@@ -1,0 +1,45 @@
+"""One statement in fifty fails with a lock or statement timeout, in the worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.databases import ALIASES
+from tests.faults import ledger
+from tests.faults.conftest import FULL, Tell
+from tests.faults.site import Site
+
+JOBS = 5_000 if FULL else 600
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, databases=ALIASES),
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+
+def test_statements_that_fail_now_and_then_lose_nothing_and_run_nothing_twice(
+    site: Site, tell: Tell
+) -> None:
+    tree = site.start(
+        *("--processes", "2", "--threads", "4"),
+        # One failed beat after the other does not make a worker dead here.
+        ojs={"HEARTBEAT_INTERVAL": 1},
+        sabotage={"fail": 0.02},
+    )
+    site.enqueue(JOBS, milliseconds=2, pause=0.001)
+    site.enqueued(120)
+    site.drained(120)
+    verdict = site.verdict()
+    tell(f"2 % of statements failed: {verdict.line}")
+    verdict.good()
+    # An atomic handler's own transaction is hit too: a failed attempt, rolled back whole. What a
+    # worker writes for itself it tries again, and the handler is not run for it.
+    effects = site.jobs.filter(type="faults.effect").values_list("pk", flat=True)
+    times = Counter(start.job for start in ledger.starts())
+    assert {times[str(key)] for key in effects} == {1}
+    site.completed_once()
+    assert "died" not in tree.log
+    assert "Traceback" not in tree.log
