@@ -1,12 +1,13 @@
 # What a developer runs. Needs Python 3.11+, make and git; the rest goes into .venv.
 PYTHON ?= python3
 VENV ?= .venv
+BENCH_VENV ?= .venv-bench
 SQLITE_SETTINGS := tests.settings_sqlite
 export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint matrix clean
+.PHONY: help demo serve test lint matrix bench plans clean
 
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
@@ -15,6 +16,9 @@ help:
 	@echo "              SQLite, branch coverage of both together"
 	@echo "make lint     ruff, mypy and the migrations check alone"
 	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
+	@echo "make bench    speed beside bare SQL and other queues, 25 minutes; QUICK=1 for 3 minutes,"
+	@echo "              ROWS=10000000 for a table of that size as well"
+	@echo "make plans    the query plans on a table of ROWS finished jobs (1000000)"
 	@echo "make clean    remove the virtual environments, the demo's data and every cache"
 	@echo
 	@echo "Settings: DATABASE_URL=postgresql://... for a server of your own,"
@@ -44,6 +48,15 @@ test: lint
 
 matrix:
 	@scripts/matrix $(ARGS)
+
+bench:
+	@scripts/bench-venv $(BENCH_VENV) $(BENCH_PYTHON)
+	@$(BENCH_VENV)/bin/python -m tests.benchmarks $(if $(QUICK),--scale quick) \
+	  $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+
+plans:
+	@scripts/venv $(VENV) demo $(PYTHON)
+	@$(VENV)/bin/python -m tests.benchmarks.plans $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
 clean:
 	rm -rf .venv .venv-* .postgres var demo.sqlite3* build dist *.egg-info

@@ -59,6 +59,13 @@ def _name_bytes(value: object) -> int:
     return _count(value)
 
 
+def _envelope_bytes(value: object) -> int:
+    # What every implementation must take (payload-limits).
+    if _count(value) < SMALLEST_LIMIT:
+        raise ValueError
+    return _count(value)
+
+
 def _wrong_database(value: object) -> str:
     if value not in ("error", "warn"):
         raise ValueError
@@ -71,6 +78,8 @@ def _setting(default: object, read: Callable[[object], object], kind: str) -> An
 
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 COUNT = "an integer of at least 1"
+SMALLEST_LIMIT = 1024 * 1024
+ENVELOPE = f"an integer of at least {SMALLEST_LIMIT} (1 MiB)"
 NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
@@ -99,7 +108,7 @@ class Settings:
     max_queue_name_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
-    max_envelope_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
+    max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
 
     heartbeat_interval: timedelta = _setting(timedelta(seconds=5), _duration, DURATION)

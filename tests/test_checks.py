@@ -110,6 +110,7 @@ def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.Monke
         assert ids(checks.check_database()) == ["django_ojs.E004", "django_ojs.W001"]
 
 
+@pytest.mark.django_db(databases=["default", "other"])
 def test_the_checks_run_with_manage_py_check() -> None:
     with (
         override_settings(OJS={"X": 1}),

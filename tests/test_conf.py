@@ -38,6 +38,7 @@ BAD: dict[str, list[Any]] = {
     "DEFAULT_RETRY": RETRIES,
     "MAX_QUEUE_NAME_BYTES": [*COUNTS, 256],
     "MAX_JOB_TYPE_BYTES": [*COUNTS, 256],
+    "MAX_ENVELOPE_BYTES": [None, "1048576", True, 0, 2**20 - 1, 2.0**20],
 }
 
 
@@ -143,12 +144,12 @@ def test_the_limits_of_an_envelope_are_the_settings() -> None:
             "MAX_QUEUE_NAME_BYTES": 1,
             "MAX_JOB_TYPE_BYTES": 2,
             "MAX_META_BYTES": 3,
-            "MAX_ENVELOPE_BYTES": 4,
+            "MAX_ENVELOPE_BYTES": 2**20,
             "EXACT_INTEGERS": True,
         }
     ).limits
     assert (limits.queue_bytes, limits.type_bytes) == (1, 2)
-    assert (limits.meta_bytes, limits.envelope_bytes) == (3, 4)
+    assert (limits.meta_bytes, limits.envelope_bytes) == (3, 2**20)
     assert limits.exact_integers
 
 

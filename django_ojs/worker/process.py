@@ -57,7 +57,7 @@ class WorkerProcess:
     """Runs jobs until it is told to stop. `signalled` may be called from a signal handler."""
 
     def __init__(
-        self, config: WorkerConfig, *, worker_id: str | None = None, supervised: bool = False
+        self, config: WorkerConfig, *, worker_id: str | None = None, parent: int | None = None
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.report = Report()
@@ -65,7 +65,7 @@ class WorkerProcess:
         self._wake = Bell()
         self._life = Lifecycle(config.grace, self._look)
         self.signalled = self._life.signalled
-        self._parent = os.getppid() if supervised else None
+        self._parent = parent
         self._waiting = False
         # The last claim brought all that was asked for: there may be more.
         self._more = False

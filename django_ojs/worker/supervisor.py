@@ -117,9 +117,10 @@ class Supervisor:
         # A signal that comes before the child has handlers of its own waits for them; the ones it
         # inherits would note it in a copy of this object, and nobody would look.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _be_a_child(self._config, worker_id)
+            _be_a_child(self._config, worker_id, parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return Child(pid=pid, worker_id=worker_id, started=time.monotonic())
 
@@ -169,12 +170,12 @@ class Supervisor:
             connections.close_all()
 
 
-def _be_a_child(config: WorkerConfig, worker_id: str) -> None:
+def _be_a_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
     code = 1
     try:
         # A terminal's Ctrl-C reaches the whole group; the supervisor passes it on, once.
         os.setpgid(0, 0)
-        code = run_process(WorkerProcess(config, worker_id=worker_id, supervised=True))
+        code = run_process(WorkerProcess(config, worker_id=worker_id, parent=parent))
     except BaseException:
         logger.exception("The worker process ended by an error of its own.")
     finally:

@@ -25,12 +25,9 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "tables": tables.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
-PREFIX = "ojs_bench_"
+PREFIX = f"ojs_bench_{os.getpid()}_"
 
-_PACKAGES = (
-    ("Django", "psycopg", "pgqueuer", "procrastinate", "django-tasks-db", "django-ox")
-    + ("django-q2", "celery", "redis")
-)
+_PACKAGES = "Django psycopg pgqueuer procrastinate django-tasks-db django-ox django-q2 celery redis"
 
 
 def run(
@@ -53,12 +50,12 @@ def run(
 
 
 def _machine() -> dict[str, str | int]:
-    return {"cores": os.cpu_count() or 0, "python": platform.python_version(), "kind": "run"}
+    return {"cores": os.cpu_count() or 0, "python": platform.python_version()}
 
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in _PACKAGES.split():
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -81,7 +78,12 @@ def main() -> None:
         sizes = {*scale.finished, arguments.rows}
         scale = replace(scale, finished=tuple(sorted(size for size in sizes if size)))
     if arguments.rounds:
-        scale = replace(scale, rounds=arguments.rounds, worker_rounds=arguments.rounds)
+        scale = replace(
+            scale,
+            rounds=arguments.rounds,
+            worker_rounds=arguments.rounds,
+            table_rounds=arguments.rounds,
+        )
     only = [name for name in arguments.only.split(",") if name]
     text, _ = run(scale, only=only, peers=not arguments.no_peers, path=arguments.out)
     print(text)

@@ -132,4 +132,3 @@ class Field:
                 if peer.needs_redis:
                     self._redis = redis_server.RedisServer()
         return found
-

@@ -20,8 +20,8 @@ INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, atte
 SELECT {_ID}, 'shop.type_' || n %% 40,
        CASE WHEN n %% 2 = 0 THEN 'default' ELSE 'queue_' || n %% 20 END, state, 0,
        jsonb_build_array(n, 'customer-' || n %% 100000 || '@example.com', 'order_confirmation'),
-       CASE WHEN n %% 5 = 0 THEN jsonb_build_object('trace_id', md5(n::text)) ELSE '{{}}' END, '{{}}',
-       1, 3, 0, 1, created, created, created + interval '20 milliseconds',
+       CASE WHEN n %% 5 = 0 THEN jsonb_build_object('trace_id', md5(n::text)) ELSE '{{}}' END,
+       '{{}}', 1, 3, 0, 1, created, created, created + interval '20 milliseconds',
        created + interval '50 milliseconds', 'worker_' || n %% 8,
        CASE WHEN n %% 3 = 0 THEN jsonb_build_object('message_id', n) END,
        CASE WHEN state = 'discarded' THEN

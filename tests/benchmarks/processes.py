@@ -42,9 +42,7 @@ class Children:
     def memory(self) -> float:
         """Return the megabytes they take; what several share is counted once."""
         return sum(
-            _proportional_set_size(pid)
-            for process in self._processes
-            for pid in _tree(process.pid)
+            _proportional_set_size(pid) for process in self._processes for pid in _tree(process.pid)
         )
 
     def check(self) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 SOCKET_VARIABLE = "OJS_BENCH_REDIS_SOCKET"
 
 _START_SECONDS = 10.0
-_SNAPSHOTS = "3600 1 300 100 60 10000"
+_OPTIONS = ("--port", "0", "--loglevel", "warning", "--appendonly", "no")
+_OPTIONS += ("--save", "3600 1 300 100 60 10000")
 
 
 def installed() -> bool:
@@ -27,8 +28,7 @@ class RedisServer:
         self._folder = Path(tempfile.mkdtemp(prefix="ojs-bench-redis-"))
         socket = self._folder / "redis.sock"
         self._process = subprocess.Popen(
-            ["redis-server", "--port", "0", "--unixsocket", str(socket), "--dir", str(self._folder)]
-            + ["--save", _SNAPSHOTS, "--appendonly", "no", "--loglevel", "warning"],
+            ["redis-server", *_OPTIONS, "--unixsocket", str(socket), "--dir", str(self._folder)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -80,7 +80,7 @@ class Results:
     def ratio(
         self, measure: str, contender: str, other: str, other_measure: str | None = None
     ) -> Summary | None:
-        """Return contender ÷ other, of each round by itself: its two measures shared the weather."""
+        """Return contender ÷ other, round by round: what is in one round shared the weather."""
         ours = self._samples.get(measure, {}).get(contender, {})
         theirs = self._samples.get(other_measure or measure, {}).get(other, {})
         values = [ours[key] / theirs[key] for key in ours if theirs.get(key)]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class Scale:
     """Counts of one run. Rounds take turns: all contenders once, then all again."""
 
-    #: Rounds of the short measures (enqueues), and of those that start a worker.
+    #: Rounds of the short measures, of those that start a worker, and of those on big tables.
     rounds: int
     worker_rounds: int
+    table_rounds: int
     #: Calls in a round.
     singles: int
     transactions: int
@@ -32,11 +33,12 @@ class Scale:
 
 
 WHOLE = Scale(
-    rounds=9,
+    rounds=25,
     worker_rounds=3,
-    singles=400,
-    transactions=150,
-    batches=10,
+    table_rounds=9,
+    singles=100,
+    transactions=40,
+    batches=2,
     drain=1.0,
     trickle=200,
     idle=20.0,
@@ -46,11 +48,12 @@ WHOLE = Scale(
 )
 
 QUICK = Scale(
-    rounds=3,
+    rounds=8,
     worker_rounds=1,
-    singles=200,
-    transactions=60,
-    batches=5,
+    table_rounds=5,
+    singles=50,
+    transactions=20,
+    batches=1,
     drain=0.4,
     trickle=50,
     idle=5.0,
@@ -64,6 +67,7 @@ QUICK = Scale(
 SMOKE = Scale(
     rounds=1,
     worker_rounds=1,
+    table_rounds=1,
     singles=3,
     transactions=2,
     batches=1,

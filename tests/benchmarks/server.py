@@ -61,7 +61,10 @@ class Server:
             connection.close()
 
     def run(
-        self, database: str, statement: str | sql.Composable, parameters: Sequence[Any] | None = None
+        self,
+        database: str,
+        statement: str | sql.Composable,
+        parameters: Sequence[Any] | None = None,
     ) -> list[tuple[Any, ...]]:
         """Run one statement in autocommit, and return its rows."""
         connection = self._connections.get(database)

@@ -1,4 +1,4 @@
-"""A site for each test, the long half on demand, and a summary of what was measured."""
+"""A site for each test, and a summary of what was measured."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ import pytest
 from tests.faults import ledger
 from tests.faults.site import Site
 
+#: `make faults` asks for more of everything; the suite has some minutes only.
 FULL = os.environ.get("OJS_FAULTS") == "full"
 _told: list[str] = []
 
 Tell = Callable[[str], None]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long half to `make faults`."""
-    long = [item for item in items if item.get_closest_marker("faults_full")]
-    if long and not FULL:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -36,11 +36,20 @@ class Line:
 
 def note(ctx: ojs.JobContext, event: str) -> None:
     """Write a line (called by handlers)."""
+    at = time.monotonic()
     job = ctx.job
     with connections[ALIAS].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO fault_ledger ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            [str(job.id), job.attempt, job.run, job.worker_id, os.getpid(), event, time.monotonic()],
+            [
+                str(job.id),
+                job.attempt,
+                job.run,
+                job.worker_id,
+                os.getpid(),
+                event,
+                at,
+            ],
         )
 
 

@@ -39,7 +39,7 @@ class Sabotage(AppConfig):
     label = "sabotage"
 
     def ready(self) -> None:
-        plan: dict[str, Any] = settings.OJS_SABOTAGE
+        plan: dict[str, Any] = getattr(settings, "OJS_SABOTAGE", {})
         if "die" in plan:
             _die(plan["die"], plan["flag"])
         if "fail" in plan:
@@ -127,4 +127,4 @@ def _turn_clock(seconds: float, after: float) -> None:
     time.time_ns = lambda: real_ns() + int(shift() * 1e9)
     for name, module in list(sys.modules.items()):
         if name.startswith("django_ojs.") and getattr(module, "datetime", None) is datetime:
-            module.datetime = Turned
+            module.__dict__["datetime"] = Turned

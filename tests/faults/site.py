@@ -146,9 +146,7 @@ class Site:
     def verdict(self) -> Verdict:
         """Judge what happened so far."""
         # A handler that failed runs again by its retry policy; that is not a duplicate to explain.
-        ended = Attempt.objects.filter(
-            outcome__in=[Outcome.LAPSED, Outcome.FAILED]
-        )
+        ended = Attempt.objects.filter(outcome__in=[Outcome.LAPSED, Outcome.FAILED])
         return check(
             attempted=self.known("attempted"),
             acknowledged=self.known("acknowledged"),
@@ -191,7 +189,9 @@ class Site:
             tree.kill()
         for tree in self.trees[-4:]:
             told = [line for line in tree.log.splitlines() if " completed in " not in line]
-            print(f"--- worker {tree.pid}, exit code {tree.process.returncode}", *told[-40:], sep="\n")
+            print(
+                f"--- worker {tree.pid}, exit code {tree.process.returncode}", *told[-40:], sep="\n"
+            )
 
 
 def until(condition: Callable[[], bool], within: float, pause: float = 0.02) -> bool:

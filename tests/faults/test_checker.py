@@ -12,7 +12,11 @@ SECOND = Start(job="a", attempt=2, run=2, pid=11, at=3.0)
 
 def judged(*starts: Start, faults: tuple[Fault, ...] = ()) -> Verdict:
     return check(
-        attempted={"a"}, acknowledged={"a"}, starts=starts, done={"a"} if starts else (), faults=faults
+        attempted={"a"},
+        acknowledged={"a"},
+        starts=starts,
+        done={"a"} if starts else (),
+        faults=faults,
     )
 
 
@@ -49,9 +53,7 @@ def test_a_job_that_nobody_enqueued_is_unexpected() -> None:
 
 
 def test_a_job_that_was_rolled_back_and_ran_is_unexpected() -> None:
-    verdict = check(
-        attempted={"a"}, acknowledged=(), rolled_back={"a"}, starts=[FIRST], done={"a"}
-    )
+    verdict = check(attempted={"a"}, acknowledged=(), rolled_back={"a"}, starts=[FIRST], done={"a"})
     assert verdict.unexpected == {"a"}
 
 

@@ -89,5 +89,3 @@ def test_an_atomic_handler_killed_before_commit_leaves_neither_effect_nor_comple
     assert list(Thing.objects.values_list("name", flat=True)) == [f"effect {job.pk}"]
     job.refresh_from_db()
     assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")
-
-

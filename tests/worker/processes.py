@@ -49,12 +49,13 @@ class Tree:
         output: Path,
         *arguments: str,
         ojs: Mapping[str, Any] | None = None,
+        program: tuple[str, ...] = ("manage.py", "ojs_worker"),
         **variables: str,
     ) -> None:
         self.output = output
         with output.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "ojs_worker", *arguments],
+                [sys.executable, *program, *arguments],
                 cwd=ROOT,
                 env={
                     **environment,

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 from tests.benchmarks.contenders.base import Command, Contender, Work, truncate
 
-_COLUMNS = """id, args, type, queue, state, priority, meta, options, attempt, max_attempts, returned,
-              run, created_at, enqueued_at, dead_letter"""
-_DEFAULTS = """'bench.noop', 'default', 'available', 0, '{}', '{}', 0, 3, 0,
-               0, statement_timestamp(), statement_timestamp(), false"""
+_COLUMNS = """id, args, type, queue, state, priority, meta, options, attempt, max_attempts,
+              returned, run, created_at, enqueued_at, dead_letter"""
+_DEFAULTS = """'bench.noop', 'default', 'available', 0, '{}', '{}', 0, 3,
+               0, 0, statement_timestamp(), statement_timestamp(), false"""
 _BATCH = f"""
 INSERT INTO bare_job ({_COLUMNS})
 SELECT r.id, r.args, {_DEFAULTS} FROM unnest(%s::uuid[], %s::jsonb[]) AS r (id, args)

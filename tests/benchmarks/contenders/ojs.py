@@ -59,6 +59,4 @@ class OpenJobSpec(Contender):
     def _batch(self, numbers: Sequence[int], kind: str) -> None:
         import django_ojs
 
-        django_ojs.enqueue_batch(
-            [django_ojs.request(_TYPES[kind], [number]) for number in numbers]
-        )
+        django_ojs.enqueue_batch([django_ojs.request(_TYPES[kind], [number]) for number in numbers])

@@ -45,7 +45,7 @@ def measure(field: Field, scale: Scale) -> None:
             producers[label(**size)] = producer = Producer(ours, database, field.log)
             producer.do("setup")
             producer.do("fill_table", **size)
-        for round_ in range(scale.rounds):
+        for round_ in range(scale.table_rounds):
             for name, producer in producers.items():
                 took = producer.do("operations", calls=scale.table_calls)
                 took |= producer.do("counts", calls=scale.table_calls)

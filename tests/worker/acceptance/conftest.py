@@ -15,7 +15,7 @@ class Start(Protocol):
     """Starts a worker; see `Tree`."""
 
     def __call__(
-        self, *arguments: str, ojs: dict[str, Any] | None = None, **variables: str
+        self, *arguments: str, ojs: dict[str, Any] | None = None, **values: Any
     ) -> Tree: ...
 
 
@@ -24,9 +24,9 @@ def start(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Start
     """Return a function that starts a worker on the databases of this test."""
     trees: list[Tree] = []
 
-    def begin(*arguments: str, ojs: dict[str, Any] | None = None, **variables: str) -> Tree:
+    def begin(*arguments: str, ojs: dict[str, Any] | None = None, **values: Any) -> Tree:
         output = tmp_path / f"worker-{len(trees)}.log"
-        tree = Tree(process_environment, output, *arguments, ojs=ojs, **variables)
+        tree = Tree(process_environment, output, *arguments, ojs=ojs, **values)
         trees.append(tree)
         return tree
 

@@ -47,7 +47,7 @@ def test_due_work_is_promoted_expired_work_discarded_and_a_lapsed_claim_taken_ba
     )
     factories.age(retryable.pk, timedelta(hours=2))
     lapsed = stored(handlers.note.enqueue())
-    fetch.fetch(["default"], visibility_timeout=timedelta(milliseconds=1))
+    fetch.fetch(["default"], visibility_timeout=timedelta(milliseconds=1), due=False)
     start().ready()
     for job in (soon, retryable, lapsed):
         becomes(job, "completed")

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from django_ojs.handlers import Handler
 from django_ojs.models import Job, Worker
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
@@ -47,12 +48,13 @@ def test_an_idle_worker_ends_well(start: Start, numbers: list[signal.Signals]) -
     assert "stopped: 0 done, 0 failed" in tree.log
 
 
-@pytest.mark.parametrize("name", ["worker.wait", "worker.await"])
-@pytest.mark.parametrize("number", [TERM, INT])
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [(TERM, handlers.wait), (INT, handlers.wait), (TERM, handlers.wait_async)],
+)
 def test_a_running_job_is_waited_for_and_no_other_is_begun(
-    start: Start, number: signal.Signals, name: str
+    start: Start, number: signal.Signals, handler: Handler[..., object]
 ) -> None:
-    handler = handlers.wait if name == "worker.wait" else handlers.wait_async
     job = stored(handler.enqueue())
     tree = start("--grace", LONG, "--threads", "2").ready()
     started(job)
@@ -69,12 +71,13 @@ def test_a_running_job_is_waited_for_and_no_other_is_begun(
     assert becomes(late, "available").run == 0
 
 
-@pytest.mark.parametrize("name", ["worker.wait", "worker.await"])
-@pytest.mark.parametrize("number", [TERM, INT])
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [(TERM, handlers.wait), (INT, handlers.wait), (TERM, handlers.wait_async)],
+)
 def test_a_job_longer_than_the_grace_goes_back_and_spends_no_attempt(
-    start: Start, number: signal.Signals, name: str
+    start: Start, number: signal.Signals, handler: Handler[..., object]
 ) -> None:
-    handler = handlers.wait if name == "worker.wait" else handlers.wait_async
     job = stored(handler.enqueue())
     tree = start("--grace", SHORT).ready()
     started(job)

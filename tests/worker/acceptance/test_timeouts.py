@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
+from django_ojs.handlers import Handler
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.ledger import ALIASES, becomes, history, marks, started, stored
@@ -53,7 +54,7 @@ def test_a_handler_that_catches_everything_can_see_that_it_should_stop(start: St
 
 @pytest.mark.parametrize("handler", [handlers.wait, handlers.wait_async])
 def test_cancelling_a_running_job_reaches_its_handler(
-    start: Start, handler: ojs.handlers.Handler[..., object]
+    start: Start, handler: Handler[..., object]
 ) -> None:
     job = stored(handler.enqueue())
     tree = start("--threads", "1").ready()

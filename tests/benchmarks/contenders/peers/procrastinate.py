@@ -21,9 +21,7 @@ class Procrastinate(Contender):
         """Install its app, and say where the task is."""
         return {
             "INSTALLED_APPS": ["procrastinate.contrib.django"],
-            "PROCRASTINATE_IMPORT_PATHS": [
-                "tests.benchmarks.contenders.peers.tasks_procrastinate"
-            ],
+            "PROCRASTINATE_IMPORT_PATHS": ["tests.benchmarks.contenders.peers.tasks_procrastinate"],
         }
 
     def commands(self, work: Work) -> list[Command]:

@@ -1,0 +1,61 @@
+"""Every benchmark runs, once and with a handful of jobs. Nothing here is about speed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.__main__ import MEASURES, run
+from tests.benchmarks.measures import tables
+from tests.benchmarks.scale import SMOKE
+from tests.benchmarks.server import ROOT
+from tests.benchmarks.targets import OURS, SECTIONS
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.timeout(120)]
+
+#: Two runs on one server must not take each other's databases.
+PREFIX = f"ojs_smoke_{os.getpid()}_"
+
+
+def _lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+
+    text, _ = run(SMOKE, only=list(MEASURES), peers=False, path=path, prefix=PREFIX)
+
+    samples = [line for line in _lines(path) if line["kind"] == "sample"]
+    measured = {
+        line["measure"]
+        for line in samples
+        if line["contender"] in (OURS, tables.label(waiting=100))
+    }
+    # The server's CPU can be seen only where its files can be read.
+    unseen = {"server CPU", "idle worker, server"}
+    assert {section.measure for section in SECTIONS} - measured <= unseen
+    assert all(section.title in text for section in SECTIONS if section.measure not in unseen)
+    assert any(line["kind"] == "target" for line in _lines(path))
+
+
+def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "plans.txt"
+    rows = ("--rows", "200", "--waiting", "100")
+
+    subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.plans", *rows, "--out", str(path)],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+    )
+
+    text = path.read_text()
+    for title in ("FETCH: the claim of a hundred", "Promotion", "Pruning", "Folding of the counts"):
+        plan = text.split(f"## {title}\n")[1].split("\n## ")[0]
+        assert "Execution Time" in plan

@@ -1,0 +1,93 @@
+"""Promise 6: nothing needs session state. All goes through PgBouncer in transaction mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+import django_ojs as ojs
+from django_ojs.models import Worker
+from tests.databases import ALIASES
+from tests.faults import ledger
+from tests.faults.bouncer import PROGRAM, bouncer
+from tests.faults.conftest import Tell
+from tests.faults.site import Site
+from tests.testapp import fault_jobs as handlers
+from tests.worker.acceptance.ledger import stored
+from tests.worker.waiting import eventually
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, databases=ALIASES),
+    pytest.mark.postgresql,
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (package: pgbouncer)"),
+]
+
+#: Fewer than there are clients: they share.
+POOL = 5
+
+
+@pytest.fixture(autouse=True)
+def pooled(site: Site) -> Iterator[None]:
+    """Let the workers, the enqueuers and this process reach the jobs through the pooler only."""
+    ours = connection.settings_dict
+    kept = dict(ours)
+    with bouncer(ours, POOL) as clients:
+        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(clients)
+        connection.close()
+        ours.update(clients)
+        try:
+            yield
+        finally:
+            site.close()
+            connection.close()
+            ours.update(kept)
+
+
+def test_promise_6_workers_and_enqueuers_work_through_a_transaction_pooler(
+    site: Site, tell: Tell
+) -> None:
+    site.start("--processes", "2", "--threads", "8").ready(2)
+    for _ in range(2):
+        site.enqueue(300, milliseconds=2)
+    site.enqueued()
+    site.drained()
+    verdict = site.verdict()
+    tell(f"through PgBouncer, {POOL} connections: {verdict.line}")
+    verdict.good()
+    assert verdict.duplicated == 0
+    assert site.known("error") == []
+    assert site.stored_with_their_rows() == set(site.known("acknowledged"))
+    site.completed_once()
+    # No worker took a pooled session for its own: its end would mean nothing.
+    assert set(Worker.objects.values_list("session_pid", flat=True)) == {None}
+
+
+def test_every_operation_of_the_client_works_through_a_transaction_pooler(site: Site) -> None:
+    site.start("--threads", "2").ready()
+    scheduled = stored(
+        handlers.effect.options(scheduled_at=timedelta(seconds=0.5), priority=ojs.HIGH).enqueue()
+    )
+    far = stored(handlers.effect.options(scheduled_at=timedelta(hours=1)).enqueue())
+    pending = stored(handlers.effect.options(pending=True).enqueue())
+    assert ojs.cancel(far.pk) is not None
+    ojs.activate(pending.pk)
+    running = stored(handlers.effect.enqueue(500))
+    site.drained()
+    assert ledger.done() == {str(job.pk) for job in (scheduled, pending, running)}
+    assert ojs.get_job(far.pk).state == "cancelled"
+
+
+def test_behind_a_pooler_a_dead_worker_is_found_by_its_silence(site: Site) -> None:
+    victim = site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 0.5}).ready()
+    job = stored(handlers.effect.enqueue(2_000))
+    eventually(lambda: ledger.count("start") == 1, "it runs")
+    site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 0.5}).ready()
+    site.kill_tree(victim)
+    site.drained()
+    job.refresh_from_db()
+    assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")

@@ -1,0 +1,222 @@
+"""`manage.py ojs_worker`: its arguments, and what it says when it cannot work."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection, connections
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import override_settings
+
+from django_ojs import handlers
+from django_ojs.management.commands import ojs_worker
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.reload import CodeWatch
+from django_ojs.worker.supervisor import SIGNALS
+from tests import factories
+from tests.testapp.jobs import echo
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept() -> Iterator[None]:
+    """Undo what the command does to its process, which here is the tests'."""
+    signals = {number: signal.getsignal(number) for number in SIGNALS}
+    settings = {alias: dict(connections.settings[alias]) for alias in connections}
+    yield
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+    for alias, values in settings.items():
+        connections.settings[alias].update(values)
+
+
+class Supervised:
+    """Stands in for the supervisor: keeps what the command asked of it."""
+
+    reload = False
+
+    def __init__(self, config: WorkerConfig, changed: Any = None) -> None:
+        Supervised.config, Supervised.changed = config, changed
+
+    def run(self) -> bool:
+        return self.reload
+
+
+@pytest.fixture
+def supervised(monkeypatch: pytest.MonkeyPatch) -> type[Supervised]:
+    monkeypatch.setattr(ojs_worker, "Supervisor", Supervised)
+    return Supervised
+
+
+def test_without_arguments_it_works_the_default_queue(supervised: type[Supervised]) -> None:
+    call_command("ojs_worker")
+    assert supervised.config == WorkerConfig()
+
+
+def test_every_argument_arrives(supervised: type[Supervised]) -> None:
+    call_command(
+        "ojs_worker",
+        *("--queues", "critical, default,critical"),
+        *("--processes", "3", "--threads", "7", "--grace", "1.5", "--poll-interval", "0.25"),
+        *("--label", "eu", "--label", "blue", "--max-jobs", "100", "--max-rss", "512"),
+    )
+    assert supervised.config == WorkerConfig(
+        queues=("critical", "default"),
+        processes=3,
+        threads=7,
+        grace=timedelta(seconds=1.5),
+        poll_interval=timedelta(seconds=0.25),
+        labels=("eu", "blue"),
+        max_jobs=100,
+        max_rss_mb=512,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--queues", ""], "name at least one queue"),
+        (["--queues", ","], "name at least one queue"),
+        (["--queues", "No Good"], "queue"),
+        (["--queues", "ok,-bad"], "queue"),
+        (["--queues", "x" * 300], "queue"),
+        (["--processes", "0"], "must be a whole number of at least 1"),
+        (["--processes", "-1"], "must be a whole number of at least 1"),
+        (["--threads", "0"], "must be a whole number of at least 1"),
+        (["--threads", "two"], "must be a whole number of at least 1"),
+        (["--threads", "1.5"], "must be a whole number of at least 1"),
+        (["--max-jobs", "0"], "must be a whole number of at least 1"),
+        (["--max-rss", "much"], "must be a whole number of at least 1"),
+        (["--grace", "soon"], "must be a number of seconds"),
+        (["--grace", "-1"], "must be a number of seconds"),
+        (["--grace", "nan"], "must be a number of seconds"),
+        (["--grace", "inf"], "must be a number of seconds"),
+        (["--poll-interval", "0"], "must be longer than zero"),
+        (["--poll-interval", "1e9"], "must be a number of seconds"),
+        (["--no-such-thing"], "unrecognized arguments: --no-such-thing"),
+    ],
+)
+def test_a_bad_argument_is_named_with_its_rule(arguments: list[str], said: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        call_command("ojs_worker", *arguments)
+    assert said in str(refused.value)
+    assert arguments[0].lstrip("-") in str(refused.value)
+
+
+def test_no_grace_at_all_may_be_asked_for(supervised: type[Supervised]) -> None:
+    call_command("ojs_worker", "--grace", "0")
+    assert supervised.config.grace == timedelta(0)
+
+
+def test_a_database_that_is_not_migrated_is_told_with_the_remedy() -> None:
+    recorder = MigrationRecorder(connection)
+    applied = list(recorder.migration_qs.filter(app="django_ojs").values_list("name", flat=True))
+    recorder.migration_qs.filter(app="django_ojs").delete()
+    try:
+        with pytest.raises(CommandError, match=r"missing or old in 'default': run `manage\.py"):
+            call_command("ojs_worker", "--once")
+    finally:
+        for name in applied:
+            MigrationRecorder(connection).record_applied("django_ojs", name)
+
+
+def test_one_migration_that_is_missing_is_enough() -> None:
+    recorder = MigrationRecorder(connection)
+    newest = recorder.migration_qs.filter(app="django_ojs").order_by("name").last()
+    assert newest is not None
+    recorder.record_unapplied("django_ojs", newest.name)
+    try:
+        with pytest.raises(CommandError, match="missing or old"):
+            call_command("ojs_worker", "--once")
+    finally:
+        MigrationRecorder(connection).record_applied("django_ojs", newest.name)
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*args: Any, **kwargs: Any) -> None:
+        raise OperationalError("password of a secret")
+
+    monkeypatch.setattr(ojs_worker, "MigrationExecutor", away)
+    with pytest.raises(CommandError) as refused:
+        call_command("ojs_worker", "--once")
+    assert "'default' does not answer (OperationalError)" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_no_connection_is_open_when_the_supervisor_forks(supervised: type[Supervised]) -> None:
+    call_command("ojs_worker")
+    assert all(connections[alias].connection is None for alias in connections)
+
+
+def test_no_handler_at_all_is_told(
+    supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = io.StringIO()
+    call_command("ojs_worker", stderr=errors)
+    assert errors.getvalue() == ""
+    monkeypatch.setattr(handlers, "_handlers", {})
+    call_command("ojs_worker", stderr=errors)
+    assert "No handlers were found" in errors.getvalue()
+    assert "INSTALLED_APPS" in errors.getvalue()
+
+
+def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
+    supervised: type[Supervised],
+) -> None:
+    connections.settings["other"]["CONN_MAX_AGE"] = 5
+    call_command("ojs_worker")
+    assert connections.settings["default"]["CONN_MAX_AGE"] == 60
+    assert connections.settings["other"]["CONN_MAX_AGE"] == 5
+    assert connections.settings["default"]["CONN_HEALTH_CHECKS"] is True
+
+
+@pytest.mark.parametrize(
+    ("debug", "arguments", "watches"),
+    [(True, [], True), (True, ["--no-reload"], False), (False, [], False)],
+)
+def test_the_code_is_watched_under_debug_only(
+    supervised: type[Supervised], debug: bool, arguments: list[str], watches: bool
+) -> None:
+    with override_settings(DEBUG=debug):
+        call_command("ojs_worker", *arguments)
+    assert isinstance(supervised.changed, CodeWatch) is watches
+
+
+def test_when_the_code_has_changed_it_takes_its_own_place(
+    supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(os, "execv", lambda path, arguments: executed.append((path, arguments)))
+    monkeypatch.setattr(ojs_worker, "get_child_arguments", lambda: ["python", "manage.py", "x"])
+    call_command("ojs_worker")
+    assert executed == []
+    monkeypatch.setattr(Supervised, "reload", True)
+    call_command("ojs_worker")
+    assert [arguments for _, arguments in executed] == [["python", "manage.py", "x"]]
+
+
+def test_once_works_in_the_calling_process() -> None:
+    job = echo.enqueue("hello")
+    assert job is not None
+    call_command("ojs_worker", "--once", "--threads", "1")
+    assert factories.read(job.pk).result == ["hello"]
+
+
+def test_the_help_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        call_command("ojs_worker", "--help")
+    text = capsys.readouterr().out
+    # A line an example, as it was written.
+    assert "\n  manage.py ojs_worker --queues critical,default  " in text
+    for name in ("TERM", "TSTP", "CONT", "GRACE_PERIOD", "--once", "--max-rss"):
+        assert name in text

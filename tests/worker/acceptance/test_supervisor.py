@@ -1,0 +1,68 @@
+"""The supervisor at the moments when a process has only just begun, or begins again and again."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from django_ojs.models import Worker
+from tests.testapp import worker_jobs as handlers
+from tests.worker.acceptance.conftest import Start
+from tests.worker.acceptance.ledger import ALIASES, becomes, stored
+
+pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+
+# A supervisor whose children do something before they have signal handlers of their own.
+PROGRAM = """
+import os, signal, time
+import django
+django.setup()
+from django_ojs.worker import supervisor
+from django_ojs.worker.config import WorkerConfig
+
+class Early(supervisor.WorkerProcess):
+    def __init__(self, *args, **kwargs):
+        parent = os.getppid()
+        {early}
+        super().__init__(*args, **kwargs)
+
+supervisor.WorkerProcess = Early
+supervisor.Supervisor(WorkerConfig()).run()
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_a_signal_to_a_child_that_has_only_just_begun_is_not_lost(
+    start: Start, number: str
+) -> None:
+    program = PROGRAM.format(early=f"os.kill(os.getpid(), signal.{number})")
+    assert start(program=("-c", program)).ends() == 0
+    assert not Worker.objects.exists()
+
+
+def test_a_child_whose_supervisor_dies_while_it_begins_ends_too(start: Start) -> None:
+    program = PROGRAM.format(
+        early="""os.kill(parent, signal.SIGKILL)
+        while os.getppid() == parent:
+            time.sleep(0.01)"""
+    )
+    assert start(program=("-c", program)).ends() == -signal.SIGKILL
+
+
+def test_a_child_that_dies_as_soon_as_it_begins_is_not_replaced_in_a_hurry(start: Start) -> None:
+    tree = start(program=("-c", PROGRAM.format(early="raise RuntimeError('no')")))
+    tree.says("The worker process ended by an error of its own.")
+    tree.says("died: exit code 1")
+    # Half a second, then one, then two: a loop would have made hundreds.
+    for _ in range(3):
+        tree.says("died")
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
+    assert tree.log.count("died") < 10
+
+
+def test_the_first_job_of_a_fresh_worker_is_not_too_early(start: Start) -> None:
+    job = stored(handlers.note.enqueue())
+    start("--processes", "2")
+    assert becomes(job, "completed").run == 1

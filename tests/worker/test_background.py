@@ -1,0 +1,207 @@
+"""Maintenance and listening: what a process does beside its jobs, in threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from django.db import DataError, OperationalError, connection
+
+from django_ojs.models import Lease, Worker
+from django_ojs.operations import beat, lease, maintain
+from django_ojs.worker import listener as listeners
+from django_ojs.worker import maintenance as maintenances
+from django_ojs.worker.listener import Listener
+from django_ojs.worker.maintenance import Maintenance, Step
+from django_ojs.worker.report import Report
+from tests import factories
+from tests.worker.waiting import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@contextmanager
+def maintaining(worker_id: str = factories.WORKER) -> Iterator[Maintenance]:
+    maintenance = Maintenance(worker_id, Report())
+    try:
+        yield maintenance
+    finally:
+        maintenance.close()
+
+
+@pytest.fixture(autouse=True)
+def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenances, "TICK", 0.02)
+
+
+def test_it_does_all_that_time_does_to_jobs() -> None:
+    due = factories.push(scheduled_at=factories.HOUR)
+    expired = factories.push(expires_at=factories.MINUTE)
+    factories.age([due.pk, expired.pk], timedelta(hours=2))
+    lapsed, overdue = factories.active(), factories.active(timeout_ms=1000)
+    factories.age(lapsed.id, timedelta(hours=1))
+    factories.age(overdue.id, timedelta(minutes=1))
+    dead = factories.active(worker_id="dead")
+    beat.beat("dead", interval=timedelta(milliseconds=1))
+    old = factories.in_state("completed")
+    factories.age(old.pk, timedelta(days=400))
+    wanted = {
+        due.pk: "available",
+        expired.pk: "discarded",
+        lapsed.id: "available",
+        overdue.id: "retryable",
+        dead.id: "available",
+    }
+    with maintaining():
+        eventually(
+            lambda: {key: factories.read(key).state for key in wanted} == wanted,
+            "each is where it belongs",
+        )
+        eventually(
+            lambda: not factories.jobs().filter(pk=old.pk).exists(), "what is old is deleted"
+        )
+    assert factories.read(overdue.id).error["type"] == "timeout"
+    assert not Worker.objects.filter(pk="dead").exists()
+
+
+def test_one_does_it_for_all_and_the_next_takes_over_when_it_ends() -> None:
+    with maintaining("first"):
+        eventually(lambda: Lease.objects.filter(holder="first").exists(), "the first has it")
+        with maintaining("second"):
+            assert not lease.take("third")
+            assert not Lease.objects.filter(holder="second").exists()
+    assert not Lease.objects.exists()
+    with maintaining("second"):
+        eventually(lambda: Lease.objects.filter(holder="second").exists(), "the second has it")
+
+
+def broken(error: Exception) -> Callable[..., int]:
+    def step(*args: object) -> int:
+        raise error
+
+    return step
+
+
+@pytest.mark.parametrize("error", [DataError("a secret"), KeyError("a secret")])
+def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(maintain, "promote", broken(error))
+    job = factories.push(expires_at=factories.MINUTE)
+    factories.age(job.pk, timedelta(hours=1))
+    with maintaining():
+        eventually(lambda: factories.read(job.pk).state == "discarded", "the next step runs")
+
+
+def test_it_goes_on_when_the_database_is_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, failed = lease.take, threading.Event()
+
+    def away(holder: str) -> bool:
+        if failed.is_set():
+            return real(holder)
+        failed.set()
+        raise OperationalError("a secret")
+
+    monkeypatch.setattr(lease, "take", away)
+    job = factories.push(scheduled_at=factories.HOUR)
+    factories.age(job.pk, timedelta(hours=2))
+    with maintaining():
+        eventually(lambda: factories.read(job.pk).state == "available", "it is promoted")
+    assert "The database does not answer (OperationalError)" in caplog.text
+    assert "a secret" not in caplog.text
+
+
+def test_a_step_that_found_a_full_batch_comes_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = iter([maintain.BATCH] * 5)
+    calls = threading.Semaphore(0)
+
+    def step() -> int:
+        calls.release()
+        return next(counts, 0)
+
+    monkeypatch.setattr(maintain, "promote", step)
+    monkeypatch.setattr(maintenances, "Step", lambda run, every: Step(run, 3600.0))
+    with maintaining():
+        # Five full ones and the one that is not; the seventh would be due in an hour.
+        for _ in range(6):
+            assert calls.acquire(timeout=20)
+        assert not calls.acquire(timeout=0.5)
+
+
+class Hearing:
+    def __init__(self) -> None:
+        self.woken = threading.Semaphore(0)
+        self.attached = 0
+        self.own_session = True
+
+    def attach(self) -> bool:
+        self.attached += 1
+        return self.own_session
+
+    @contextmanager
+    def listens(self, *queues: str) -> Iterator[Listener]:
+        listener = Listener(queues, self.woken.release, self.attach)
+        try:
+            yield listener
+        finally:
+            listener.close()
+
+
+@pytest.mark.sqlite
+def test_where_nothing_is_notified_nobody_listens() -> None:
+    hearing = Hearing()
+    with hearing.listens("default") as listener:
+        assert not listener.listening
+    assert hearing.attached == 0
+
+
+@pytest.mark.postgresql
+def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
+    hearing = Hearing()
+    with hearing.listens("mine", "mine.too") as listener:
+        eventually(lambda: listener.listening, "it listens")
+        # What was announced before it listened is looked for.
+        assert hearing.woken.acquire(timeout=20)
+        factories.push(queue="theirs")
+        for queue in ("mine", "mine.too"):
+            factories.push(queue=queue)
+            assert hearing.woken.acquire(timeout=20)
+        assert not hearing.woken.acquire(blocking=False)
+
+
+@pytest.mark.postgresql
+def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listeners, "PAUSE", 0.01)
+    hearing = Hearing()
+    with hearing.listens("mine") as listener:
+        eventually(lambda: listener.listening, "it listens")
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        eventually(lambda: hearing.attached == 2 and listener.listening, "it listens again")
+        while hearing.woken.acquire(blocking=False):
+            pass
+        factories.push(queue="mine")
+        assert hearing.woken.acquire(timeout=20)
+
+
+@pytest.mark.postgresql
+def test_behind_a_pooler_it_polls_and_does_not_listen() -> None:
+    hearing = Hearing()
+    hearing.own_session = False
+    with hearing.listens("mine") as listener:
+        eventually(lambda: hearing.attached == 1, "it has looked")
+        factories.push(queue="mine")
+        assert not hearing.woken.acquire(timeout=0.3)
+        assert not listener.listening

@@ -1,0 +1,216 @@
+"""A whole worker process, run in this one: with `once`, or told to end by the test."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+import django_ojs as ojs
+from django_ojs.models import Job, Worker
+from django_ojs.models.worker import Directive
+from django_ojs.worker import process as processes
+from django_ojs.worker import pulse as pulses
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.process import Exit, WorkerProcess
+from django_ojs.worker.supervisor import SIGNALS, run_process
+from tests import factories
+from tests.testapp import worker_jobs as handlers
+from tests.testapp.models import Mark
+from tests.worker.acceptance.ledger import ALIASES, becomes, started, stored, tell
+from tests.worker.waiting import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=ALIASES)
+
+
+def configured(**values: Any) -> WorkerConfig:
+    return WorkerConfig(
+        **{
+            "poll_interval": timedelta(milliseconds=50),
+            "heartbeat_interval": timedelta(milliseconds=100),
+            "threads": 2,
+            **values,
+        }
+    )
+
+
+@contextmanager
+def working(**values: Any) -> Iterator[WorkerProcess]:
+    """Run a worker process beside the test, in a thread."""
+    process = WorkerProcess(configured(**values))
+    ended: list[Exit] = []
+    thread = threading.Thread(target=lambda: ended.append(process.run()))
+    thread.start()
+    try:
+        yield process
+    finally:
+        for _ in range(2):
+            process.signalled(Directive.TERMINATE)
+        thread.join(20)
+    assert ended == [Exit.OK]
+
+
+def test_once_runs_what_is_there_and_ends() -> None:
+    jobs = [stored(handlers.note.enqueue()) for _ in range(5)]
+    due = stored(handlers.note.options(scheduled_at=timedelta(hours=1)).enqueue())
+    later = stored(handlers.note.options(scheduled_at=timedelta(hours=1)).enqueue())
+    factories.age(due.pk, timedelta(hours=2))
+    process = WorkerProcess(configured(once=True))
+    assert process.run() is Exit.OK
+    assert {becomes(job, "completed").worker_id for job in [*jobs, due]} == {process.id}
+    assert becomes(later, "scheduled")
+    assert (process.report.done, process.report.bad) == (6, 0)
+    assert not Worker.objects.exists()
+
+
+def test_once_with_nothing_to_do_ends_too() -> None:
+    assert WorkerProcess(configured(once=True)).run() is Exit.OK
+
+
+def test_the_first_queue_is_emptied_before_the_second_is_looked_at() -> None:
+    for number in range(4):
+        handlers.note.options(queue=("low", "high")[number % 2]).enqueue()
+    WorkerProcess(configured(once=True, queues=("high", "low"), threads=1)).run()
+    queues = dict(Job.objects.values_list("pk", "queue"))
+    ran = Mark.objects.using("other").order_by("id").values_list("job_id", flat=True)
+    assert [queues[key] for key in ran] == ["high", "high", "low", "low"]
+
+
+def test_a_type_without_a_handler_is_held_and_the_others_go_on() -> None:
+    stranger = stored(ojs.enqueue("nobody.knows"))
+    known = stored(handlers.note.enqueue())
+    WorkerProcess(configured(once=True, threads=1)).run()
+    assert becomes(known, "completed")
+    assert becomes(stranger, "retryable").spent == 0
+    assert (stranger.due_at - stranger.started_at) > timedelta(seconds=20)
+
+
+def test_it_ends_to_be_replaced_after_its_number_of_jobs() -> None:
+    jobs = [stored(handlers.note.enqueue()) for _ in range(5)]
+    process = WorkerProcess(configured(max_jobs=3))
+    assert process.run() is Exit.REPLACE
+    states = sorted(Job.objects.filter(pk__in=[j.pk for j in jobs]).values_list("state", flat=True))
+    assert states == ["available"] * 2 + ["completed"] * 3
+    assert not Worker.objects.exists()
+
+
+def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
+    assert WorkerProcess(configured(max_rss_mb=1)).run() is Exit.REPLACE
+
+
+def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulses, "STUCK_AFTER", 0.3)
+    deaf = stored(handlers.deaf.options(timeout=0.2, retry={"max_attempts": 1}).enqueue(4.0))
+    process = WorkerProcess(configured(threads=1))
+    assert process.run() is Exit.REPLACE
+    assert becomes(deaf, "discarded").error["type"] == "timeout"
+
+
+def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
+    slow = [stored(handlers.wait.enqueue()) for _ in range(2)]
+    behind = stored(handlers.note.enqueue())
+    with working(grace=timedelta(seconds=60)) as process:
+        for job in slow:
+            started(job)
+        process.signalled(Directive.TERMINATE)
+        eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
+        tell(slow[0])
+        becomes(slow[0], "completed")
+    assert becomes(slow[1], "available").spent == 0
+    assert becomes(behind, "available").spent == 0
+
+
+def test_it_says_what_it_waits_for_while_it_drains(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "TELL_EVERY", 0.0)
+    caplog.set_level(logging.INFO, "django_ojs")
+    job = stored(handlers.wait.enqueue())
+    with working(grace=timedelta(seconds=60)) as process:
+        started(job)
+        process.signalled(Directive.TERMINATE)
+        eventually(lambda: "waiting for 1 running jobs" in caplog.text, "it says so")
+
+
+def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody would notice the death of a worker that has no row.
+    known: list[bool] = []
+    real = processes.fetch
+
+    def fetch(*args: Any, worker_id: str, **kwargs: Any) -> Any:
+        known.append(Worker.objects.filter(pk=worker_id).exists())
+        return real(*args, worker_id=worker_id, **kwargs)
+
+    failures = [OperationalError(), OperationalError()]
+    beat = pulses.beat.beat
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return beat(*args, **kwargs)
+
+    monkeypatch.setattr(processes, "fetch", fetch)
+    monkeypatch.setattr(pulses.beat, "beat", away)
+    job = stored(handlers.note.enqueue())
+    with working():
+        becomes(job, "completed")
+    assert failures == []
+    assert known
+    assert all(known)
+
+
+def test_a_claim_that_fails_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [OperationalError("a secret"), OperationalError("a secret")]
+    real = processes.fetch
+
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(processes, "fetch", fetch)
+    job = stored(handlers.note.enqueue())
+    with working():
+        becomes(job, "completed")
+    assert caplog.text.count("The database does not answer") == 1
+    assert "a secret" not in caplog.text
+
+
+def test_the_log_tells_of_each_job_and_never_of_its_arguments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "django_ojs")
+    secret = "4111-1111-1111-1111"
+    done = stored(ojs.enqueue("testapp.echo", [secret]))
+    failed = stored(handlers.transfer.options(retry={"max_attempts": 1}).enqueue(secret, "raise"))
+    stored(ojs.enqueue("nobody.knows", [secret], meta={"card": secret}))
+    WorkerProcess(configured(once=True)).run()
+    assert f"testapp.echo {done.pk} completed in " in caplog.text
+    assert f"worker.transfer {failed.pk} failed in " in caplog.text
+    assert "ValueError (dead letter after attempt 1)" in caplog.text
+    assert secret not in caplog.text
+    assert not any(secret in repr(vars(record)) for record in caplog.records)
+
+
+def test_a_process_answers_the_signals_of_the_protocol() -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    process = WorkerProcess(configured(once=True))
+    told: list[Directive] = []
+    process.signalled = told.append  # type: ignore[method-assign]  # to see what arrives
+    try:
+        assert run_process(process) == Exit.OK
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
+            signal.raise_signal(number)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert told == [Directive.TERMINATE, Directive.TERMINATE, Directive.QUIET, Directive.RUNNING]
