@@ -7,13 +7,16 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint matrix bench plans clean
+.PHONY: help demo serve test faults soak lint matrix bench plans clean
 
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
 	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
 	@echo "              SQLite, branch coverage of both together"
+	@echo "make faults   kills, crashes, lost connections, frozen workers, all of it, and the checker's"
+	@echo "              verdict (<= 20 minutes); for a release: make faults KILLS=500 JOBS=100000"
+	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
 	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
 	@echo "make bench    speed beside bare SQL and other queues, 25 minutes; QUICK=1 for 3 minutes,"
@@ -45,6 +48,18 @@ test: lint
 	OJS_COVERAGE=1 scripts/suite $(VENV) sqlite
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
+
+faults:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_PROCESSES=0 \
+		scripts/suite $(VENV) postgresql tests/faults $(ARGS)
+	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_PROCESSES=0 \
+		scripts/suite $(VENV) sqlite tests/faults $(ARGS)
+
+soak:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	OJS_FAULTS_SOAK=$(or $(SECONDS),600) OJS_TEST_PROCESSES=0 \
+		scripts/suite $(VENV) postgresql tests/faults/test_soak.py
 
 matrix:
 	@scripts/matrix $(ARGS)

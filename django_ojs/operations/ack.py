@@ -12,7 +12,7 @@ from django_ojs.operations import announce
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, rollups, transitions
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
@@ -24,6 +24,7 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     """
     complete(job_id, claim=claim, result=result)
     job = transitions.get(job_id)
+    rollups.completed_after_commit(job)
     announce(signals.job_completed, job)
     return job
 

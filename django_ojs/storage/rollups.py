@@ -14,7 +14,7 @@ from django.db import Error, transaction
 from django.db.models import Count
 from django.db.models.functions import Now
 
-from django_ojs.models import Rollup
+from django_ojs.models import Job, Rollup
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
@@ -81,6 +81,19 @@ def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
     def add() -> None:
         for queue, type in happened:
             note(what, queue, type)
+        flush_if_due()
+
+    transaction.on_commit(add, using=database.alias(), robust=True)
+
+
+def completed_after_commit(job: Job) -> None:
+    """Add a job that was completed, with its durations, once the current transaction commits."""
+    waited, started, finished = job.waited, job.started_at, job.finished_at
+    ran = (finished - started).total_seconds() if finished and started else None
+
+    def add() -> None:
+        seconds = waited.total_seconds() if waited is not None else None
+        note(COMPLETED, job.queue, job.type, waited=seconds, ran=ran)
         flush_if_due()
 
     transaction.on_commit(add, using=database.alias(), robust=True)
@@ -202,6 +215,7 @@ __all__ = [
     "ENQUEUED",
     "FAILED",
     "bucket",
+    "completed_after_commit",
     "flush",
     "flush_if_due",
     "fold",

@@ -45,8 +45,7 @@ class Executor:
         self._lock = threading.Lock()
         # What each thread runs; None: nothing yet, or no more.
         self._threads: dict[threading.Thread, Run | None] = {}
-        # Threads that wait and are promised no run, runs that wait and are promised no thread: never
-        # both.
+        # Threads that wait and are promised no run; runs that wait and are promised no thread.
         self._idle = self._waiting = 0
         self._loop: EventLoop | None = None
 
@@ -228,7 +227,7 @@ class EventLoop:
             task = asyncio.current_task()
             assert task is not None
             # Before it begins: from then on it may be interrupted, and the thread is the loop's.
-            run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)  # type: ignore[assignment]  # the handle is of no use
+            run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)
             if not run.begin():
                 return
             helper = self._helpers.popleft()

@@ -47,7 +47,7 @@ STRANDED_AFTER = PATIENCE * 3
 class Exit(IntEnum):
     """How a worker process ends."""
 
-    #: Told to end. Not 0: that would be a handler's os._exit(0), and somebody has to take its place.
+    #: Told to end. Not 0: a handler's os._exit(0) says that, and its process has to be replaced.
     OK = 74
     #: Replace it: it did its number of jobs, grew too large, or has a thread that will not end.
     REPLACE = 75
@@ -149,8 +149,7 @@ class WorkerProcess:
         return self._more
 
     def _give_back_stranded(self) -> None:
-        # A process that is worn out may have a thread that never ends: nothing waits behind that.
-        stranded = self._intake.take_waiting(0.0 if self._worn_out else STRANDED_AFTER)
+        stranded = self._intake.take_waiting(STRANDED_AFTER)
         if stranded:
             # Or they would be claimed again at once, and again, until the slow ones are done.
             self._gauge.saw(STRANDED_AFTER)

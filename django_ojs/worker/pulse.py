@@ -142,10 +142,12 @@ class Pulse:
         self._interrupted.append(run)
 
     def _look_for_stuck_threads(self) -> None:
-        alive = {thread.ident for thread in threading.enumerate()}
         late = time.monotonic() - STUCK_AFTER
         self._interrupted = [
-            run for run in self._interrupted if run.cancel_task is None and run.thread_id in alive
+            run
+            for run in self._interrupted
+            # The thread itself: its number may by now be another's, which came in its place.
+            if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
         ]
         if any(run.taken_at < late for run in self._interrupted):
             self._interrupted.clear()

@@ -41,6 +41,7 @@ class Run:
         "phase",
         "started",
         "taken_at",
+        "thread",
         "thread_id",
         "timeout",
     )
@@ -57,6 +58,7 @@ class Run:
         self.claimed_at = time.monotonic()
         self.started = 0.0
         self.taken_at = 0.0
+        self.thread: threading.Thread | None = None
         self.thread_id: int | None = None
         self.interrupted = False
         self.cancel_task: Callable[[], object] | None = None
@@ -84,7 +86,8 @@ class Run:
             if self.phase is not Phase.WAITING:
                 return False
             self.phase = Phase.RUNNING
-            self.thread_id = threading.get_ident()
+            self.thread = threading.current_thread()
+            self.thread_id = self.thread.ident
             self.started = time.monotonic()
             return True
 

@@ -27,20 +27,20 @@ _LIVE = (
     UPDATE ojs_job SET state = 'scheduled', due_at = now() + interval '1 second' * n - interval
         '5 minutes', enqueued_at = NULL
     FROM (SELECT id, row_number() OVER () AS n FROM ojs_job WHERE state = 'available' LIMIT {tenth})
-        AS some WHERE some.id = ojs_job.id
+        AS picked WHERE picked.id = ojs_job.id
     """,
     """
     UPDATE ojs_job SET expires_at = now() + interval '1 second' * n - interval '100 seconds'
     FROM (SELECT id, row_number() OVER () AS n FROM ojs_job WHERE state = 'available' LIMIT {tenth})
-        AS some WHERE some.id = ojs_job.id
+        AS picked WHERE picked.id = ojs_job.id
     """,
     """
     UPDATE ojs_job SET state = 'active', attempt = 1, run = 1, started_at = now(),
         worker_id = 'worker_' || n % 8, lease_until = now() + interval '1 second' * n - interval
         '1 minute'
     FROM (SELECT id, row_number() OVER () AS n FROM ojs_job
-          WHERE state = 'available' AND expires_at IS NULL LIMIT {tenth}) AS some
-    WHERE some.id = ojs_job.id
+          WHERE state = 'available' AND expires_at IS NULL LIMIT {tenth}) AS picked
+    WHERE picked.id = ojs_job.id
     """,
     """
     UPDATE ojs_job SET finished_at = finished_at - interval '200 days'

@@ -18,7 +18,7 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
 #: Frozen only once the handler runs, thawed while it still has this long to go.
-WORK_MS = 1500
+WORK_MS = 2000
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_promise_4_a_worker_thawed_after_its_lease_cannot_change_the_job(
     # Beats far apart: it is the lease that ends, not the worker's three beats.
     ojs = {"HEARTBEAT_INTERVAL": 20}
     first = site.start("--threads", "1", ojs=ojs).ready()
-    job = stored(handler.options(visibility_timeout=2).enqueue(WORK_MS))
+    job = stored(handler.options(visibility_timeout=4).enqueue(WORK_MS))
     eventually(lambda: ledger.count("start") == 1, "the job runs")
     (frozen,) = first.children()
     os.kill(frozen, signal.SIGSTOP)

@@ -83,10 +83,10 @@ def test_every_operation_of_the_client_works_through_a_transaction_pooler(site: 
 
 
 def test_behind_a_pooler_a_dead_worker_is_found_by_its_silence(site: Site) -> None:
-    victim = site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 0.5}).ready()
+    victim = site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     job = stored(handlers.effect.enqueue(2_000))
     eventually(lambda: ledger.count("start") == 1, "it runs")
-    site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 0.5}).ready()
+    site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     site.kill_tree(victim)
     site.drained()
     job.refresh_from_db()

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def start(site: Site) -> Tree:
-    return site.start(ojs={"HEARTBEAT_INTERVAL": 5, "POLL_INTERVAL": 0.5}).ready()
+    return site.start(ojs={"POLL_INTERVAL": 0.5}).ready()
 
 
 @pytest.mark.postgresql  # SQLite has no sessions that end with their process.
@@ -68,14 +68,14 @@ def test_a_worker_that_just_falls_silent_is_given_up_after_three_beats(
     site: Site, tell: Tell
 ) -> None:
     job = stored(handlers.effect.enqueue(3_000))
-    victim = site.start(ojs={"HEARTBEAT_INTERVAL": 0.5, "NOTIFY": False}).ready()
+    victim = site.start(ojs={"HEARTBEAT_INTERVAL": 1, "NOTIFY": False}).ready()
     eventually(lambda: ledger.count("start") == 1, "it runs")
-    site.start(ojs={"HEARTBEAT_INTERVAL": 0.5}).ready()
+    site.start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     killed_at = site.kill(victim, victim.pid)
     for child in victim.children():
         site.kill(victim, child)
     eventually(lambda: ledger.count("start") == 2, "another has it")
-    tell(f"three beats of 0.5 s: again after {ledger.starts()[1].at - killed_at:.2f} s")
+    tell(f"three beats of 1 s: again after {ledger.starts()[1].at - killed_at:.2f} s")
     site.drained()
     job.refresh_from_db()
     assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")

@@ -23,12 +23,7 @@ pytestmark = [
 def test_statements_that_fail_now_and_then_lose_nothing_and_run_nothing_twice(
     site: Site, tell: Tell
 ) -> None:
-    tree = site.start(
-        *("--processes", "2", "--threads", "4"),
-        # One failed beat after the other does not make a worker dead here.
-        ojs={"HEARTBEAT_INTERVAL": 1},
-        sabotage={"fail": 0.02},
-    )
+    tree = site.start("--processes", "2", "--threads", "4", sabotage={"fail": 0.02})
     site.enqueue(JOBS, milliseconds=2, pause=0.001)
     site.enqueued(120)
     site.drained(120)

@@ -86,9 +86,7 @@ class Answers:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
 
-    def __call__(
-        self, run: Run, result: Any, error: BaseException | None, committed: bool
-    ) -> None:
+    def __call__(self, run: Run, result: Any, error: BaseException | None, committed: bool) -> None:
         self._queue.put(Answer(run, result, error, committed))
 
     def next(self) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ def test_the_defaults() -> None:
     assert config.grace == timedelta(seconds=25)
 
 
-def test_the_settings_fill_what_was_not_given(settings: pytest.FixtureRequest) -> None:
-    settings.OJS = {"GRACE_PERIOD": 3, "POLL_INTERVAL": 4, "HEARTBEAT_INTERVAL": 5}  # type: ignore[attr-defined]  # pytest-django's wrapper
+def test_the_settings_fill_what_was_not_given(settings: Any) -> None:
+    settings.OJS = {"GRACE_PERIOD": 3, "POLL_INTERVAL": 4, "HEARTBEAT_INTERVAL": 5}
     config = WorkerConfig.from_settings(grace=timedelta(seconds=1), poll_interval=None)
     assert config.grace == timedelta(seconds=1)
     assert config.poll_interval == timedelta(seconds=4)

@@ -150,7 +150,7 @@ def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers
         assert leaving.wait(20)
         assert run.take(Phase.RUNNING, interrupt)
         for _ in range(3):
-            run.cancel_task()  # type: ignore[misc]  # set while it runs
+            run.cancel_task()
         taken.set()
         for _ in range(2):
             executor.submit([run_of(function)])

@@ -227,7 +227,6 @@ def test_many_completions_go_in_few_statements(
         return real(worker_id, finished)
 
     monkeypatch.setattr(ack, "ack_batch", batch)
-    monkeypatch.setattr(finishers, "GATHER", 0.5)
     runs = [bench.ended(factories.claim(job)) for job in factories.push_many(40, queue="batch")]
     for run in runs:
         bench.finisher.answer(run, None, None, False)

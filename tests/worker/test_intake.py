@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from django_ojs.handlers import get_handler
@@ -20,7 +22,7 @@ class Bench:
         self.hand, self.report = Hand(), Report()
         self.submitted: list[Run] = []
         self.put_aside: list[tuple[Run, Failure]] = []
-        self.intake = Intake("worker-a", self.hand, self, self, self.report, slots)  # type: ignore[arg-type]  # it is both
+        self.intake = Intake("worker-a", self.hand, self, self, self.report, slots)
 
     def submit(self, runs: list[Run]) -> None:
         self.submitted += runs
@@ -35,7 +37,11 @@ class Bench:
 
 def test_a_job_becomes_a_run_of_its_handler_in_the_order_it_was_claimed() -> None:
     bench = Bench()
-    jobs = [claimed(type="testapp.echo"), claimed(type="testapp.shout"), claimed(type="worker.note")]
+    jobs = [
+        claimed(type="testapp.echo"),
+        claimed(type="testapp.shout"),
+        claimed(type="worker.note"),
+    ]
     runs = bench.accept(*jobs)
     assert [run.job for run in runs] == jobs
     assert [run.handler for run in runs] == [get_handler(job.type) for job in jobs]
@@ -43,9 +49,11 @@ def test_a_job_becomes_a_run_of_its_handler_in_the_order_it_was_claimed() -> Non
     assert (bench.hand.busy, len(bench.hand)) == (3, 3)
 
 
-def test_the_timeout_is_the_jobs_or_else_the_settings(settings: pytest.FixtureRequest) -> None:
-    settings.OJS = {"DEFAULT_TIMEOUT": 7}  # type: ignore[attr-defined]  # pytest-django's wrapper
-    runs = Bench().accept(claimed(type="testapp.echo", timeout_ms=1500), claimed(type="testapp.echo"))
+def test_the_timeout_is_the_jobs_or_else_the_settings(settings: Any) -> None:
+    settings.OJS = {"DEFAULT_TIMEOUT": 7}
+    runs = Bench().accept(
+        claimed(type="testapp.echo", timeout_ms=1500), claimed(type="testapp.echo")
+    )
     assert [run.timeout for run in runs] == [1.5, 7.0]
 
 

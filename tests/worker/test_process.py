@@ -205,7 +205,7 @@ def test_a_process_answers_the_signals_of_the_protocol() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
     told: list[Directive] = []
-    process.signalled = told.append  # type: ignore[method-assign]  # to see what arrives
+    process.signalled = told.append
     try:
         assert run_process(process) == Exit.OK
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):

@@ -47,7 +47,7 @@ class Bench:
         self.pulse = Pulse(
             ME,
             self.hand,
-            self,  # type: ignore[arg-type]  # it only fails runs
+            self,
             self.report,
             interval=timedelta(seconds=interval),
             registration=Registration(

@@ -44,9 +44,7 @@ def test_a_changed_module_is_told_once(watch: CodeWatch, module: Path) -> None:
     assert not watch()
 
 
-def test_a_module_that_came_later_is_watched_from_then_on(
-    watch: CodeWatch, tmp_path: Path
-) -> None:
+def test_a_module_that_came_later_is_watched_from_then_on(watch: CodeWatch, tmp_path: Path) -> None:
     later = tmp_path / "watched_later_by_a_test.py"
     later.write_text("")
     importlib.import_module("watched_later_by_a_test")

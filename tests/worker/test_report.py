@@ -69,7 +69,9 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
     ("job", "level", "told"),
     [
         (
-            Job(state="retryable", max_attempts=3, due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+            Job(
+                state="retryable", max_attempts=3, due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+            ),
             logging.WARNING,
             "attempt 1 of 3, runs again at 03:04:05",
         ),

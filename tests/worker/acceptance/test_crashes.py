@@ -32,13 +32,15 @@ DIED = "worker_death"
 
 
 def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start) -> None:
+    # It beats every ten minutes: nobody could miss the next one, but its supervisor knows.
     job = stored(handlers.wait.enqueue())
-    tree = start().ready()
+    tree = start(ojs={"HEARTBEAT_INTERVAL": 600}).ready()
     started(job)
     victim = tree.child_of(job)
     old = Claim(worker_id=job.worker_id, run=job.run)
     os.kill(victim, signal.SIGKILL)
     started(job, 2)
+    eventually(lambda: tree.workers(), "the successor has registered")
     assert tree.child_of(job) != victim
     # What the dead one might still have sent comes too late.
     with pytest.raises(ClaimLost):

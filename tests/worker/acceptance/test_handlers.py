@@ -93,7 +93,7 @@ def test_two_processes_share_the_work(start: Start) -> None:
     tree = start("--processes", "2", "--threads", "1").ready(2)
     jobs = [stored(handlers.wait.enqueue()) for _ in range(2)]
     for job in jobs:
-        eventually(lambda job=job: runs(job), "the job has started")  # type: ignore[misc]  # the default binds the loop's variable
+        eventually(lambda job=job: runs(job), "the job has started")
         job.refresh_from_db()
     assert {job.worker_id for job in jobs} == {worker.pk for worker in tree.workers()}
     assert Job.objects.filter(state="active").count() == 2

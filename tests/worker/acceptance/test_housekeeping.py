@@ -89,7 +89,7 @@ def test_a_beat_can_make_a_worker_quiet_and_running_again_and_end_it(start: Star
     for directive, state in ((Directive.QUIET, "available"), (Directive.RUNNING, "completed")):
         beat.direct(worker.pk, directive)
         eventually(
-            lambda directive=directive: Worker.objects.get().state == directive,  # type: ignore[misc]  # the default binds the loop's variable
+            lambda directive=directive: Worker.objects.get().state == directive,
             f"the worker is {directive}",
         )
         job = stored(handlers.note.enqueue())
@@ -150,9 +150,7 @@ def test_under_debug_the_worker_starts_again_when_its_code_changes(
     started(running)
     (app / "jobs.py").write_text(APP.format(version=2) + "\n")
     tree.says("Code changed: the worker starts again.")
-    eventually(
-        lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains"
-    )
+    eventually(lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains")
     tell(running)
     # What ran has been waited for, and the new code has its turn.
     job = stored(ojs.enqueue("reloaded.answer"))

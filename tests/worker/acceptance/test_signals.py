@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -151,6 +152,18 @@ def test_a_quiet_worker_finishes_its_job_and_begins_no_other(start: Start, resum
     tree.signal(TERM)
     assert tree.ends() == 0
     assert becomes(next_one, "completed" if resume else "available")
+
+
+def test_an_interrupt_from_the_terminal_reaches_a_child_once(start: Start) -> None:
+    # Ctrl-C goes to the whole process group; twice would mean: stop at once.
+    job = stored(handlers.wait.enqueue())
+    tree = start("--grace", LONG).ready()
+    started(job)
+    os.killpg(tree.pid, INT)
+    reports(tree, "terminate")
+    tell(job)
+    assert tree.ends() == 0
+    assert becomes(job, "completed").attempt == 1
 
 
 def test_cont_does_not_bring_back_a_worker_that_ends(start: Start) -> None:

@@ -73,7 +73,7 @@ def test_a_thread_that_cannot_be_stopped_holds_up_neither_its_slot_nor_the_next_
 ) -> None:
     # Fifty seconds in C, one slot: the next job must not wait for them.
     job = stored(handlers.deaf.options(timeout=0.3).enqueue(50.0))
-    tree = start("--threads", "1").ready()
+    tree = start("--threads", "1", OJS_TEST_STUCK_AFTER="2").ready()
     started(job)
     after = stored(handlers.note.enqueue())
     becomes(after, "completed")
