@@ -94,7 +94,8 @@ DROP TABLE ojs_count_change;
 """
 
 # One writer at a time: it may as well write the count itself. A row that is missing when a job goes
-# was emptied with the table.
+# was emptied with the table. SQLite changes most columns by building the table anew, and its
+# triggers are lost on the way: a migration that alters ojs_job runs this again, without the INSERT.
 SQLITE = """
 CREATE TRIGGER ojs_job_count_insert AFTER INSERT ON ojs_job BEGIN
     INSERT INTO ojs_count (queue, state, n) VALUES (NEW.queue, NEW.state, 1)
