@@ -65,6 +65,8 @@ def fill_table(contender: Contender, *, finished: int = 0, waiting: int = 0) -> 
     from tests.benchmarks import filling
 
     filling.fill(finished=finished, waiting=waiting)
+    if not waiting:
+        filling.wear_in()
 
 
 def operations(contender: Contender, *, calls: int) -> dict[str, float]:
