@@ -45,6 +45,7 @@ def run(
         raise
     finally:
         field.close()
+    results.note(results.weather())
     results.note("Bounded queues: not measured, there are none yet.")
     return render(results)
 

@@ -139,6 +139,7 @@ TASKS = {
         fill,
         trickle,
         tables.fill_table,
+        tables.wear_in,
         tables.operations,
         tables.counts,
     )

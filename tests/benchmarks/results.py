@@ -30,6 +30,7 @@ class Results:
         self._path = path
         self._samples: dict[str, dict[str, dict[int, float]]] = {}
         self._labels: dict[tuple[str, str], str] = {}
+        self._loads: list[float] = []
         self.notes: list[str] = []
         self._write({"kind": "run", **facts})
 
@@ -47,13 +48,14 @@ class Results:
         self._samples.setdefault(measure, {}).setdefault(contender, {})[round_] = value
         if setting:
             self._labels[measure, contender] = setting
+        self._loads.append(os.getloadavg()[0])
         line = {
             "kind": "sample",
             "measure": measure,
             "contender": contender,
             "round": round_,
             "value": float(f"{value:.6g}"),
-            "load": os.getloadavg()[0],
+            "load": self._loads[-1],
         }
         self._write({**line, **({"setting": setting} if setting else {}), **extra})
         print(f"  {measure}: {contender}: {value:,.4g}", file=sys.stderr, flush=True)
@@ -63,6 +65,13 @@ class Results:
         if text not in self.notes:
             self.notes.append(text)
             print(f"  {text}", file=sys.stderr, flush=True)
+
+    def weather(self) -> str:
+        """Say how busy the machine was, our own work included."""
+        return (
+            f"Load of the machine: {min(self._loads):.1f} to {max(self._loads):.1f} on "
+            f"{os.cpu_count()} cores. Figures compare within this run only."
+        )
 
     def contenders(self, measure: str) -> list[str]:
         """Return who has figures, in the order in which they came."""

@@ -125,6 +125,8 @@ SECTIONS = (
 REMARKS = (
     f"{CEILING}: a copy of the jobs' table with its indexes and constraints; "
     f"{CountedSQL.name}: the table itself, whose triggers count.",
+    f"A table {tables.FRESH[2:]} has room for small rows on most pages, so that new jobs lie one a "
+    "page; in one that has been in use they lie side by side.",
     "A ratio is the median of the rounds' own ratios: django_ojs to the row, or, by table, the row "
     "to the empty one.",
 )

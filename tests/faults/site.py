@@ -61,13 +61,12 @@ class Site:
     ) -> Tree:
         """Start a worker: a supervisor and its children."""
         tree = Tree(
-            self.environment,
+            {**self.environment, **self.variables, **variables},
             self.folder / f"worker-{len(self.trees)}.log",
             *arguments,
             ojs={"HEARTBEAT_INTERVAL": BEAT, **(ojs or {})},
             DJANGO_SETTINGS_MODULE="tests.faults.settings",
             OJS_FAULTS_SABOTAGE=json.dumps(sabotage or {}),
-            **{**self.variables, **variables},
         )
         self.trees.append(tree)
         return tree

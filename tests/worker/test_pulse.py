@@ -141,6 +141,7 @@ def test_a_database_that_is_away_changes_nothing_and_is_told_once(
     assert bench.directed == []
 
 
+@pytest.mark.interrupts
 def test_a_cancelled_job_is_taken_from_its_handler(
     bench: Bench, executor: Executor, answers: Answers, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_cancelled_job_is_taken_from_its_handler(
     assert answers.next().run is other
 
 
+@pytest.mark.interrupts
 def test_a_job_that_is_lost_before_its_turn_does_not_run(bench: Bench) -> None:
     run = bench.holds()
     bench.start()
@@ -197,6 +199,7 @@ def test_a_run_that_is_overdue_fails_with_timeout_and_is_interrupted(
     gate.open()
 
 
+@pytest.mark.interrupts
 def test_a_thread_that_does_not_end_is_told_and_one_that_ends_is_not(
     bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

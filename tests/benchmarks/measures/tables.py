@@ -12,6 +12,7 @@ from tests.benchmarks.scale import Scale
 
 if TYPE_CHECKING:
     from tests.benchmarks.field import Field
+    from tests.benchmarks.producer import Producer
 
 PUSH, FETCH, FETCH_DUE, ACK = "PUSH", "FETCH", "FETCH, due jobs first", "ACK"
 PUSH_MANY, FETCH_MANY, ACK_MANY = "PUSH 100", "FETCH 100", "ACK 100"
@@ -19,6 +20,8 @@ OPERATIONS = (PUSH, FETCH, FETCH_DUE, ACK, PUSH_MANY, FETCH_MANY, ACK_MANY)
 DEPTH, COUNTS = "depth", "counts"
 
 EMPTY = "empty"
+FINISHED = " finished"
+FRESH = ", just filled"
 
 _MANY = 100
 _WORKER = "bench"
@@ -28,7 +31,7 @@ def label(finished: int = 0, waiting: int = 0) -> str:
     """Return the name of a table in the results."""
     if not finished and not waiting:
         return EMPTY
-    return f"{finished:,} finished" if finished else f"{waiting:,} waiting"
+    return f"{finished:,}{FINISHED}" if finished else f"{waiting:,} waiting"
 
 
 def measure(field: Field, scale: Scale) -> None:
@@ -45,16 +48,29 @@ def measure(field: Field, scale: Scale) -> None:
             producers[label(**size)] = producer = Producer(ours, database, field.log)
             producer.do("setup")
             producer.do("fill_table", **size)
-        for round_ in range(scale.table_rounds):
+        # As they are filled, then worn in: see `filling.wear_in` for the difference.
+        fresh = max(1, scale.table_rounds // 3)
+        for round_ in range(fresh):
             for name, producer in producers.items():
-                took = producer.do("operations", calls=scale.table_calls)
-                took |= producer.do("counts", calls=scale.table_calls)
-                for operation, milliseconds in took.items():
-                    field.results.add(operation, name, round_, milliseconds)
+                worn = not name.endswith(FINISHED)
+                _take_turn(field, scale, producer, name if worn else name + FRESH, round_)
+        for name, producer in producers.items():
+            if name.endswith(FINISHED):
+                producer.do("wear_in")
+        for round_ in range(fresh, fresh + scale.table_rounds):
+            for name, producer in producers.items():
+                _take_turn(field, scale, producer, name, round_)
     finally:
         for producer in producers.values():
             producer.close()
             field.server.drop(producer.database)
+
+
+def _take_turn(field: Field, scale: Scale, producer: Producer, name: str, round_: int) -> None:
+    took = producer.do("operations", calls=scale.table_calls)
+    took |= producer.do("counts", calls=scale.table_calls)
+    for operation, milliseconds in took.items():
+        field.results.add(operation, name, round_, milliseconds)
 
 
 # The rest runs in a producer's process.
@@ -65,8 +81,13 @@ def fill_table(contender: Contender, *, finished: int = 0, waiting: int = 0) -> 
     from tests.benchmarks import filling
 
     filling.fill(finished=finished, waiting=waiting)
-    if not waiting:
-        filling.wear_in()
+
+
+def wear_in(contender: Contender) -> None:
+    """Make the table of this process one that has been in use for a while."""
+    from tests.benchmarks import filling
+
+    filling.wear_in()
 
 
 def operations(contender: Contender, *, calls: int) -> dict[str, float]:

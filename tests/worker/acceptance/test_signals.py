@@ -112,6 +112,7 @@ def test_a_job_that_was_stopped_by_a_shutdown_is_done_by_the_next_worker(start: 
     assert history(job) == [(1, "shutdown", "shutdown"), (2, "shutdown", "shutdown")]
 
 
+@pytest.mark.interrupts
 def test_an_atomic_handler_that_is_stopped_by_a_shutdown_leaves_no_row(start: Start) -> None:
     job = stored(handlers.transfer.enqueue("never", "wait"))
     tree = start("--grace", "0").ready()
@@ -122,6 +123,7 @@ def test_an_atomic_handler_that_is_stopped_by_a_shutdown_leaves_no_row(start: St
     assert not handlers.Thing.objects.exists()
 
 
+@pytest.mark.interrupts
 def test_a_thread_that_does_not_hear_does_not_hold_the_shutdown_up(start: Start) -> None:
     job = stored(handlers.deaf.enqueue(handlers.LONGEST))
     tree = start("--grace", SHORT).ready()

@@ -68,6 +68,7 @@ def test_cancelling_a_running_job_reaches_its_handler(
     assert "its claim is gone (cancelled" in tree.log
 
 
+@pytest.mark.interrupts
 def test_a_thread_that_cannot_be_stopped_holds_up_neither_its_slot_nor_the_next_job(
     start: Start,
 ) -> None:
