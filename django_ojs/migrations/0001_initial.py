@@ -208,6 +208,8 @@ class Migration(migrations.Migration):
                         name="ojs_job_active",
                     ),
                     models.Index(
+                        models.F("state"),
+                        models.F("dead_letter"),
                         models.F("finished_at"),
                         models.F("id"),
                         condition=models.Q(

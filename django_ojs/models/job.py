@@ -93,9 +93,15 @@ class Job(models.Model):
             # Rescue and lapse: the jobs in hand. The lease itself is in no index, so that extending
             # it stays cheap.
             models.Index("worker_id", name="ojs_job_active", condition=Q(state="active")),
-            # Pruning, and the newest finished jobs.
+            # Pruning: each kind of finished job has a range of its own, oldest first. With the
+            # state as a mere filter, a look that finds nothing reads all that is kept longer.
             models.Index(
-                "finished_at", "id", name="ojs_job_finished", condition=Q(state__in=_FINISHED)
+                "state",
+                "dead_letter",
+                "finished_at",
+                "id",
+                name="ojs_job_finished",
+                condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
         ]

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.dispatch import Signal
 
@@ -22,8 +21,7 @@ from django_ojs.storage import database
 def announce(signal: Signal, job: Any, **details: Any) -> None:
     """Send a signal once the current transaction has committed."""
     if signal.has_listeners(Job):
-        send = partial(signal.send_robust, sender=Job, job=job, **details)
-        transaction.on_commit(send, using=database.alias(), robust=True)
+        database.after_commit(partial(signal.send_robust, sender=Job, job=job, **details))
 
 
 def announce_all(signal: Signal, keys: Collection[UUID]) -> None:

@@ -19,13 +19,10 @@ from django_ojs.operations.fetch import check_worker_id
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from django_ojs.storage import database
+from django_ojs.storage.dialects.base import Session
 
 #: A worker is dead after this many beats that did not come.
 MISSED_BEATS = 3
-
-
-#: A database session: the server's process id, and when it started.
-Session = tuple[int, datetime]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

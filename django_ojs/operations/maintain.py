@@ -21,6 +21,22 @@ from django_ojs.storage import database, rollups, transitions, wakeup
 BATCH = 500
 
 
+class Passing:
+    """Promotion and expiry as two steps that share one look, which mostly finds nothing."""
+
+    def __init__(self) -> None:
+        self._expired = False
+
+    def promote(self) -> int:
+        """Look, and promote what is due. Return how many."""
+        due, self._expired = database.dialect().waiting(database.connection())
+        return promote() if due else 0
+
+    def expire(self) -> int:
+        """Discard what the look found expired. Return how many."""
+        return expire() if self._expired else 0
+
+
 def promote(limit: int = BATCH) -> int:
     """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer).
 
@@ -65,8 +81,8 @@ def prune(limit: int = BATCH) -> int:
     """Delete finished jobs that are older than the settings keep them. Return how many."""
     keep = settings()
     rules = [
-        (Q(state=State.COMPLETED), keep.keep_completed),
-        (Q(state=State.CANCELLED), keep.keep_cancelled),
+        (Q(state=State.COMPLETED, dead_letter=False), keep.keep_completed),
+        (Q(state=State.CANCELLED, dead_letter=False), keep.keep_cancelled),
         (Q(state=State.DISCARDED, dead_letter=False), keep.keep_discarded),
         (Q(state=State.DISCARDED, dead_letter=True), keep.keep_dead_letters),
     ]
@@ -75,7 +91,8 @@ def prune(limit: int = BATCH) -> int:
 
 def _prune(which: Q, age: timedelta, limit: int) -> int:
     old = jobs().filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
-    if not old.exists():
+    # Not `exists()`: it drops the order, and with it the planner's reason to take the index.
+    if old.values_list("pk", flat=True).first() is None:
         return 0
 
     def operation() -> int:

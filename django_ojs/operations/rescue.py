@@ -4,7 +4,6 @@ Lapsed reservations, dead workers, and claims that never ran.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -18,7 +17,7 @@ from django_ojs.operations.maintain import BATCH
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, rollups, transitions, wakeup
-from django_ojs.storage.dialects.expressions import Milliseconds
+from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.transitions import Claim
 
 
@@ -63,26 +62,23 @@ class DeadWorkers:
     moment.
     """
 
-    def __init__(self) -> None:
-        self._suspects: set[tuple[str, int, datetime]] = set()
+    def __init__(self, own: str | None = None) -> None:
+        # Whoever looks is alive, however late its beats are.
+        self._own = own
+        self._suspects: set[tuple[str, Session]] = set()
 
     def take_back(self) -> int:
         """Look once, and return how many jobs were taken back.
 
         Two looks must be about half a second apart.
         """
-        workers = Worker.objects.using(database.alias())
-        # How long a worker may be silent is its own to say; the database compares, whose clock
-        # noted the beats.
-        silent = set(
-            workers.filter(beat_at__lte=Now() - Milliseconds(F("dead_after_ms"))).values_list(
-                "pk", flat=True
-            )
-        )
-        gone = set(database.dialect().dead_sessions(database.connection()))
+        found = database.dialect().dead_workers(database.connection())
+        others = [(worker, session) for worker, session in found if worker != self._own]
+        silent = {worker for worker, session in others if session is None}
+        gone = {(worker, session) for worker, session in others if session is not None}
         twice = gone & self._suspects
         self._suspects = gone - twice
-        return rescue(sorted(silent | {worker for worker, _, _ in twice}))
+        return rescue(sorted(silent | {worker for worker, _ in twice}))
 
 
 def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: int) -> int:

@@ -75,6 +75,17 @@ def in_write_transaction(operation: Callable[[], T]) -> T:
     return retried(attempt)
 
 
+def after_commit(then: Callable[[], object]) -> None:
+    """Call `then` once the caller's transaction has committed, or now outside of one.
+
+    Its errors are logged and reach nobody. With `set_autocommit(False)` and no `atomic()`, Django
+    is not told of the commit: then nothing is called.
+    """
+    link = connection()
+    if link.in_atomic_block or link.get_autocommit():
+        transaction.on_commit(then, using=link.alias, robust=True)
+
+
 def atomic() -> transaction.Atomic:
     """Open a transaction, or a savepoint in the caller's, on the jobs' database."""
     return transaction.atomic(using=alias())

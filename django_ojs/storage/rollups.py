@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from django.db import Error, transaction
+from django.db import Error
 from django.db.models import Count
 from django.db.models.functions import Now
 
@@ -83,7 +83,7 @@ def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
             note(what, queue, type)
         flush_if_due()
 
-    transaction.on_commit(add, using=database.alias(), robust=True)
+    database.after_commit(add)
 
 
 def completed_after_commit(job: Job) -> None:
@@ -96,7 +96,7 @@ def completed_after_commit(job: Job) -> None:
         note(COMPLETED, job.queue, job.type, waited=seconds, ran=ran)
         flush_if_due()
 
-    transaction.on_commit(add, using=database.alias(), robust=True)
+    database.after_commit(add)
 
 
 def flush_if_due() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.storage import database, dialects
@@ -30,9 +30,7 @@ def announce(queues: Iterable[str]) -> None:
     """
     alias = database.alias()
     if settings().notify and database.dialect().can_notify:
-        transaction.on_commit(
-            partial(_send, alias, tuple(dict.fromkeys(queues))), using=alias, robust=True
-        )
+        database.after_commit(partial(_send, alias, tuple(dict.fromkeys(queues))))
 
 
 def _send(alias: str, queues: tuple[str, ...]) -> None:

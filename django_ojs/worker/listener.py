@@ -4,6 +4,7 @@ When it ends, so did the process.
 """
 
 import logging
+import selectors
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -12,13 +13,16 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from django_ojs.conf import settings
 from django_ojs.storage import database
-from django_ojs.storage.dialects.postgresql import CHANNEL
+from django_ojs.storage.dialects.postgresql_sql import CHANNEL
 
 logger = logging.getLogger("django_ojs")
 
 #: How long one wait for notifications lasts before the thread looks whether it shall stop.
 WAIT = 0.25
 PAUSE = 0.2
+
+#: What has arrived is read, and nothing is waited for.
+AT_ONCE = 0.001
 
 
 class Listener:
@@ -76,13 +80,18 @@ class Listener:
         self.listening = True
         # What was announced before it listened is found by a look.
         self._woken()
-        while not self._stop.is_set():
-            for note in raw.notifies(timeout=WAIT):
-                if note.payload in self._queues:
-                    self._woken()
-                if self._stop.is_set():
-                    break
+        with selectors.DefaultSelector() as selector:
+            selector.register(raw, selectors.EVENT_READ)
+            while not self._stop.is_set():
+                # The driver's own wait wakes ten times a second; the system's sleeps.
+                if selector.select(WAIT):
+                    self._read(raw)
         return True
+
+    def _read(self, raw: Any) -> None:
+        for note in raw.notifies(timeout=AT_ONCE):
+            if note.payload in self._queues:
+                self._woken()
 
 
 __all__ = ["Listener"]

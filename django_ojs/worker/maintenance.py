@@ -32,11 +32,11 @@ class Maintenance:
     def __init__(self, worker_id: str, report: Report) -> None:
         self._worker_id = worker_id
         self._report = report
-        keeper = stats.CountKeeper()
+        keeper, passing = stats.CountKeeper(), maintain.Passing()
         self._steps = [
-            Step(maintain.promote, TICK),
-            Step(maintain.expire, TICK),
-            Step(rescue.DeadWorkers().take_back, TICK),
+            Step(passing.promote, TICK),
+            Step(passing.expire, TICK),
+            Step(rescue.DeadWorkers(worker_id).take_back, TICK),
             Step(rescue.lapse, 1.0),
             Step(overrun.overrun, 1.0),
             Step(keeper.fold, 1.0),
@@ -56,10 +56,14 @@ class Maintenance:
     def _work(self) -> None:
         due = dict.fromkeys(self._steps, 0.0)
         flush_at = time.monotonic() + rollups.FLUSH_EVERY
+        # The lease is good for twice as long as it is believed in.
+        held_until = 0.0
         try:
             while not self._stop.wait(TICK):
                 try:
-                    if lease.take(self._worker_id):
+                    if time.monotonic() < held_until or lease.take(self._worker_id):
+                        if time.monotonic() >= held_until:
+                            held_until = time.monotonic() + lease.TERM.total_seconds() / 2
                         self._do(due)
                     if time.monotonic() >= flush_at:
                         # Not for all, but for this process; so without the lease.

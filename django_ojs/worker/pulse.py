@@ -14,8 +14,9 @@ from django.db import Error, connections
 from django_ojs.models.attempt import Outcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.beat import Registration, Session
+from django_ojs.operations.beat import Registration
 from django_ojs.operations.overrun import timeout_failure
+from django_ojs.storage.dialects.base import Session
 from django_ojs.worker.bell import Bell
 from django_ojs.worker.executor import interrupt
 from django_ojs.worker.finisher import Finisher

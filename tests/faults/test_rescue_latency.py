@@ -36,9 +36,12 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
     site: Site, tell: Tell, what: str
 ) -> None:
     waits = []
-    bystander = start(site)
-    for _ in range(ROUNDS):
-        victim = start(site)
+    older = start(site)
+    for number in range(ROUNDS):
+        # The older of the two does the maintenance for both: every other time it is the one that
+        # dies, and the other has to take that over first.
+        newer = start(site)
+        victim, older = (newer, older) if number % 2 else (older, newer)
         before = ledger.count("start")
         # More than one worker takes at a time, so that both have some.
         jobs = {str(stored(handlers.effect.enqueue(800)).pk) for _ in range(20)}
@@ -54,7 +57,6 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
         assert again, "the killed worker had jobs"
         waits += again
         victim.kill()
-    assert bystander.process.poll() is None
     tell(
         f"rescue after the kill of a {what}: median {median(waits):.2f} s, "
         f"worst {max(waits):.2f} s, {len(waits)} jobs in {ROUNDS} rounds"
@@ -64,11 +66,12 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
     assert not verdict.unexplained
 
 
+@pytest.mark.sqlite  # On PostgreSQL the end of its session says so before (see `test_pgbouncer`).
 def test_a_worker_that_just_falls_silent_is_given_up_after_three_beats(
     site: Site, tell: Tell
 ) -> None:
     job = stored(handlers.effect.enqueue(3_000))
-    victim = site.start(ojs={"HEARTBEAT_INTERVAL": 1, "NOTIFY": False}).ready()
+    victim = site.start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     eventually(lambda: ledger.count("start") == 1, "it runs")
     site.start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     killed_at = site.kill(victim, victim.pid)

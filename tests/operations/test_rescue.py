@@ -232,7 +232,7 @@ def test_a_session_counts_only_with_the_time_it_started() -> None:
     session = database.dialect().session(connection)
     assert session is not None
     worker(session=(session[0], GONE))
-    assert database.dialect().dead_sessions(connection) == [(WORKER, session[0], GONE)]
+    assert database.dialect().dead_workers(connection) == [(WORKER, (session[0], GONE))]
 
 
 @pytest.mark.sqlite

@@ -90,8 +90,9 @@ def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(maintain, "promote", broken(error))
+    due = factories.push(scheduled_at=factories.HOUR)
     job = factories.push(expires_at=factories.MINUTE)
-    factories.age(job.pk, timedelta(hours=1))
+    factories.age([due.pk, job.pk], timedelta(hours=2))
     with maintaining():
         eventually(lambda: factories.read(job.pk).state == "discarded", "the next step runs")
 
@@ -126,7 +127,7 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
         calls.release()
         return next(counts, 0)
 
-    monkeypatch.setattr(maintain, "promote", step)
+    monkeypatch.setattr(maintain, "prune", step)
     monkeypatch.setattr(maintenances, "Step", lambda run, every: Step(run, 3600.0))
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.

@@ -69,6 +69,9 @@ class Move:
         return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
 
 
+#: A database session: the server's process id, and when it started.
+Session = tuple[int, datetime]
+
 #: A job to store: columns by name, JSON as Python values; `due_in` and `expires_in` in seconds from
 #: now.
 Row = dict[str, Any]
@@ -178,6 +181,14 @@ class Dialect(ABC):
         """Identify the server process of a connection, when that has one to itself."""
         return None
 
-    def dead_sessions(self, connection: BaseDatabaseWrapper) -> list[tuple[str, int, datetime]]:
-        """Return the workers whose server process is gone, each with the session it had."""
-        return []
+    @abstractmethod
+    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+        """Say whether a scheduled or retryable job is due, and whether a waiting one expired."""
+
+    @abstractmethod
+    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+        """Return registered workers that are dead.
+
+        Without a session: it kept silent for longer than it may. With the session it had: the
+        server knows that no more.
+        """

@@ -13,11 +13,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.states import Event, State, initial
-from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Row, Stored
+from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Row, Session, Stored
 
 _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
 _TIMER = Move(Event.TIMER, State.AVAILABLE)
+_EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
 
 # As Django stores them: text, in UTC.
 _FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
@@ -36,6 +37,13 @@ def _after(seconds: str) -> str:
 
 def _wire(time: str) -> str:
     return f"strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', {time})"
+
+
+def _later_than(time: str, milliseconds: str) -> str:
+    return (
+        f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', {time}, "
+        f"printf('+%%.3f seconds', {milliseconds} / 1000.0))"
+    )
 
 
 _INSERT = f"""
@@ -106,6 +114,14 @@ WHERE ojs_job.id = due.id
 RETURNING ojs_job.id, ojs_job.queue
 """
 
+
+_WAITING = f"""
+SELECT (SELECT min(due_at) FROM ojs_job WHERE {_TIMER.expected}) <= {_NOW},
+       (SELECT min(expires_at) FROM ojs_job
+        WHERE expires_at IS NOT NULL AND {_EXPIRE.expected}) <= {_NOW}
+"""
+
+_SILENT = f"SELECT id FROM ojs_worker WHERE {_later_than('beat_at', 'dead_after_ms')} <= {_NOW}"
 
 _DIFFERENCES = """
 SELECT queue, state, COALESCE(counted.n, 0), COALESCE(actual.n, 0)
@@ -201,6 +217,17 @@ class SQLite(Dialect):
                     [queue, state, actual],
                 )
         return wrong
+
+    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+        with connection.cursor() as cursor:
+            cursor.execute(_WAITING, {})
+            due, expired = cursor.fetchone()
+        return bool(due), bool(expired)
+
+    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+        with connection.cursor() as cursor:
+            cursor.execute(_SILENT, {})
+            return [(row[0], None) for row in cursor.fetchall()]
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         # A deferred transaction that reads first and writes later fails at once when another has
