@@ -125,6 +125,7 @@ def test_a_job_that_was_given_back_meanwhile_does_not_run(answers: Answers) -> N
     assert answers.empty
 
 
+@pytest.mark.interrupts
 def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: Answers) -> None:
     stopped: list[BaseException] = []
     gate = Gate()
@@ -150,6 +151,7 @@ def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: 
     assert answers.empty
 
 
+@pytest.mark.interrupts
 def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(answers: Answers) -> None:
     gate = Gate()
     first = run_of(gate)
@@ -160,6 +162,7 @@ def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(answers: Answe
         assert answers.next().result == "second"
 
 
+@pytest.mark.interrupts
 def test_a_thread_that_does_not_end_holds_no_slot(answers: Answers) -> None:
     deaf, release = run_of(lambda: release.wait(60)), threading.Event()
     with executing(1, answers) as executor:

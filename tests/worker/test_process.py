@@ -105,6 +105,7 @@ def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
     assert WorkerProcess(configured(max_rss_mb=1)).run() is Exit.REPLACE
 
 
+@pytest.mark.interrupts
 def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulses, "STUCK_AFTER", 0.3)
     deaf = stored(handlers.deaf.options(timeout=0.2, retry={"max_attempts": 1}).enqueue(4.0))

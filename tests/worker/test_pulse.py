@@ -182,6 +182,7 @@ def test_a_job_that_has_just_been_answered_is_not_taken_for_lost(bench: Bench) -
     assert (run.phase, run.context.cancelled) == (Phase.DONE, False)
 
 
+@pytest.mark.interrupts
 def test_a_run_that_is_overdue_fails_with_timeout_and_is_interrupted(
     bench: Bench, executor: Executor
 ) -> None:
