@@ -63,6 +63,7 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
             "requests must be a list of at least one request.", details={"field": "requests"}
         )
     envelopes = []
+    new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):
         if not isinstance(item, Request):
             raise InvalidRequest(
@@ -70,7 +71,7 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
                 details={"index": index},
             )
         try:
-            envelopes.append(envelope_of(item))
+            envelopes.append(envelope_of(item, new_ids[index]))
         except OJSError as error:
             error.details.setdefault("index", index)
             raise

@@ -62,6 +62,8 @@ class Options:
 
         `meta` is merged key by key, and so is a retry policy that is given as a mapping.
         """
+        if self is NO_OPTIONS:
+            return defaults
         merged = {
             name: getattr(self, name)
             if getattr(self, name) is not None
@@ -82,6 +84,8 @@ NO_OPTIONS = Options()
 
 def read_options(given: OptionArguments) -> Options:
     """Return keyword arguments as options. Raises InvalidRequest for a name that is none."""
+    if not given:
+        return NO_OPTIONS
     unknown = sorted(set(given).difference(_OPTION_NAMES))
     if unknown:
         raise InvalidRequest(
@@ -105,8 +109,8 @@ class Request:
     options: Options = NO_OPTIONS
 
 
-def envelope_of(item: Request) -> Envelope:
-    """Make the envelope of a described job.
+def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
+    """Make the envelope of a described job; `new_id` is its id unless its options have one.
 
     Field rules that need no conversion are left to PUSH.
     """
@@ -120,7 +124,7 @@ def envelope_of(item: Request) -> Envelope:
             "args must be a list of the handler's positional arguments.", details={"field": "args"}
         )
     envelope = Envelope(
-        id=ids.uuid7() if options.id is None else ids.parse_id(options.id),
+        id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
         args=list(item.args),
         retry=_retry_policy(options.retry),

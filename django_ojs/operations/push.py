@@ -1,11 +1,14 @@
 """PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import connections
+from django.db.models.base import ModelState
+from django.db.models.signals import post_init, pre_init
 
 from django_ojs import middleware, signals
 from django_ojs.conf import settings
@@ -19,6 +22,7 @@ from django_ojs.storage import database, rollups, transitions, wakeup
 from django_ojs.storage.dialects.base import Stored
 
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
+_BLANK = dict.fromkeys(_FIELDS)
 
 
 def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
@@ -80,8 +84,10 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     rollups.note_after_commit(
         rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in kept]
     )
+    make = _model_maker()
     jobs = [
-        None if envelope is None else _job(envelope, stored[envelope.id]) for envelope in accepted
+        None if envelope is None else _job(envelope, stored[envelope.id], make)
+        for envelope in accepted
     ]
     if signals.job_enqueued.has_listeners(Job):
         for job in jobs:
@@ -135,7 +141,7 @@ def _refuse_other_transactions() -> None:
             return
 
 
-def _job(envelope: Envelope, stored: Stored) -> Job:
+def _job(envelope: Envelope, stored: Stored, make: Callable[[dict[str, Any]], Job]) -> Job:
     options = options_of(envelope)
     # A relative time was made absolute by the database.
     if (
@@ -171,7 +177,24 @@ def _job(envelope: Envelope, stored: Stored) -> Job:
         "expires_at": stored.expires_at,
         "dead_letter": False,
     }
-    return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
+    return make(values)
+
+
+def _model_maker() -> Callable[[dict[str, Any]], Job]:
+    alias = database.alias()
+    if pre_init.has_listeners(Job) or post_init.has_listeners(Job):
+        return lambda values: Job.from_db(alias, _FIELDS, [values.get(name) for name in _FIELDS])
+    return partial(_quick_model, alias)
+
+
+def _quick_model(alias: str, values: dict[str, Any]) -> Job:
+    # What `from_db` makes, in a fifth of its time: it shows with a thousand.
+    job = Job.__new__(Job)
+    job.__dict__.update(_BLANK)
+    job.__dict__.update(values)
+    job._state = ModelState()
+    job._state.adding, job._state.db = False, alias
+    return job
 
 
 def _as_read(value: Any) -> Any:

@@ -7,11 +7,12 @@ of them, are not concerned.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.db import Error
-from django.db.models import Count
+from django.db.models import Count as Number
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, Rollup
@@ -76,11 +77,11 @@ def note(
 
 def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
     """Add something that happens to these (queue, type) once the current transaction commits."""
-    happened = list(jobs)
+    happened = Counter(jobs)
 
     def add() -> None:
-        for queue, type in happened:
-            note(what, queue, type)
+        for (queue, type), number in happened.items():
+            note(what, queue, type, number=number)
         flush_if_due()
 
     database.after_commit(add)
@@ -143,7 +144,7 @@ def fold(limit: int = 200) -> int:
     split = (
         rows.filter(minute__lt=Now() - LATE)
         .values("minute", "queue", "type")
-        .annotate(rows=Count("pk"))
+        .annotate(rows=Number("pk"))
         .filter(rows__gt=1)
         .order_by("minute", "queue", "type")[:limit]
     )

@@ -1,7 +1,7 @@
 """PostgreSQL 14 and later."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,7 +13,13 @@ from django_ojs.storage.dialects import postgresql_sql as sql
 from django_ojs.storage.dialects.base import Dialect, Row, Session, Stored
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in"}
+
+
+def _time(microseconds: int) -> datetime:
+    # Reading a thousand timestamps takes as long as storing the jobs; integers are read in C.
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _parameters(row: Row) -> list[Any]:
@@ -41,9 +47,14 @@ class PostgreSQL(Dialect):
         with connection.cursor() as cursor:
             if len(rows) == 1 and not _NOT_PLAIN & rows[0].keys():
                 cursor.execute(sql.INSERT_ONE, _parameters(rows[0]))
-            else:
-                cursor.execute(sql.INSERT, [json.dumps(rows)])
-            return [Stored(*row) for row in cursor.fetchall()]
+                return [Stored(*row) for row in cursor.fetchall()]
+            cursor.execute(sql.INSERT, [json.dumps(rows)])
+            return [
+                Stored(
+                    key, state, _time(created), None if queued is None else _time(queued), *others
+                )
+                for key, state, created, queued, *others in cursor.fetchall()
+            ]
 
     def claim(
         self,

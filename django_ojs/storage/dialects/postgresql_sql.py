@@ -51,7 +51,8 @@ FROM (
     ) AS x
 ) AS rows
 ON CONFLICT (id) DO NOTHING
-RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+RETURNING id, state, (EXTRACT(EPOCH FROM created_at) * 1000000)::bigint,
+          (EXTRACT(EPOCH FROM enqueued_at) * 1000000)::bigint, due_at, expires_at
 """
 
 # One job that is available at once needs none of that, and the planner is done in a tenth of the
