@@ -107,7 +107,7 @@ RETURNING id
 """
 
 _PROMOTE = f"""
-UPDATE ojs_job SET state = {_TIMER.to}, enqueued_at = %(now)s || printf('%%04d', due.n)
+UPDATE ojs_job SET state = {_TIMER.to}, enqueued_at = %(now)s || printf('%%03d', due.n)
 FROM (SELECT id, row_number() OVER (ORDER BY due_at, id) AS n FROM ojs_job
       WHERE {_TIMER.expected} AND due_at <= {_NOW} ORDER BY due_at, id LIMIT %(limit)s) AS due
 WHERE ojs_job.id = due.id
@@ -134,12 +134,6 @@ ORDER BY queue, state
 """
 
 
-def _exact_now() -> str:
-    # SQLite's clock stops at milliseconds, and jobs that become available within one must keep
-    # their order.
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-
-
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
@@ -148,6 +142,15 @@ class SQLite(Dialect):
 
     def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
         with connection.cursor() as cursor:
+            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
+            # order, those of a batch too.
+            now = datetime.now(UTC)
+            text = json.dumps(
+                [
+                    {**row, "now": (now + timedelta(microseconds=n)).strftime(_PYTHON_FORMAT)}
+                    for n, row in enumerate(rows)
+                ]
+            )
             cursor.execute(_INSERT, {"rows": text})
             return [
                 Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
@@ -184,7 +187,10 @@ class SQLite(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         with connection.cursor() as cursor:
-            cursor.execute(_PROMOTE, {"limit": limit, "now": _exact_now()})
+            # After whatever was pushed within this millisecond; its last digits order the batch.
+            next_millisecond = datetime.now(UTC) + timedelta(milliseconds=1)
+            now = next_millisecond.strftime(_PYTHON_FORMAT)[:-3]
+            cursor.execute(_PROMOTE, {"limit": limit, "now": now})
             return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
 
     def counts(
