@@ -1,11 +1,13 @@
 """What is stored: jobs, what went wrong in their runs, queues and workers."""
 
+from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.count import Count
+from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.lease import Lease
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
 from django_ojs.models.worker import Worker
 
-__all__ = ["Attempt", "Count", "Job", "Lease", "Queue", "Rollup", "Worker"]
+__all__ = ["ApiKey", "Attempt", "Count", "Event", "Job", "Lease", "Queue", "Rollup", "Worker"]

@@ -63,6 +63,10 @@ class Job(models.Model):
         null=True, blank=True, help_text="When the reservation lapses."
     )
 
+    # What makes it the same job as another one: a hash (ojs-unique-jobs §4). NULL without a policy.
+    unique_key = models.CharField(max_length=64, null=True, blank=True, editable=False)  # noqa: DJ001  # as above
+
+    progress = StoredJSONField(null=True, blank=True)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
@@ -104,6 +108,10 @@ class Job(models.Model):
                 condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
+            # Uniqueness: few jobs have a policy, and a key has few jobs.
+            models.Index(
+                "unique_key", name="ojs_job_unique", condition=Q(unique_key__isnull=False)
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(state__in=list(State)), name="ojs_job_state"),

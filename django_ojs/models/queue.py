@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models.functions import Now
 
+from django_ojs.models.fields import StoredJSONField
+
 
 class Queue(models.Model):
     """A queue with settings of its own.
@@ -13,6 +15,8 @@ class Queue(models.Model):
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
+    #: What was set for it, as the admin API takes it (see `spec.queue_config`); empty: all defaults.
+    config = StoredJSONField(default=dict, blank=True)
 
     class Meta:
         db_table = "ojs_queue"

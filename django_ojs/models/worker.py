@@ -22,6 +22,7 @@ class Worker(models.Model):
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)
     labels = models.JSONField(default=list)
+    metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
     active_jobs = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=64, blank=True)

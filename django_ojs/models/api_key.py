@@ -1,0 +1,32 @@
+"""Who may use the HTTP API without a session."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class ApiKey(models.Model):
+    """A key of a program. The secret is shown once; what is stored is its hash.
+
+    `prefix` is the part of the key that is not secret: it finds the row, and names the key in logs.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=100, help_text="Who uses it, and for what.")
+    prefix = models.CharField(max_length=16, unique=True, editable=False)
+    digest = models.CharField(max_length=64, editable=False)
+    scopes = models.JSONField(default=list, help_text="producer, worker, operator or admin.")
+    queues = models.JSONField(
+        default=list, blank=True, help_text="The queues it may use; empty: all of them."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        db_table = "ojs_api_key"
+        verbose_name = "API key"
+        verbose_name_plural = "API keys"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix})"

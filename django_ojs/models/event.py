@@ -1,0 +1,38 @@
+"""What happened, kept: the events a site chose to keep, append-only."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from django_ojs.models.fields import StoredJSONField
+
+
+class Event(models.Model):
+    """One event (ojs-events §3), stored in the transaction of the change it tells of.
+
+    `id` is given out before the commit, so it does not say in which order events became visible.
+    `position` does: it is given to events that are committed, and a reader that goes by it misses
+    none.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    position = models.BigIntegerField(null=True, unique=True)
+    event_id = models.UUIDField()
+    type = models.CharField(max_length=64)
+    time = models.DateTimeField(db_default=Now())
+    subject = models.CharField(max_length=255, help_text="A job's id, a queue's or worker's name.")
+    queue = models.CharField(max_length=255, blank=True)
+    data = StoredJSONField(default=dict)
+
+    class Meta:
+        db_table = "ojs_event"
+        indexes = [
+            # The few that have no position yet.
+            models.Index(
+                "id", name="ojs_event_unplaced", condition=models.Q(position__isnull=True)
+            ),
+            models.Index("subject", "id", name="ojs_event_subject"),
+            models.Index("time", name="ojs_event_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.subject}"
