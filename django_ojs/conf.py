@@ -84,6 +84,10 @@ NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
+AUTHENTICATION = (
+    "django_ojs.http.authentication.ApiKeyAuthentication",
+    "django_ojs.http.authentication.StaffSessionAuthentication",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +113,11 @@ class Settings:
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
+    http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
+    http_waiting_requests: int = _setting(4, _count, COUNT)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
+
+    http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, _paths, PATHS)
 
     heartbeat_interval: timedelta = _setting(timedelta(seconds=5), _duration, DURATION)
     poll_interval: timedelta = _setting(timedelta(milliseconds=500), _duration, DURATION)

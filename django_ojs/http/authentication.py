@@ -1,0 +1,112 @@
+"""Who asks: API keys for programs, sessions for staff (ojs-security §6).
+
+`OJS["HTTP_AUTHENTICATION"]` names the classes that are asked, in order: these, or any other
+authentication class of Django REST framework.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+from rest_framework import authentication, exceptions
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+from django_ojs.conf import settings
+from django_ojs.http.access import ANYBODY, Access
+from django_ojs.operations import api_keys
+from django_ojs.spec.errors import PermissionDenied
+
+CHALLENGE = 'Bearer realm="ojs"'
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """A key in `Authorization: Bearer ojs_…`.
+
+    A bearer token that is none of ours is left to the next class. Raises Unauthenticated for a key
+    that is wrong, TokenExpired for one that was right.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Any, Access] | None:
+        """Find the key."""
+        # Latin-1, as WSGI has it: any bytes can be read, and a key is ASCII.
+        scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token.startswith(api_keys.MARK):
+            return None
+        key = api_keys.find(token)
+        return _no_user(), Access(
+            name=f"{key.name} ({key.prefix})",
+            scopes=api_keys.scopes_of(key),
+            queues=frozenset(key.queues) or None,
+        )
+
+    def authenticate_header(self, request: Request) -> str:
+        """Say how to ask again."""
+        return CHALLENGE
+
+
+class StaffSessionAuthentication(authentication.SessionAuthentication):
+    """The session of a user who is active and staff, with Django's CSRF protection."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None] | None:
+        """Find the user, and check the CSRF token of one who was found."""
+        user = getattr(request._request, "user", None)
+        if user is None or not (user.is_active and user.is_staff):
+            return None
+        self.enforce_csrf(request)
+        return user, None
+
+    def enforce_csrf(self, request: Request) -> None:
+        """Raise PermissionDenied where the CSRF token is missing or wrong."""
+        try:
+            super().enforce_csrf(request)
+        except exceptions.PermissionDenied:
+            # Django's reasons may quote the Origin header.
+            raise PermissionDenied(
+                "The CSRF check failed.",
+                hint="A request with a session must carry its X-CSRFToken; a program uses a key.",
+            ) from None
+
+
+class Anybody(BaseAuthentication):
+    """Everybody may do everything: the API is open. `manage.py check` says so."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Access]:
+        """Let the caller in."""
+        return _no_user(), ANYBODY
+
+
+def authentication_classes() -> list[type[BaseAuthentication]]:
+    """Return the classes of the setting HTTP_AUTHENTICATION.
+
+    Raises ImproperlyConfigured for a path that names none.
+    """
+    return list(_imported(settings().http_authentication))
+
+
+def _no_user() -> Any:
+    # As DRF does for an anonymous request: a key is no user, whatever else reads `request.user`.
+    make: Any = api_settings.UNAUTHENTICATED_USER
+    return make() if make else None
+
+
+@lru_cache(maxsize=8)
+def _imported(paths: tuple[str, ...]) -> tuple[type[BaseAuthentication], ...]:
+    found = []
+    for path in paths:
+        try:
+            cls = import_string(path)
+        except ImportError as error:
+            raise ImproperlyConfigured(
+                f"OJS['HTTP_AUTHENTICATION'] names {path!r}, which cannot be imported."
+            ) from error
+        if not (isinstance(cls, type) and issubclass(cls, BaseAuthentication)):
+            raise ImproperlyConfigured(
+                f"OJS['HTTP_AUTHENTICATION'] names {path!r}, which is no authentication class of "
+                "Django REST framework."
+            )
+        found.append(cls)
+    return tuple(found)
