@@ -1,0 +1,239 @@
+"""What an operator may set for a queue (ojs-queue-config §6, backpressure §6.2): read and checked.
+
+The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is what it means.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Literal, Self
+
+from django_ojs.spec import json, retry
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.times import parse_duration
+
+Strategy = Literal["reject", "block", "drop_oldest"]
+
+STRATEGIES: Final = ("reject", "block", "drop_oldest")
+
+#: Where a backpressure warning begins, as a share of the bound (backpressure §6.2).
+WARNING_THRESHOLD: Final = 0.8
+
+#: A configuration is read with every enqueue: no place to keep documents.
+MAX_BYTES: Final = 64 * 1024
+
+#: The flat spelling of queue-config §6.1, and the member of `backpressure` each is.
+FLAT: Final = {
+    "max_size": "max_depth",
+    "max_size_bytes": "max_size_bytes",
+    "overflow_policy": "strategy",
+}
+
+#: States that have a retention.
+RETAINED: Final = ("completed", "discarded", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backpressure:
+    """The bounds of a queue; None is unbounded."""
+
+    max_depth: int | None = None
+    max_size_bytes: int | None = None
+    strategy: Strategy = "reject"
+    warning_threshold: float = WARNING_THRESHOLD
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueConfig:
+    """What holds for a queue: its own values over those of the default policy (§7.2).
+
+    `values` is the whole of it as the API shows it.
+    """
+
+    backpressure: Backpressure = Backpressure()
+    max_envelope_bytes: int | None = None
+    concurrency: int | None = None
+    retention: Mapping[str, timedelta] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, own: Mapping[str, Any], default: Mapping[str, Any] | None = None) -> Self:
+        """Return what a stored configuration means, over that of the default policy."""
+        values = inherit(own, default or {})
+        bounds = values.get("backpressure", {})
+        kept = values.get("retention", {})
+        return cls(
+            backpressure=Backpressure(
+                max_depth=bounds.get("max_depth") or None,
+                max_size_bytes=bounds.get("max_size_bytes") or None,
+                strategy=bounds.get("strategy") or "reject",
+                warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
+            ),
+            max_envelope_bytes=values.get("max_envelope_bytes") or None,
+            concurrency=values.get("concurrency") or None,
+            retention={
+                state: parse_duration(kept[state], f"retention.{state}")
+                for state in RETAINED
+                if kept.get(state) is not None
+            },
+            values=_with_flat_spelling(values),
+        )
+
+
+def check(
+    given: object, *, max_envelope_bytes: int, path: str = "", default_policy: bool = False
+) -> dict[str, Any]:
+    """Return a configuration, or a part of one, if it may be stored.
+
+    `path` is where it stands in the request, `max_envelope_bytes` the server's own limit. Raises
+    InvalidRequest naming field and rule.
+    """
+    place, whole = f"{path}." if path else "", path or "the configuration"
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"{whole} must be an object", details={"field": path})
+    json.check(given, whole, error=InvalidRequest)
+    if len(json.dumps(given).encode()) > MAX_BYTES:
+        raise _refusal(whole, f"must be at most {MAX_BYTES} bytes of JSON")
+    for name, value in given.items():
+        if name.startswith("_"):
+            raise _refusal(whole, "must not have names that begin with an underscore")
+        if value is not None and name in _CHECKS:
+            _CHECKS[name](value, f"{place}{name}")
+    if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
+        rule = f"must be at most {max_envelope_bytes}, the limit of the server"
+        raise _refusal(f"{place}max_envelope_bytes", rule)
+    bounds = merge({}, given).get("backpressure", {})
+    if default_policy and bounds.get("strategy") == "drop_oldest":
+        # It loses jobs: nobody is to find it on a queue that was not named (backpressure §5.3).
+        rule = "must not be drop_oldest in the default policy"
+        raise _refusal(f"{place}backpressure.strategy", rule)
+    return given
+
+
+def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored configuration with changes laid over it, by top-level key.
+
+    A null takes the queue's own value away. A bound in the flat spelling changes just that member
+    of `backpressure`, and yields to a `backpressure` of the same request.
+    """
+    merged = dict(stored)
+    flat = {member: changes[name] for name, member in FLAT.items() if name in changes}
+    if flat:
+        merged["backpressure"] = {**(stored.get("backpressure") or {}), **flat}
+    for name, value in changes.items():
+        if name in FLAT:
+            continue
+        if name == "backpressure" and value is not None:
+            merged[name] = {**flat, **value}
+        elif value is not None:
+            merged[name] = value
+        elif name != "backpressure" or not flat:
+            merged.pop(name, None)
+    return merged
+
+
+def inherit(own: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a queue's own values over the default policy's, objects by member (§7.2)."""
+    values = dict(default)
+    for name, value in own.items():
+        below = values.get(name)
+        if isinstance(value, dict) and isinstance(below, dict):
+            value = {**below, **value}
+        values[name] = value
+    return values
+
+
+def _with_flat_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
+    bounds = values.get("backpressure") or {}
+    flat = {name: bounds[member] for name, member in FLAT.items() if member in bounds}
+    return {**values, **flat}
+
+
+def _or(value: Any, default: float) -> float:
+    return default if value is None else value
+
+
+def _refusal(path: str, rule: str) -> InvalidRequest:
+    return InvalidRequest(f"{path} {rule}", details={"field": path})
+
+
+def _count(value: object, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _refusal(path, "must be an integer of at least 0, which means unbounded")
+
+
+def _strategy(value: object, path: str) -> None:
+    if value not in STRATEGIES:
+        raise _refusal(path, f"must be one of {', '.join(STRATEGIES)}")
+
+
+def _share(value: object, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _refusal(path, "must be a number from 0.0 to 1.0")
+
+
+def _duration(value: object, path: str) -> None:
+    try:
+        found = parse_duration(value, path) if isinstance(value, str) else timedelta(0)
+    except InvalidRequest as error:
+        raise error.with_details(field=path) from None
+    if found <= timedelta(0):
+        raise _refusal(path, 'must be an ISO 8601 duration longer than zero, such as "P7D"')
+
+
+def _seconds(value: object, path: str) -> None:
+    if isinstance(value, str):
+        _duration(value, path)
+    elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _refusal(path, "must be an integer of seconds, or an ISO 8601 duration")
+
+
+def _policy(value: object, path: str) -> None:
+    try:
+        retry.parse(value, default=retry.DEFAULT)
+    except OJSError as error:
+        raise error.with_details(field=path) from None
+
+
+def _name(value: object, path: str) -> None:
+    check_queue(value, field=path)
+
+
+def _names(value: object, path: str) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise _refusal(path, "must be an array of non-empty strings")
+
+
+def _object(**members: Callable[[object, str], None]) -> Callable[[object, str], None]:
+    def judge(value: object, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _refusal(path, "must be an object")
+        for name, check_member in members.items():
+            if value.get(name) is not None:
+                check_member(value[name], f"{path}.{name}")
+
+    return judge
+
+
+_CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
+    "backpressure": _object(
+        max_depth=_count, max_size_bytes=_count, strategy=_strategy, warning_threshold=_share
+    ),
+    "max_size": _count,
+    "max_size_bytes": _count,
+    "overflow_policy": _strategy,
+    "max_envelope_bytes": _count,
+    "concurrency": _count,
+    "rate_limit": _object(limit=_count, period=_duration),
+    "visibility_timeout": _seconds,
+    "default_timeout": _seconds,
+    "default_retry": _policy,
+    "retention": _object(**dict.fromkeys(RETAINED, _duration)),
+    "dead_letter_queue": _name,
+    "dead_letter_max_size": _count,
+    "dead_letter_ttl": _duration,
+    "dead_letter": _object(retention=_object(max_age=_duration, max_count=_count)),
+    "allowed_job_types": _names,
+    "producers": _names,
+}

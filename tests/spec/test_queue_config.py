@@ -1,0 +1,155 @@
+"""The configuration of a queue: what is taken, what is refused and why, and what holds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
+from django_ojs.spec.queue_config import MAX_BYTES, Backpressure, QueueConfig, check, merge
+
+LIMIT = 10 * 1024 * 1024
+
+
+def refused(given: object, **options: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        check(given, max_envelope_bytes=LIMIT, **options)
+    return caught.value
+
+
+def test_a_queue_without_configuration_is_unbounded_and_rejects_when_it_once_is() -> None:
+    config = QueueConfig.of({})
+    assert config.backpressure == Backpressure(
+        max_depth=None, max_size_bytes=None, strategy="reject", warning_threshold=0.8
+    )
+    assert (config.max_envelope_bytes, config.concurrency) == (None, None)
+    assert (config.retention, config.values) == ({}, {})
+
+
+@pytest.mark.parametrize("unbounded", [0, None])
+def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
+    bounds = {"max_depth": unbounded, "max_size_bytes": unbounded}
+    check({"backpressure": bounds, "concurrency": unbounded}, max_envelope_bytes=LIMIT)
+    config = QueueConfig.of({"backpressure": bounds, "concurrency": unbounded})
+    assert (config.backpressure.max_depth, config.backpressure.max_size_bytes) == (None, None)
+    assert config.concurrency is None
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"backpressure": []}, "backpressure"),
+        ({"backpressure": {"max_depth": -1}}, "backpressure.max_depth"),
+        ({"backpressure": {"max_depth": True}}, "backpressure.max_depth"),
+        ({"backpressure": {"max_depth": "5"}}, "backpressure.max_depth"),
+        ({"backpressure": {"max_size_bytes": 1.5}}, "backpressure.max_size_bytes"),
+        ({"backpressure": {"strategy": "drop"}}, "backpressure.strategy"),
+        ({"backpressure": {"strategy": []}}, "backpressure.strategy"),
+        ({"backpressure": {"warning_threshold": 1.1}}, "backpressure.warning_threshold"),
+        ({"backpressure": {"warning_threshold": False}}, "backpressure.warning_threshold"),
+        ({"max_size": "many"}, "max_size"),
+        ({"overflow_policy": "drop_newest"}, "overflow_policy"),
+        ({"max_envelope_bytes": LIMIT + 1}, "max_envelope_bytes"),
+        ({"concurrency": 1.0}, "concurrency"),
+        ({"rate_limit": 7}, "rate_limit"),
+        ({"rate_limit": {"period": "an hour"}}, "rate_limit.period"),
+        ({"rate_limit": {"limit": -1}}, "rate_limit.limit"),
+        ({"retention": {"completed": "a week"}}, "retention.completed"),
+        ({"retention": {"cancelled": "PT0S"}}, "retention.cancelled"),
+        ({"retention": {"discarded": 7}}, "retention.discarded"),
+        ({"visibility_timeout": -1}, "visibility_timeout"),
+        ({"default_timeout": "soon"}, "default_timeout"),
+        ({"dead_letter_queue": "No"}, "dead_letter_queue"),
+        ({"dead_letter": {"retention": {"max_age": "P"}}}, "dead_letter.retention.max_age"),
+        ({"allowed_job_types": "email.*"}, "allowed_job_types"),
+        ({"producers": [1]}, "producers"),
+    ],
+)
+def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field: str) -> None:
+    error = refused(given)
+    assert error.message.startswith(field + " ")
+    assert error.details["field"] == field if field != "dead_letter_queue" else True
+    assert refused({**given}, path="config").message.startswith(f"config.{field} ")
+
+
+def test_a_bad_retry_policy_is_told_as_one() -> None:
+    with pytest.raises(InvalidRetryPolicy) as caught:
+        check({"default_retry": {"max_attempts": -1}}, max_envelope_bytes=LIMIT)
+    assert caught.value.details["field"] == "default_retry"
+
+
+@pytest.mark.parametrize("given", [None, [], "x", 5])
+def test_a_configuration_is_an_object(given: object) -> None:
+    assert "must be an object" in refused(given).message
+
+
+def test_what_json_cannot_carry_is_refused() -> None:
+    assert refused({"note": float("nan")}).status == 400
+    assert refused({"note": object()}).status == 400
+
+
+def test_a_configuration_does_not_hold_documents() -> None:
+    check({"note": "x" * (MAX_BYTES - 20)}, max_envelope_bytes=LIMIT)
+    assert f"{MAX_BYTES} bytes" in refused({"note": "x" * MAX_BYTES}).message
+
+
+def test_names_with_an_underscore_in_front_are_the_servers() -> None:
+    assert "underscore" in refused({"_deleted": True}).message
+
+
+@pytest.mark.parametrize(
+    "given", [{"backpressure": {"strategy": "drop_oldest"}}, {"overflow_policy": "drop_oldest"}]
+)
+def test_the_default_policy_cannot_drop_jobs(given: dict[str, Any]) -> None:
+    assert refused(given, default_policy=True).details["field"] == "backpressure.strategy"
+    assert check(given, max_envelope_bytes=LIMIT) == given
+
+
+def test_changes_replace_by_top_level_key_and_null_takes_a_value_away() -> None:
+    stored = {"backpressure": {"max_depth": 5, "strategy": "block"}, "concurrency": 2, "note": 1}
+    changed = merge(stored, {"backpressure": {"max_depth": 9}, "concurrency": None, "more": [1]})
+    assert changed == {"backpressure": {"max_depth": 9}, "note": 1, "more": [1]}
+    assert stored["concurrency"] == 2
+
+
+def test_a_bound_in_the_flat_spelling_changes_just_itself() -> None:
+    stored = {"backpressure": {"max_depth": 5, "strategy": "block"}}
+    assert merge(stored, {"max_size": 9}) == {"backpressure": {"max_depth": 9, "strategy": "block"}}
+    assert merge({}, {"max_size": 9, "overflow_policy": "drop_oldest", "max_size_bytes": 7}) == {
+        "backpressure": {"max_depth": 9, "strategy": "drop_oldest", "max_size_bytes": 7}
+    }
+
+
+def test_of_two_spellings_in_one_request_backpressure_wins() -> None:
+    given = {"max_size": 9, "backpressure": {"max_depth": 4}, "overflow_policy": "block"}
+    assert merge({}, given) == {"backpressure": {"max_depth": 4, "strategy": "block"}}
+    assert merge({}, {"max_size": 9, "backpressure": None}) == {"backpressure": {"max_depth": 9}}
+
+
+def test_answers_carry_both_spellings_and_every_unknown_field() -> None:
+    own = {"backpressure": {"max_depth": 9, "strategy": "block"}, "colour": {"deep": ["blue"]}}
+    assert QueueConfig.of(own).values == {
+        **own,
+        "max_size": 9,
+        "overflow_policy": "block",
+    }
+
+
+def test_what_a_queue_does_not_say_the_default_policy_says_member_by_member() -> None:
+    default = {
+        "concurrency": 10,
+        "retention": {"completed": "P1D", "discarded": "P30D"},
+        "backpressure": {"max_depth": 100, "warning_threshold": 0.5},
+    }
+    own = {"retention": {"completed": "PT1H"}, "backpressure": {"max_depth": 0}}
+    config = QueueConfig.of(own, default)
+    assert config.concurrency == 10
+    assert config.retention == {"completed": timedelta(hours=1), "discarded": timedelta(days=30)}
+    assert config.backpressure == Backpressure(max_depth=None, warning_threshold=0.5)
+
+
+def test_a_threshold_of_zero_is_kept() -> None:
+    bounds = {"max_depth": 4, "warning_threshold": 0}
+    assert QueueConfig.of({"backpressure": bounds}).backpressure.warning_threshold == 0
