@@ -6,8 +6,9 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from django_ojs.http import problems
 from django_ojs.http.access import Scope, access_of
-from django_ojs.spec.errors import PermissionDenied, Unauthenticated
+from django_ojs.spec.errors import PermissionDenied
 
 
 class HasScope(BasePermission):
@@ -21,10 +22,7 @@ class HasScope(BasePermission):
         """Check the caller."""
         access = access_of(request)
         if access is None:
-            raise Unauthenticated(
-                "This needs credentials, and the request carries none that are accepted here.",
-                hint="Send an API key: `Authorization: Bearer <key>`.",
-            )
+            raise problems.nobody()
         method = request.method or ""
         needed = _needed(view, method)
         if needed is not None:

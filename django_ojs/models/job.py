@@ -72,6 +72,9 @@ class Job(models.Model):
     dead_letter = models.BooleanField(default=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 
+    #: Set on what an enqueue returns in place of a new job, by a policy that ignores duplicates.
+    deduplicated: bool = False
+
     class Meta:
         db_table = "ojs_job"
         indexes = [

@@ -1,0 +1,66 @@
+"""The conformance manifest (http-binding §21, conformance §4). It says no more than tests show."""
+
+from typing import Any
+
+from django_ojs.conf import settings
+from django_ojs.http.headers import VERSION
+from django_ojs.storage import database
+from django_ojs.version import VERSION as PACKAGE_VERSION
+
+#: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
+EXTENSIONS: tuple[str, ...] = ()
+
+_BACKENDS = {"postgresql": "postgres"}
+
+
+def manifest(base: str) -> dict[str, Any]:
+    """Return the manifest of the API that is served at `base`: an absolute URL, up to /ojs."""
+    limits = settings().limits
+    vendor = database.connection().vendor
+    return {
+        "specversion": VERSION,
+        "ojs_version": VERSION,
+        "implementation": {
+            "name": "django-ojs",
+            "version": PACKAGE_VERSION,
+            "language": "python",
+        },
+        "conformance_level": 1,
+        "conformance_tier": "runtime",
+        "protocols": ["http"],
+        "backend": _BACKENDS.get(vendor, vendor),
+        "capabilities": {
+            "batch_enqueue": True,
+            "cron_jobs": False,
+            "dead_letter": True,
+            "delayed_jobs": True,
+            "job_ttl": True,
+            "priority_queues": True,
+            "rate_limiting": False,
+            "schema_validation": False,
+            "unique_jobs": True,
+            "workflows": False,
+            "pause_resume": True,
+        },
+        "unique_job_strength": "strong",
+        "schema_validation": False,
+        "extensions": {
+            "official": [
+                {"name": name, "uri": f"urn:ojs:ext:{name}", "version": "1.0.0"}
+                for name in EXTENSIONS
+            ],
+            "experimental": [],
+        },
+        "limits": {
+            "max_envelope_bytes": limits.envelope_bytes,
+            "max_metadata_bytes": limits.meta_bytes,
+            "max_queue_name_bytes": limits.queue_bytes,
+            "max_job_type_bytes": limits.type_bytes,
+            "max_body_bytes": settings().http_max_body_bytes,
+        },
+        "endpoints": {
+            "base_url": f"{base}/v1",
+            "manifest": "/ojs/manifest",
+            "health": "/ojs/v1/health",
+        },
+    }

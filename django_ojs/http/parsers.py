@@ -1,0 +1,80 @@
+"""The body of a request: strict JSON, an object, of a bounded size (http-binding §4, §6.1)."""
+
+from typing import Any, Final
+
+from django.http import HttpRequest, UnreadablePostError
+from rest_framework.parsers import BaseParser
+
+from django_ojs.conf import settings
+from django_ojs.http.renderers import MEDIA_TYPE
+from django_ojs.spec import json
+from django_ojs.spec.errors import (
+    InvalidPayload,
+    InvalidRequest,
+    PayloadTooLarge,
+    UnsupportedCompression,
+)
+
+MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
+
+
+class OJSParser(BaseParser):
+    """Names the media types of requests; bodies are read by `read_object`, which knows when one is
+    needed.
+    """
+
+    media_type = MEDIA_TYPE
+
+
+def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
+    """Return the JSON object of a body; an empty one where none is required is `{}`.
+
+    Raises InvalidPayload (empty, not JSON), InvalidRequest (another content type, no object),
+    UnsupportedCompression, PayloadTooLarge.
+    """
+    data = _read(request)
+    if not data and not required:
+        return {}
+    if data and request.content_type not in MEDIA_TYPES:
+        raise InvalidRequest(
+            "Content-Type must be application/openjobspec+json or application/json",
+            details={"field": "Content-Type"},
+        )
+    if not data.strip():
+        raise InvalidPayload("the body is empty: send a JSON object")
+    value = json.loads(data, exact_integers=settings().exact_integers, max_depth=json.BODY_DEPTH)
+    if not isinstance(value, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return value
+
+
+def _read(request: HttpRequest) -> bytes:
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedCompression("Content-Encoding must be identity, or left out")
+    limit = settings().http_max_body_bytes
+    length = request.headers.get("Content-Length", "")
+    if length.isdecimal() and len(length) < 20 and int(length) > limit:
+        _refuse(int(length), limit)
+    # Not `request.body`: Django's own limit for uploads is made for forms, and smaller than a job
+    # may be.
+    try:
+        data = request.read(limit + 1)
+    except UnreadablePostError:
+        raise InvalidPayload("the body ended before its Content-Length") from None
+    if len(data) > limit:
+        _refuse(len(data), limit)
+    return data
+
+
+def _refuse(actual: int, limit: int) -> None:
+    raise PayloadTooLarge(
+        f"the body must be at most {limit} bytes",
+        details={
+            "field": "body",
+            "actual_bytes": actual,
+            "max_bytes": limit,
+            "size_bytes": actual,
+            "max_size_bytes": limit,
+        },
+    )

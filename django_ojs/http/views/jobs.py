@@ -1,0 +1,137 @@
+"""PUSH, INFO, CANCEL and ACTIVATE (http-binding §9)."""
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.http import fields
+from django_ojs.http.access import Scope
+from django_ojs.http.views.base import OJSView
+from django_ojs.operations.activate import activate
+from django_ojs.operations.cancel import cancel
+from django_ojs.operations.info import info
+from django_ojs.operations.push import push, push_batch
+from django_ojs.spec import envelope, ids
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError
+from django_ojs.spec.states import Event, State
+from django_ojs.storage import transitions
+
+
+def job_id(text: str) -> UUID:
+    """Return the id of a path. What is no id is no job's: raises JobNotFound."""
+    try:
+        return ids.parse_id(text)
+    except InvalidRequest:
+        raise JobNotFound("There is no job with this id.") from None
+
+
+class JobView(OJSView):
+    """What the routes of one job share."""
+
+    def check_queue_of(self, key: UUID) -> None:
+        """Refuse a caller that may not use the job's queue; costs nothing to one who may use all.
+
+        Raises PermissionDenied, JobNotFound.
+        """
+        if self.access.queues is not None:
+            self.access.check_queue(transitions.get(key).queue)
+
+
+class Jobs(OJSView):
+    """PUSH (ojs-core §7.1)."""
+
+    needs = {"POST": Scope.PRODUCER}
+
+    def post(self, request: Request) -> HttpResponse:
+        """Store a job."""
+        data = self.body()
+        wanted = _read(data)
+        self.access.check_queue(wanted.queue)
+        job = push(wanted, generated_id=data.get("id") is None)
+        if job is None:
+            # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
+            return self.answer({"job": None, "dropped": True})
+        if job.deduplicated:
+            return self.answer({"job": envelope.render(job), "deduplicated": True})
+        return self.answer(
+            {"job": envelope.render(job)}, 201, {"Location": f"{request.path}/{job.pk}"}
+        )
+
+
+class JobBatch(OJSView):
+    """PUSH of many jobs, all or none."""
+
+    needs = {"POST": Scope.PRODUCER}
+
+    def post(self, request: Request) -> HttpResponse:
+        """Store the jobs in order."""
+        items = fields.required(self.body(), "jobs")
+        if not isinstance(items, list) or not items:
+            raise fields.refuse("jobs", "must be an array of at least one job")
+        wanted = []
+        for index, item in enumerate(items):
+            try:
+                wanted.append(_read(item))
+                self.access.check_queue(wanted[-1].queue)
+            except OJSError as error:
+                raise error.with_details(index=index) from None
+        ours = all(item.get("id") is None for item in items)
+        stored = push_batch(wanted, generated_ids=ours)
+        jobs = [None if job is None else envelope.render(job) for job in stored]
+        return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201)
+
+
+class JobDetail(JobView):
+    """INFO (ojs-core §7.7) and CANCEL (§7.6)."""
+
+    needs = {"GET": Scope.READ, "DELETE": Scope.PRODUCER}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        """Return the job as it is now."""
+        job = info(job_id(key))
+        self.access.check_queue(job.queue)
+        return {"job": job.envelope()}
+
+    def delete(self, request: Request, key: str) -> dict[str, Any]:
+        """Cancel the job."""
+        return cancelled(self, job_id(key))
+
+
+class JobCancel(JobView):
+    """CANCEL under the name that some clients use."""
+
+    needs = {"POST": Scope.PRODUCER}
+
+    def post(self, request: Request, key: str) -> dict[str, Any]:
+        """Cancel the job."""
+        return cancelled(self, job_id(key))
+
+
+class JobActivate(JobView):
+    """ACTIVATE (http-binding §7.8)."""
+
+    needs = {"POST": Scope.PRODUCER}
+
+    def post(self, request: Request, key: str) -> dict[str, Any]:
+        """Make a pending job available."""
+        self.check_queue_of(job_id(key))
+        job = activate(job_id(key))
+        return {"job": {**envelope.render(job), "previous_state": "pending"}}
+
+
+def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
+    """Cancel a job and return the answer. Over HTTP a job that has ended is a conflict."""
+    view.check_queue_of(key)
+    job, before = cancel(key)
+    if before is State.CANCELLED:
+        transitions.refuse(Event.CANCEL, State.CANCELLED, job)
+    return {"job": {**job.envelope(), "previous_state": before.value}}
+
+
+def _read(data: Any) -> Envelope:
+    values = settings()
+    return envelope.parse(data, default_retry=values.default_retry, limits=values.limits)

@@ -1,0 +1,178 @@
+"""FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from rest_framework.request import Request
+
+from django_ojs.http import fields, waiting
+from django_ojs.http.access import Scope
+from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.jobs import JobView, job_id
+from django_ojs.models import Job
+from django_ojs.models.worker import Directive
+from django_ojs.operations.ack import ack
+from django_ojs.operations.beat import Registration, beat
+from django_ojs.operations.fail import fail, requeue
+from django_ojs.operations.fetch import MAX_COUNT, fetch
+from django_ojs.spec import envelope, ids, times
+from django_ojs.spec.failure import Failure
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.transitions import Claim
+
+#: A worker that waits longer asks again: proxies cut idle connections.
+LONGEST_WAIT_MS = 20_000
+_MOST_JOBS = 10_000
+
+
+class Fetch(OJSView):
+    """FETCH (ojs-core §7.2)."""
+
+    needs = {"POST": Scope.WORKER}
+
+    def post(self, request: Request) -> dict[str, Any]:
+        """Claim jobs; with `wait_ms` wait that long for the first one."""
+        data = self.body()
+        fields.required(data, "queues")
+        queues = fields.strings(data, "queues") or []
+        count = fields.integer(data, "count", minimum=1, maximum=MAX_COUNT) or 1
+        worker_id = fields.string(data, "worker_id")
+        lease = fields.milliseconds(data, "visibility_timeout_ms")
+        wait = fields.integer(data, "wait_ms", maximum=LONGEST_WAIT_MS) or 0
+        for queue in queues:
+            self.access.check_queue(queue)
+
+        def claim() -> list[Claimed]:
+            return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
+
+        return {"jobs": [envelope.render(job) for job in waiting.until(claim, wait / 1000)]}
+
+
+class _Answer(JobView):
+    """What ACK and FAIL share: the job by body or path, and the claim it is answered under."""
+
+    needs = {"POST": Scope.WORKER}
+
+    def read(self, key: str | None) -> tuple[dict[str, Any], UUID, Claim]:
+        """Return the body, the job's id and the claim."""
+        data = self.body(required=key is None)
+        wanted = (
+            ids.parse_id(fields.required(data, "job_id", "id"), "job_id")
+            if key is None
+            else job_id(key)
+        )
+        claim = Claim(
+            worker_id=fields.string(data, "worker_id"),
+            attempt=fields.integer(data, "attempt", minimum=0),
+        )
+        self.check_queue_of(wanted)
+        return data, wanted, claim
+
+
+class Ack(_Answer):
+    """ACK (ojs-core §7.3)."""
+
+    def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
+        """Complete an active job."""
+        data, wanted, claim = self.read(key)
+        job = ack(wanted, claim=claim, result=data.get("result"))
+        shown = job.envelope()
+        return {
+            "acknowledged": True,
+            **_identity(job),
+            "completed_at": shown.get("completed_at"),
+            "job": shown,
+        }
+
+
+class Nack(_Answer):
+    """FAIL (ojs-core §7.4)."""
+
+    def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
+        """Record a failed run, or give the job back."""
+        data, wanted, claim = self.read(key)
+        again = fields.boolean(data, "requeue")
+        error = data.get("error")
+        if again:
+            failure = None if error is None else Failure.parse(error)
+            job = requeue(wanted, failure, claim=claim)
+        else:
+            job = fail(wanted, Failure.parse(fields.required(data, "error")), claim=claim)
+        shown = job.envelope()
+        answer = {
+            **_identity(job),
+            "attempt": job.attempt,
+            "max_attempts": job.max_attempts,
+            "job": shown,
+        }
+        for name in ("next_attempt_at", "discarded_at"):
+            if name in shown:
+                answer[name] = shown[name]
+        delay = _last_delay(shown) if job.state == "retryable" else None
+        if delay is not None:
+            answer["retry_delay_ms"] = shown["retry_delay_ms"] = delay
+        return answer
+
+
+class Heartbeat(OJSView):
+    """BEAT (ojs-core §7.5)."""
+
+    needs = {"POST": Scope.WORKER}
+
+    def post(self, request: Request) -> dict[str, Any]:
+        """Note a worker's life sign, extend its reservations, and tell it what to do."""
+        data = self.body()
+        fields.required(data, "worker_id")
+        holding = _jobs(data)
+        number = data.get("active_jobs")
+        answer = beat(
+            fields.string(data, "worker_id") or "",
+            state=Directive(fields.choice(data, "state", Directive.values, Directive.RUNNING)),
+            holding=holding,
+            active_jobs=None if isinstance(number, list) else fields.integer(data, "active_jobs"),
+            visibility_timeout=fields.milliseconds(data, "visibility_timeout_ms"),
+            registration=_registration(data),
+        )
+        return {
+            "state": answer.state.value,
+            "jobs_extended": [str(key) for key in holding if key not in answer.lost],
+            "jobs_lost": sorted(str(key) for key in answer.lost),
+            "server_time": times.format_timestamp(datetime.now(UTC)),
+        }
+
+
+def _identity(job: Job) -> dict[str, Any]:
+    return {"id": str(job.pk), "job_id": str(job.pk), "state": job.state}
+
+
+def _last_delay(shown: dict[str, Any]) -> int | None:
+    errors = shown.get("errors") or [{}]
+    delay: int | None = errors[-1].get("retry_delay_ms")
+    return delay
+
+
+def _jobs(data: dict[str, Any]) -> Collection[UUID]:
+    # The binding sends the ids as `active_jobs`; the worker protocol sends their number there, and
+    # the ids beside it.
+    name = "active_jobs" if isinstance(data.get("active_jobs"), list) else "active_job_ids"
+    given = fields.strings(data, name) or []
+    if len(given) > _MOST_JOBS:
+        raise fields.refuse(name, f"must hold at most {_MOST_JOBS} ids")
+    return list(dict.fromkeys(ids.parse_id(key, name) for key in given))
+
+
+def _registration(data: dict[str, Any]) -> Registration | None:
+    names = {"hostname", "pid", "queues", "labels", "concurrency", "version", "started_at"}
+    if not any(data.get(name) is not None for name in names):
+        return None
+    return Registration(
+        hostname=fields.text(data, "hostname"),
+        pid=fields.integer(data, "pid"),
+        queues=tuple(fields.strings(data, "queues") or ()),
+        labels=tuple(fields.strings(data, "labels") or ()),
+        concurrency=fields.integer(data, "concurrency"),
+        version=fields.text(data, "version", 64),
+        started_at=fields.timestamp(data, "started_at"),
+    )

@@ -1,0 +1,43 @@
+"""A request that waits for something, and never so many that the server has no hand free."""
+
+import time
+from collections.abc import Callable
+from threading import BoundedSemaphore
+from typing import Final, TypeVar
+
+from django_ojs.conf import settings
+
+T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.25
+
+_slots: BoundedSemaphore | None = None
+
+
+def until(look: Callable[[], T], seconds: float) -> T:
+    """Look until there is something, or `seconds` are over; return what the last look found.
+
+    Between looks nothing is held, no transaction and no lock. When HTTP_WAITING_REQUESTS requests
+    of this process wait already, it looks once.
+    """
+    found = look()
+    if found or seconds <= 0 or not _free().acquire(blocking=False):
+        return found
+    try:
+        end = time.monotonic() + seconds
+        pause = _FIRST_PAUSE
+        while not found and (left := end - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            found = look()
+        return found
+    finally:
+        _free().release()
+
+
+def _free() -> BoundedSemaphore:
+    global _slots
+    if _slots is None:
+        _slots = BoundedSemaphore(settings().http_waiting_requests)
+    return _slots
