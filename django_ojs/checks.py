@@ -1,6 +1,7 @@
 """System checks: what would go wrong later, said at the start."""
 
 import sqlite3
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -9,10 +10,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import NotSupportedError
 
 from django_ojs import middleware
-from django_ojs.conf import settings
+from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.storage import database
 
 SQLITE_NEEDED = (3, 38, 0)
+OPEN = "The HTTP API is open: Anybody stands in OJS['HTTP_AUTHENTICATION']."
+OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users a staff session."
 
 
 @register("django_ojs")
@@ -34,6 +37,39 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     return problems
+
+
+@register("django_ojs")
+def check_access(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the setting HTTP_AUTHENTICATION can work, and name an open API."""
+    try:
+        is_open = _api_is_open()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="django_ojs.E001")]
+    return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if is_open else []
+
+
+@register("django_ojs", deploy=True)
+def check_deployed_access(**kwargs: Any) -> list[CheckMessage]:
+    """Check that a deployment's API is not open."""
+    try:
+        is_open = _api_is_open()
+    except ImproperlyConfigured:
+        return []  # check_access tells.
+    return [Error(OPEN, hint=OPEN_HINT, id="django_ojs.E005")] if is_open else []
+
+
+def _api_is_open() -> bool:
+    try:
+        paths = settings().http_authentication
+    except ImproperlyConfigured:
+        return False  # check_settings tells.
+    # A project without the HTTP API need not have, or load, what it needs.
+    if paths == AUTHENTICATION or find_spec("rest_framework") is None:
+        return False
+    from django_ojs.http.authentication import Anybody, authentication_classes
+
+    return any(issubclass(each, Anybody) for each in authentication_classes())
 
 
 @register(Tags.database)

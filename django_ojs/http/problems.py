@@ -10,6 +10,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
+from django_ojs.http import audit
 from django_ojs.http.headers import request_id
 from django_ojs.http.renderers import respond
 from django_ojs.spec.errors import (
@@ -44,6 +45,8 @@ def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
     if status in (429, 503):
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
+    if status in (401, 403):
+        audit.refused(request, error, request_id(request))
     if status == 401:
         headers.setdefault("WWW-Authenticate", AUTHENTICATE)
     response = respond({"error": render(error, request_id(request))}, status)

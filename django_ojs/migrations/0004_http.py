@@ -12,6 +12,17 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterModelOptions(
+            name="job",
+            options={
+                "permissions": [
+                    ("push_job", "Can enqueue jobs over HTTP"),
+                    ("work_job", "Can work jobs over HTTP"),
+                    ("operate_job", "Can operate jobs over HTTP: read, enqueue, cancel, retry"),
+                    ("administer_job", "Can do everything over HTTP"),
+                ]
+            },
+        ),
         migrations.CreateModel(
             name="ApiKey",
             fields=[
@@ -22,7 +33,7 @@ class Migration(migrations.Migration):
                 (
                     "scopes",
                     models.JSONField(
-                        default=list, help_text="producer, worker, operator or admin."
+                        default=list, help_text="read, producer, worker, operator or admin."
                     ),
                 ),
                 (

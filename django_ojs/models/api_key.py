@@ -14,7 +14,7 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=100, help_text="Who uses it, and for what.")
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
-    scopes = models.JSONField(default=list, help_text="producer, worker, operator or admin.")
+    scopes = models.JSONField(default=list, help_text="read, producer, worker, operator or admin.")
     queues = models.JSONField(
         default=list, blank=True, help_text="The queues it may use; empty: all of them."
     )

@@ -12,12 +12,14 @@ import secrets
 import string
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Least, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
+from django_ojs.operations import audit
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
 from django_ojs.spec.scopes import Scope
@@ -27,6 +29,9 @@ from django_ojs.storage import database
 MARK = "ojs_"
 #: How long a replaced key goes on working (§12.5).
 GRACE = timedelta(hours=24)
+
+#: The status of a key that works.
+ACTIVE = "active"
 
 PREFIX_LENGTH = 10
 # 43 of 62 characters are 256 bits (§6.1).
@@ -42,8 +47,8 @@ _NO_DIGEST = "0" * 64
 
 
 def keys() -> QuerySet[ApiKey]:
-    """All keys, on the alias that holds the jobs."""
-    return ApiKey.objects.using(database.alias())
+    """All keys, on the alias that holds the jobs, with the database's time as `now`."""
+    return ApiKey.objects.using(database.alias()).annotate(now=Now())
 
 
 def create(
@@ -52,11 +57,12 @@ def create(
     scopes: Iterable[str],
     queues: Iterable[str] = (),
     expires: datetime | timedelta | None = None,
+    by: str = "",
 ) -> tuple[ApiKey, str]:
     """Store a key; return it with the text to hand out, which nobody can see again.
 
-    `queues` empty: all of them. `expires` is a moment, or how long from now. Raises InvalidRequest
-    naming the field.
+    `queues` empty: all of them. `expires` is a moment, or how long from now. `by` goes into the
+    audit trail. Raises InvalidRequest naming the field.
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
@@ -72,8 +78,8 @@ def create(
         queues=checked_queues(queues),
         expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
     )
-    key.refresh_from_db()
-    return key, f"{MARK}{prefix}_{secret}"
+    audit.note("api_key.created", principal=by, key_prefix=prefix, scopes=key.scopes)
+    return _get(prefix), f"{MARK}{prefix}_{secret}"
 
 
 def find(presented: str) -> ApiKey:
@@ -84,39 +90,61 @@ def find(presented: str) -> ApiKey:
     """
     match = _FORMAT.fullmatch(presented)
     prefix, secret = match.groups() if match else ("", "")
-    key = keys().filter(prefix=prefix).annotate(now=Now()).first()
+    key = keys().filter(prefix=prefix).first()
     same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
     if key is None or not same:
         raise Unauthenticated("The API key is not valid.")
     # Only now: whoever does not hold the secret learns nothing about the key.
-    if key.revoked_at is not None:
-        raise TokenExpired("The API key was revoked.")
-    if key.expires_at is not None and key.expires_at <= key.now:
-        raise TokenExpired("The API key has expired.")
-    if key.last_used_at is None or key.now - key.last_used_at >= _NOTED_EVERY:
-        _note_use(key)
+    if (what := status(key)) != ACTIVE:
+        raise TokenExpired(f"The API key is {what}.")
+    _note_use(key)
     return key
 
 
-def revoke(prefix: str) -> ApiKey:
+def status(key: Any) -> str:
+    """Say whether a key of `keys()` is active, expired or revoked."""
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is not None and key.expires_at <= key.now:
+        return "expired"
+    return ACTIVE
+
+
+def prefix_of(presented: str) -> str | None:
+    """Return the part of a well-formed key that is no secret, or None."""
+    match = _FORMAT.fullmatch(presented)
+    return match[1] if match else None
+
+
+def revoke(prefix: str, *, by: str = "") -> ApiKey:
     """Let a key work no more, from its next request on, and return it.
 
     The time of the first revocation stays. Raises NotFound.
     """
-    keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now())
+    if keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now()):
+        audit.note("api_key.revoked", principal=by, key_prefix=prefix)
     return _get(prefix)
 
 
-def replace(prefix: str, *, grace: timedelta = GRACE) -> tuple[ApiKey, str]:
+def replace(
+    prefix: str,
+    *,
+    grace: timedelta = GRACE,
+    expires: datetime | timedelta | None = None,
+    by: str = "",
+) -> tuple[ApiKey, str]:
     """Make a key like another one, which expires after `grace`; return what `create` returns.
 
-    Until then both work (ojs-security §6.4). Raises NotFound, and InvalidRequest for a revoked key.
+    Until then both work (ojs-security §6.4). Without `expires`, the new key lasts as long as the
+    old one was made to. Raises NotFound, and InvalidRequest for a key that works no more.
     """
     with database.atomic():
         old = _get(prefix)
-        if old.revoked_at is not None:
-            raise InvalidRequest("prefix: the key is revoked.", details={"field": "prefix"})
-        new = create(name=old.name, scopes=old.scopes, queues=old.queues)
+        if status(old) != ACTIVE:
+            raise InvalidRequest("prefix: the key works no more.", details={"field": "prefix"})
+        if expires is None and old.expires_at is not None:
+            expires = old.expires_at - old.created_at
+        new = create(name=old.name, scopes=old.scopes, queues=old.queues, expires=expires, by=by)
         ends = Now() + grace
         keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
     return new
@@ -152,7 +180,10 @@ def _get(prefix: str) -> ApiKey:
     return key
 
 
-def _note_use(key: ApiKey) -> None:
+def _note_use(key: Any) -> None:
+    if key.last_used_at is not None and key.now - key.last_used_at < _NOTED_EVERY:
+        return
+
     # After the request's transaction, if it runs in one: requests with the same key must not wait
     # for each other's commit.
     def note() -> None:

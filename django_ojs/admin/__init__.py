@@ -1,0 +1,8 @@
+"""The operator's pages in the Django admin, a file each.
+
+Django imports this when its admin is installed; nothing else does.
+"""
+
+from django_ojs.admin import api_keys
+
+__all__ = ["api_keys"]
