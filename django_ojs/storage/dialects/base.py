@@ -42,6 +42,11 @@ CLAIMED = (
 )
 
 
+#: No queue can have this name; its row in `ojs_queue` stands for all of them. While it is paused,
+#: nothing is handed out and nothing promoted (see `operations.maintenance_mode`).
+ALL_QUEUES = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """An event and the state it leads to, as SQL.

@@ -1,7 +1,7 @@
 """The statements of PostgreSQL 14 and later."""
 
 from django_ojs.spec.states import Event, State, initial
-from django_ojs.storage.dialects.base import CLAIMED, Move
+from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED, Move
 
 #: The channel on which idle workers listen; the payload is a queue's name.
 CHANNEL = "ojs"
@@ -78,7 +78,8 @@ WHERE id = ANY(ARRAY(
     SELECT id FROM ojs_job
     WHERE queue = %(queue)s AND {_FETCH.expected}
       AND (expires_at IS NULL OR expires_at > statement_timestamp())
-      AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name = %(queue)s AND paused_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                      WHERE name IN (%(queue)s, '{ALL_QUEUES}') AND paused_at IS NOT NULL)
     ORDER BY priority DESC, enqueued_at, id
     LIMIT %(count)s
     FOR UPDATE SKIP LOCKED
@@ -99,6 +100,7 @@ PROMOTE = f"""
 WITH due AS MATERIALIZED (
     SELECT id, due_at FROM ojs_job
     WHERE {_TIMER.expected} AND due_at <= statement_timestamp()
+      AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name = '{ALL_QUEUES}' AND paused_at IS NOT NULL)
     ORDER BY due_at, id LIMIT %s FOR UPDATE SKIP LOCKED
 ), ordered AS (SELECT id, row_number() OVER (ORDER BY due_at, id) AS n FROM due)
 UPDATE ojs_job AS j

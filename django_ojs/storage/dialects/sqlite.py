@@ -13,7 +13,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.states import Event, State, initial
-from django_ojs.storage.dialects.base import CLAIMED, Dialect, Move, Row, Session, Stored
+from django_ojs.storage.dialects.base import (
+    ALL_QUEUES,
+    CLAIMED,
+    Dialect,
+    Move,
+    Row,
+    Session,
+    Stored,
+)
 
 _FETCH = Move(Event.FETCH, State.ACTIVE)
 _ACK = Move(Event.ACK, State.COMPLETED)
@@ -90,7 +98,8 @@ SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(wor
 WHERE id IN (
     SELECT id FROM ojs_job
     WHERE queue = %(queue)s AND {_FETCH.expected} AND (expires_at IS NULL OR expires_at > {_NOW})
-      AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name = %(queue)s AND paused_at IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                      WHERE name IN (%(queue)s, '{ALL_QUEUES}') AND paused_at IS NOT NULL)
     ORDER BY priority DESC, enqueued_at, id LIMIT %(count)s)
 RETURNING {", ".join(CLAIMED)}
 """
@@ -109,7 +118,10 @@ RETURNING id
 _PROMOTE = f"""
 UPDATE ojs_job SET state = {_TIMER.to}, enqueued_at = %(now)s || printf('%%03d', due.n)
 FROM (SELECT id, row_number() OVER (ORDER BY due_at, id) AS n FROM ojs_job
-      WHERE {_TIMER.expected} AND due_at <= {_NOW} ORDER BY due_at, id LIMIT %(limit)s) AS due
+      WHERE {_TIMER.expected} AND due_at <= {_NOW}
+        AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                        WHERE name = '{ALL_QUEUES}' AND paused_at IS NOT NULL)
+      ORDER BY due_at, id LIMIT %(limit)s) AS due
 WHERE ojs_job.id = due.id
 RETURNING ojs_job.id, ojs_job.queue
 """

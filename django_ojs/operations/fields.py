@@ -1,0 +1,16 @@
+"""Checks of what operators send, which is compared or stored as text."""
+
+from django_ojs.spec.errors import InvalidRequest
+
+
+def check_text(value: object, field: str, *, longest: int = 255) -> str:
+    """Return the text. Raises InvalidRequest unless it is 1 to `longest` printable characters.
+
+    NUL and lone surrogates are not printable; no database could store or compare them.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= longest or not value.isprintable():
+        raise InvalidRequest(
+            f"{field} must be a string of 1 to {longest} printable characters.",
+            details={"field": field},
+        )
+    return value
