@@ -1,5 +1,6 @@
 """CANCEL (ojs-core §7.6): stop a job that has not ended."""
 
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db.models.functions import Now
@@ -7,7 +8,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import announce
+from django_ojs.operations import announce_all, jobs
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import Event, State, allows
 from django_ojs.storage import database, transitions
@@ -28,14 +29,23 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
             return job, before
         if not allows(Event.CANCEL, before, State.CANCELLED):
             transitions.refuse(Event.CANCEL, State.CANCELLED, job)
-        if before is State.ACTIVE:
-            record(job, Outcome.CANCELLED, None)
-        transitions.apply_one(
-            Event.CANCEL, State.CANCELLED, job_id, finished_at=Now(), lease_until=None
-        )
+        stop([job])
         return transitions.get(job_id), before
 
-    job, before = database.in_write_transaction(operation)
-    if before is not State.CANCELLED:
-        announce(signals.job_cancelled, job)
-    return job, before
+    return database.in_write_transaction(operation)
+
+
+def stop(held: Collection[Job]) -> None:
+    """Cancel these jobs, which the caller has locked and which may be cancelled."""
+    for job in held:
+        if job.state == State.ACTIVE:
+            record(job, Outcome.CANCELLED, None)
+    keys = [job.pk for job in held]
+    transitions.apply(
+        Event.CANCEL,
+        State.CANCELLED,
+        jobs().filter(pk__in=keys),
+        finished_at=Now(),
+        lease_until=None,
+    )
+    announce_all(signals.job_cancelled, keys)

@@ -9,10 +9,10 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models import Attempt, Job
-from django_ojs.operations import announce_all, jobs
+from django_ojs.models import Job
+from django_ojs.operations import jobs, tell
+from django_ojs.operations.delete import erase
 from django_ojs.spec.states import Event, State, sources
 from django_ojs.storage import database, rollups, transitions, wakeup
 
@@ -42,7 +42,14 @@ def promote(limit: int = BATCH) -> int:
 
     Return how many.
     """
-    due = database.retried(lambda: transitions.promote(limit))
+
+    def operation() -> list[tuple[UUID, str]]:
+        with tell.together(*tell.AVAILABLE):
+            due = transitions.promote(limit)
+            tell.available_again([key for key, _ in due])
+        return due
+
+    due = database.retried(operation)
     if due:
         wakeup.announce(queue for _, queue in due)
     return len(due)
@@ -62,7 +69,7 @@ def expire(limit: int = BATCH) -> int:
             finished_at=Now(),
             discard_reason="expired",
         )
-        announce_all(signals.job_discarded, keys)
+        tell.expired(keys)
         expired = jobs().filter(pk__in=keys).values_list("queue", "type")
         rollups.note_after_commit(rollups.DISCARDED, expired)
         return gone
@@ -99,10 +106,7 @@ def _prune(which: Q, age: timedelta, limit: int) -> int:
         keys = _take(old, limit)
         if not keys:  # Another was faster.
             return 0
-        Attempt.objects.using(database.alias()).filter(job_id__in=keys)._raw_delete(
-            database.alias()
-        )
-        return int(jobs().filter(pk__in=keys)._raw_delete(database.alias()))
+        return erase(keys)
 
     return database.in_write_transaction(operation)
 

@@ -1,5 +1,6 @@
 """RETRY by hand (ojs-core §6.3): a discarded job gets another life."""
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import announce, jobs
+from django_ojs.operations import announce_all, jobs
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -21,29 +22,47 @@ def retry(job_id: UUID) -> Job:
 
     def operation() -> Job:
         job = transitions.lock(job_id)
-        deadline: dict[str, Any] = {}
-        if jobs().filter(pk=job_id, expires_at__lte=Now()).exists():
-            # Answers repeat it as the client wrote it: what no longer holds is not to be shown.
-            shown = {key: value for key, value in job.options.items() if key != "expires_at"}
-            deadline = {"expires_at": None, "options": shown}
-        transitions.apply_one(
-            Event.RETRY,
-            State.AVAILABLE,
-            job_id,
-            attempt=0,
-            returned=0,
-            error=None,
-            dead_letter=False,
-            discard_reason=None,
-            finished_at=None,
-            started_at=None,
-            worker_id=None,
-            enqueued_at=Now(),
-            **deadline,
-        )
+        if not revive([job]):
+            transitions.refuse(Event.RETRY, State.AVAILABLE, job)
         return transitions.get(job_id)
 
-    job = database.in_write_transaction(operation)
-    wakeup.announce([job.queue])
-    announce(signals.job_retried, job)
-    return job
+    return database.in_write_transaction(operation)
+
+
+def revive(held: Collection[Job]) -> int:
+    """Make those of these jobs available that are discarded; the caller has locked them.
+
+    Return how many.
+    """
+    keys = [job.pk for job in held]
+    late = set(jobs().filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
+    revived = _revive([key for key in keys if key not in late])
+    for job in held:
+        if job.pk in late:
+            # Answers repeat it as the client wrote it: what no longer holds is not to be shown.
+            shown = {key: value for key, value in job.options.items() if key != "expires_at"}
+            revived += _revive([job.pk], expires_at=None, options=shown)
+    if revived:
+        wakeup.announce(job.queue for job in held)
+        announce_all(signals.job_retried, keys)
+    return revived
+
+
+def _revive(keys: Collection[UUID], **deadline: Any) -> int:
+    if not keys:
+        return 0
+    return transitions.apply(
+        Event.RETRY,
+        State.AVAILABLE,
+        jobs().filter(pk__in=keys),
+        attempt=0,
+        returned=0,
+        error=None,
+        dead_letter=False,
+        discard_reason=None,
+        finished_at=None,
+        started_at=None,
+        worker_id=None,
+        enqueued_at=Now(),
+        **deadline,
+    )

@@ -1,0 +1,47 @@
+"""Delete jobs for good. Only jobs that have ended; pruning does the same by age."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django_ojs.models import Attempt, Job
+from django_ojs.operations import jobs
+from django_ojs.spec.errors import Conflict
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import database, transitions
+
+
+def delete(job_id: UUID) -> Job:
+    """Delete a job that has ended, with the history of its errors, and return what it was.
+
+    Raises JobNotFound, and Conflict when it has not ended.
+    """
+
+    def operation() -> Job:
+        job = transitions.lock(job_id)
+        if State(job.state) not in TERMINAL:
+            raise not_ended(job)
+        erase([job_id])
+        return job
+
+    return database.in_write_transaction(operation)
+
+
+def not_ended(job: Job) -> Conflict:
+    """Make the error for a job that may not be deleted yet."""
+    expected = sorted(state.value for state in TERMINAL)
+    return Conflict(
+        f"The job is {job.state}; delete needs it {' or '.join(expected)}.",
+        details={
+            "job_id": str(job.pk),
+            "current_state": job.state,
+            "expected_state": expected,
+        },
+    )
+
+
+def erase(keys: Collection[UUID]) -> int:
+    """Delete these jobs, which the caller has locked, and their histories. Return how many."""
+    alias = database.alias()
+    # Raw: what Django's collector would read first is known here to be all there is.
+    Attempt.objects.using(alias).filter(job_id__in=keys)._raw_delete(alias)
+    return int(jobs().filter(pk__in=keys)._raw_delete(alias))
