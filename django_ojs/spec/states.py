@@ -42,6 +42,7 @@ class Event(StrEnum):
     RETRY = "retry"
     EXPIRE = "expire"
     DROP = "drop"
+    DELETE_QUEUE = "delete_queue"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +90,11 @@ def _rows() -> Iterator[Transition]:
     yield row(Event.EXPIRE, State.AVAILABLE, State.DISCARDED)
     yield row(Event.EXPIRE, State.PENDING, State.DISCARDED)
     yield row(Event.EXPIRE, State.RETRYABLE, State.DISCARDED)
+    # queue-config §5.3, strategy `discard`: the queue it waited in is deleted.
+    yield row(Event.DELETE_QUEUE, State.SCHEDULED, State.DISCARDED)
+    yield row(Event.DELETE_QUEUE, State.AVAILABLE, State.DISCARDED)
+    yield row(Event.DELETE_QUEUE, State.PENDING, State.DISCARDED)
+    yield row(Event.DELETE_QUEUE, State.RETRYABLE, State.DISCARDED)
     # backpressure, strategy `drop_oldest`.
     yield row(Event.DROP, State.AVAILABLE, State.DISCARDED)
 

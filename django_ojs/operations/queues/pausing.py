@@ -4,6 +4,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.spec.envelope import check_queue
 from django_ojs.storage import database, wakeup
 
@@ -14,11 +15,10 @@ def pause(name: str) -> Queue:
     Pausing a paused queue keeps the time it was paused at.
     """
     check_queue(name, settings().limits)
-    queues = Queue.objects.using(database.alias())
 
     def operation() -> Queue:
-        queue, _ = queues.get_or_create(name=name)
-        queues.filter(name=name, paused_at__isnull=True).update(paused_at=Now())
+        queue = touch(name)
+        rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now())
         queue.refresh_from_db()
         return queue
 
@@ -31,11 +31,10 @@ def resume(name: str) -> Queue:
     Resuming a queue that is not paused changes nothing.
     """
     check_queue(name, settings().limits)
-    queues = Queue.objects.using(database.alias())
 
     def operation() -> Queue:
-        queue, _ = queues.get_or_create(name=name)
-        queues.filter(name=name).update(paused_at=None)
+        queue = touch(name)
+        rows().filter(pk=name).update(paused_at=None)
         queue.refresh_from_db()
         return queue
 

@@ -1,0 +1,37 @@
+"""What can be done with queues (ojs-queue-config, ojs-admin-api §6).
+
+A queue needs no row to be used. It gets one when somebody looks at it, pauses or configures it.
+"""
+
+from django_ojs.operations.queues.configuration import (
+    config_of,
+    configure,
+    configure_default,
+    create,
+    default_policy,
+)
+from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
+from django_ojs.operations.queues.known import Listing, QueueState, QueueStatus, get, listing
+from django_ojs.operations.queues.pausing import pause, resume
+from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
+
+__all__ = [
+    "Deletion",
+    "Listing",
+    "QueueState",
+    "QueueStatus",
+    "Statistics",
+    "Strategy",
+    "config_of",
+    "configure",
+    "configure_default",
+    "create",
+    "default_policy",
+    "delete",
+    "get",
+    "listing",
+    "oldest_available",
+    "pause",
+    "resume",
+    "statistics",
+]

@@ -1,0 +1,96 @@
+"""Create and configure queues (ojs-queue-config §5.2, §6, §7).
+
+Bounds, concurrency, rate limit and retention are kept and given back; what enforces them is built
+elsewhere, or not yet.
+"""
+
+from typing import Any
+
+from django.db import IntegrityError
+
+from django_ojs.conf import settings
+from django_ojs.models import Queue
+from django_ojs.operations.queues.known import QueueStatus, get, stored_default
+from django_ojs.operations.queues.rows import DEFAULT_POLICY, is_deleted, rows, touch
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import Conflict
+from django_ojs.spec.queue_config import QueueConfig, check, merge
+from django_ojs.storage import counts, database
+
+
+def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
+    """Create a queue before its first job, and return it.
+
+    `path` is where the configuration stands in the request. Raises InvalidRequest and its kin,
+    Conflict for a queue that exists: one that has a row or jobs.
+    """
+    limits = settings().limits
+    check_queue(name, limits, field="name")
+    given = check(
+        {} if config is None else config, max_envelope_bytes=limits.envelope_bytes, path=path
+    )
+
+    def operation() -> None:
+        existing = rows().select_for_update().filter(pk=name).first()
+        if existing is not None and is_deleted(existing):
+            _store(name, given)
+        elif existing is not None or counts.by_queue([name]).get(name):
+            raise _exists(name)
+        else:
+            try:
+                with database.atomic():
+                    rows().create(name=name, config=merge({}, given))
+            except IntegrityError:  # Another was faster.
+                raise _exists(name) from None
+
+    database.in_write_transaction(operation)
+    return get(name)
+
+
+def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
+    """Change a queue's own configuration by top-level key, and return the queue.
+
+    A null takes a value away, so that the default policy's holds. A queue that is not known is
+    created. Raises InvalidRequest and its kin.
+    """
+    limits = settings().limits
+    check_queue(name, limits)
+    given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
+    database.in_write_transaction(lambda: _store(name, given))
+    return get(name)
+
+
+def configure_default(changes: object, *, path: str = "") -> QueueConfig:
+    """Change the default policy by top-level key, and return it. Raises InvalidRequest."""
+    limit = settings().limits.envelope_bytes
+    given = check(changes, max_envelope_bytes=limit, path=path, default_policy=True)
+    database.in_write_transaction(lambda: _store(DEFAULT_POLICY, given))
+    return default_policy()
+
+
+def default_policy() -> QueueConfig:
+    """Return the default policy: what holds for queues that say nothing themselves."""
+    return QueueConfig.of(stored_default())
+
+
+def config_of(name: str) -> QueueConfig:
+    """Return what holds for a queue, its own values over the default policy's.
+
+    It is there for every name, known or not, and takes one query: for what happens with each job.
+    """
+    wanted = Queue.objects.using(database.alias()).filter(pk__in=[name, DEFAULT_POLICY])
+    found = {queue.name: queue for queue in wanted}
+    own, default = found.get(name), found.get(DEFAULT_POLICY)
+    return QueueConfig.of(
+        {} if own is None or is_deleted(own) else own.config, default.config if default else {}
+    )
+
+
+def _exists(name: str) -> Conflict:
+    return Conflict("A queue with this name exists already.", details={"queue": name})
+
+
+def _store(name: str, given: dict[str, Any]) -> None:
+    queue = touch(name)
+    queue.config = merge(queue.config, given)
+    queue.save(using=database.alias(), update_fields=["config"])

@@ -1,0 +1,170 @@
+"""Delete a queue (ojs-queue-config §5.3): what becomes of the jobs that wait in it is said first.
+
+Running jobs run to their end, and finished ones stay as long as others. No job is lost: one that
+comes while the queue is being deleted, or fails and is tried again, makes the queue anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from django_ojs import signals
+from django_ojs.conf import settings
+from django_ojs.operations import announce_all, jobs
+from django_ojs.operations.maintain import BATCH
+from django_ojs.operations.queues.known import QueueState, QueueStatus, get
+from django_ojs.operations.queues.rows import mark_deleted, rows, touch
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import Conflict, InvalidRequest
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.states import WAITING, Event, State
+from django_ojs.storage import counts, database, rollups, transitions, wakeup
+from django_ojs.storage.counts import ByState
+
+Strategy = Literal["reject", "discard", "move"]
+
+STRATEGIES: tuple[Strategy, ...] = ("reject", "discard", "move")
+
+#: So many jobs are moved or discarded in one call: some seconds of work.
+MOST = 50_000
+
+_LEFT = (*sorted(WAITING), State.PENDING)
+
+_GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deletion:
+    """What a deletion did.
+
+    `state` is `draining` while jobs of the queue still run, or while more wait than one call takes:
+    then `waiting` says how many, and the queue stays until it is deleted again.
+    """
+
+    queue: str
+    strategy: Strategy
+    target: str | None
+    jobs_affected: int
+    waiting: int
+    state: Literal["deleted", QueueState.DRAINING]
+
+
+def delete(
+    name: str, *, strategy: Strategy = "reject", target: str | None = None, most: int = MOST
+) -> Deletion:
+    """Delete a queue, after its waiting jobs were discarded or moved to `target`.
+
+    The jobs go in transactions of 500, so that nobody waits for their locks. Raises NotFound,
+    Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest and its kin.
+    """
+    _check(name, strategy, target)
+    known = get(name)
+    if strategy == "reject":
+        _refuse_unfinished(known)
+    affected = 0
+    if target is not None:
+        database.in_write_transaction(lambda: touch(target))
+        affected = _each_batch(name, most, lambda keys: _move(keys, name, target))
+    elif strategy == "discard":
+        affected = _each_batch(name, most, _discard)
+    left = counts.by_queue([name]).get(name, {})
+    waiting = sum(left.get(state, 0) for state in _LEFT)
+    if not waiting:
+        database.in_write_transaction(lambda: _remove(name, left))
+    return Deletion(
+        queue=name,
+        strategy=strategy,
+        target=target,
+        jobs_affected=affected,
+        waiting=waiting,
+        state=QueueState.DRAINING if waiting or left.get(State.ACTIVE) else "deleted",
+    )
+
+
+def _check(name: str, strategy: Strategy, target: str | None) -> None:
+    limits = settings().limits
+    check_queue(name, limits)
+    if strategy not in STRATEGIES:
+        raise InvalidRequest(
+            f"strategy must be one of {', '.join(STRATEGIES)}", details={"field": "strategy"}
+        )
+    if strategy == "move":
+        check_queue(target, limits, field="target_queue")
+    if target is not None and (strategy != "move" or target == name):
+        rule = "must be another queue" if strategy == "move" else "goes with the strategy move only"
+        raise InvalidRequest(f"target_queue {rule}", details={"field": "target_queue"})
+
+
+def _refuse_unfinished(known: QueueStatus) -> None:
+    unfinished = sum(known.counts.get(state, 0) for state in (*_LEFT, State.ACTIVE))
+    if unfinished:
+        raise Conflict(
+            "The queue has jobs that have not ended; discard them, or move them to another queue.",
+            details={"queue": known.name, "jobs": unfinished},
+        )
+
+
+def _each_batch(name: str, most: int, act: Callable[[list[UUID]], int]) -> int:
+    affected = 0
+    for state in _LEFT:
+        while affected < most and (done := _batch(name, state, most - affected, act)):
+            affected += done
+    return affected
+
+
+def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int]) -> int:
+    # Only the available jobs of a queue have an index of their own: the others are looked for only
+    # where the counts know of some.
+    if not counts.by_queue([name]).get(name, {}).get(state):
+        return 0
+    which = Q(queue=name, state=state)
+    order = ("priority", "-enqueued_at") if state is State.AVAILABLE else ("due_at", "pk")
+
+    def operation() -> int:
+        # What somebody claims just now stays his.
+        found = (
+            jobs().filter(which).order_by(*order).select_for_update(skip_locked=True, no_key=True)
+        )
+        keys = list(found.values_list("pk", flat=True)[: min(BATCH, left)])
+        return act(keys) if keys else 0
+
+    return database.in_write_transaction(operation)
+
+
+def _move(keys: list[UUID], source: str, target: str) -> int:
+    # In the order in which they became available: the time stays, and the place with it.
+    moved = jobs().filter(pk__in=keys, queue=source, state__in=_LEFT).update(queue=target)
+    wakeup.announce([target])
+    return moved
+
+
+def _discard(keys: list[UUID]) -> int:
+    gone = transitions.apply(
+        Event.DELETE_QUEUE,
+        State.DISCARDED,
+        jobs().filter(pk__in=keys),
+        finished_at=Now(),
+        error=_GONE.render(),
+        discard_reason="operator",
+    )
+    announce_all(signals.job_discarded, keys)
+    of_keys = jobs().filter(pk__in=keys).values_list("queue", "type")
+    rollups.note_after_commit(rollups.DISCARDED, of_keys)
+    return gone
+
+
+def _remove(name: str, left: ByState) -> None:
+    queue = rows().select_for_update().filter(pk=name).first()
+    if queue is None:  # Another was faster.
+        return
+    if left:
+        mark_deleted(queue)
+    else:
+        queue.delete()
+
+
+__all__ = ["MOST", "Deletion", "Strategy", "delete"]

@@ -1,0 +1,63 @@
+"""The rows of queues, and the names among them that no queue can have."""
+
+from collections.abc import Iterable
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.models import Queue
+from django_ojs.spec import times
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import ALL_QUEUES
+
+#: The row that holds the default policy (ojs-queue-config §7.1).
+DEFAULT_POLICY = "_default"
+
+RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
+
+# What remains of a queue that was deleted while finished or running jobs still carry its name: a
+# row whose configuration is this one key. No client can send it.
+_DELETED = "_deleted_at"
+
+
+def rows() -> QuerySet[Queue]:
+    """All rows that stand for queues, deleted ones included, on the alias that holds the jobs."""
+    return Queue.objects.using(database.alias()).exclude(pk__in=RESERVED)
+
+
+def is_deleted(queue: Queue) -> bool:
+    """Say whether the row is what remains of a deleted queue."""
+    return _DELETED in queue.config
+
+
+def touch(name: str) -> Queue:
+    """Return a queue's row, locked, and made if there is none. Inside a write transaction only."""
+    queues = Queue.objects.using(database.alias())
+    while True:
+        queues.bulk_create([Queue(name=name)], ignore_conflicts=True)
+        found = queues.select_for_update().filter(pk=name).first()
+        if found is None:  # Deleted in between.
+            continue
+        if is_deleted(found):
+            revive([name])
+            found.refresh_from_db()
+        return found
+
+
+def revive(names: Iterable[str]) -> None:
+    """Let deleted queues be new ones."""
+    rows().filter(pk__in=names, config__has_key=_DELETED).update(
+        config={}, paused_at=None, created_at=Now()
+    )
+
+
+def mark_deleted(queue: Queue) -> None:
+    """Leave of a queue what says that it was deleted."""
+    now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
+    queue.config, queue.paused_at = {_DELETED: times.format_timestamp(now)}, None
+    queue.save(using=database.alias(), update_fields=["config", "paused_at"])
+
+
+def forget_deleted(names: Iterable[str]) -> None:
+    """Remove the rows of deleted queues that no job is left of."""
+    rows().filter(pk__in=names, config__has_key=_DELETED).delete()

@@ -1,0 +1,78 @@
+"""The figures of a queue (http-binding §11.2), none of which is had by counting jobs."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from django_ojs.operations import jobs
+from django_ojs.operations.queues.known import QueueStatus, get
+from django_ojs.spec.states import State
+from django_ojs.storage import recent
+from django_ojs.storage.counts import ByState
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statistics:
+    """A queue and what happened in it in the last hour, with the day's sums.
+
+    Means come from histograms by powers of two: they say "about 200 ms", not "213". None: nothing
+    was completed.
+    """
+
+    status: QueueStatus
+    completed_last_hour: int
+    failed_last_hour: int
+    completed_today: int
+    failed_today: int
+    avg_duration_ms: float | None
+    avg_wait_ms: float | None
+    throughput_per_second: float
+    oldest_available_at: datetime | None
+    computed_at: datetime
+
+    @property
+    def counts(self) -> ByState:
+        """The number of jobs in every state, those without jobs included."""
+        return {state: self.status.counts.get(state, 0) for state in State}
+
+
+def statistics(name: str) -> Statistics:
+    """Return the figures of a queue. Raises NotFound."""
+    status = get(name)
+    hour = recent.by_queue(HOUR, [name]).get(name, recent.Recent())
+    completed_today, failed_today = recent.today(name)
+    return Statistics(
+        status=status,
+        completed_last_hour=hour.completed,
+        failed_last_hour=hour.failed,
+        completed_today=completed_today,
+        failed_today=failed_today,
+        avg_duration_ms=recent.mean(hour.ran),
+        avg_wait_ms=recent.mean(hour.waited),
+        throughput_per_second=hour.completed / HOUR.total_seconds(),
+        oldest_available_at=oldest_available(name),
+        computed_at=timezone.now(),
+    )
+
+
+def oldest_available(name: str) -> datetime | None:
+    """Return since when the job that has waited longest is available; None when none is.
+
+    The index that jobs are claimed by has the oldest of each priority first: one look a priority,
+    of which there are 201 at most and mostly one.
+    """
+    available = (
+        jobs().filter(queue=name, state=State.AVAILABLE).order_by("-priority", "enqueued_at")
+    )
+    seen: list[datetime] = []
+    found = available.values_list("priority", "enqueued_at").first()
+    while found is not None:
+        priority, since = found
+        if since is not None:
+            seen.append(since)
+        below = available.filter(priority__lt=priority)
+        found = below.values_list("priority", "enqueued_at").first()
+    return min(seen, default=None)
