@@ -153,7 +153,8 @@ def test_priorities_from_minus_to_plus_a_hundred_pass(value: int) -> None:
         ({"args": [b"x"]}, "args[0] is a bytes"),
         ({"meta": {"a": "\0"}}, "meta.a contains a NUL"),
         ({"meta": {1: 2}}, "meta has a name that is a int"),
-        ({"unique": {"keys": {1}}}, "unique.keys is a set"),
+        ({"unique": {"keys": {1}}}, "unique.keys must be an array of strings"),
+        ({"unique": {"args_keys": ["\0"]}}, "unique.args_keys[0] contains a NUL"),
         ({"x_new": [object()]}, "x_new[0] is a object"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from uuid import UUID
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.unique import UniquePolicy
 
 SPECVERSION: Final = "1.0.0-rc.1"
 #: The HTTP binding and the JSON format say "1.0" where core says "1.0.0-rc.1".
@@ -38,7 +39,7 @@ class Envelope:
 
     `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
     answers repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
-    None where the defaults apply.
+    None where the defaults apply. `unique_key` is what PUSH makes of `unique`.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -54,10 +55,11 @@ class Envelope:
     scheduled_at_text: str | None = None
     expires_at_text: str | None = None
     retry: RetryPolicy | None = None
-    unique: dict[str, Any] | None = None
+    unique: UniquePolicy | None = None
     schema: str | None = None
     tags: list[str] = field(default_factory=list)
     pending: bool = False
     rate_limit: dict[str, Any] | None = None
     specversion: str = SPECVERSION
     extra: dict[str, JSON] = field(default_factory=dict)
+    unique_key: str | None = None

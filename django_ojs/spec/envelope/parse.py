@@ -11,6 +11,7 @@ from django_ojs.spec.ids import parse_id, uuid7
 from django_ojs.spec.retry import DEFAULT, RetryPolicy
 from django_ojs.spec.retry import parse as parse_retry
 from django_ojs.spec.times import format_timestamp, parse_duration, parse_when
+from django_ojs.spec.unique import parse as parse_unique
 
 #: Set by the server; what a client sends for them is ignored (core §5.3).
 SYSTEM: Final = frozenset(
@@ -129,9 +130,10 @@ def _apply(envelope: Envelope, given: dict[str, Any], default_retry: RetryPolicy
     for name in ("queue", "priority", "schema", "tags", "pending"):
         if name in given:
             setattr(envelope, name, given[name])
-    for name in ("unique", "rate_limit"):
-        if name in given:
-            setattr(envelope, name, _object(given, name))
+    if "rate_limit" in given:
+        envelope.rate_limit = _object(given, "rate_limit")
+    if "unique" in given:
+        envelope.unique = parse_unique(given["unique"], args=envelope.args)
     for name in ("timeout_ms", "visibility_timeout_ms"):
         setattr(envelope, name, _timeout(given, name))
     for name, text_name, other in (

@@ -26,7 +26,7 @@ def options_of(envelope: Envelope) -> dict[str, Any]:
     if envelope.visibility_timeout_ms is not None:
         options["visibility_timeout_ms"] = envelope.visibility_timeout_ms
     if envelope.unique is not None:
-        options["unique"] = envelope.unique
+        options["unique"] = envelope.unique.render()
     if envelope.rate_limit is not None:
         options["rate_limit"] = envelope.rate_limit
     if envelope.schema is not None:

@@ -27,6 +27,7 @@ from django_ojs.spec.errors import (
     OJSError,
     PayloadTooLarge,
     QueueNameTooLong,
+    UniqueKeyInvalid,
     Unsupported,
 )
 from django_ojs.spec.ids import is_uuid7
@@ -34,6 +35,7 @@ from django_ojs.spec.json import dumps
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.strict import Refused, explain, measure
 from django_ojs.spec.times import parse_when
+from django_ojs.spec.unique import UniquePolicy
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
 _QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch
@@ -144,7 +146,9 @@ def _validate_options(envelope: Envelope, limits: Limits) -> int:
     elif not isinstance(envelope.tags, list | tuple):
         raise InvalidRequest("tags must be an array of strings")
     if envelope.unique is not None:
-        size += _object(envelope.unique, "unique", limits)
+        if not isinstance(envelope.unique, UniquePolicy):
+            raise UniqueKeyInvalid("unique must be a unique policy")
+        size += _measure(envelope.unique.render(), "unique", limits, UniqueKeyInvalid)
     if envelope.rate_limit is not None:
         size += _object(envelope.rate_limit, "rate_limit", limits)
     if envelope.extra or not isinstance(envelope.extra, dict):
@@ -202,11 +206,13 @@ def _sized(envelope: Envelope) -> dict[str, Any]:
     sized: dict[str, Any] = {"type": envelope.type, "args": envelope.args, **envelope.extra}
     if envelope.queue != "default":
         sized["queue"] = envelope.queue
-    for name in ("meta", "tags", "unique", "rate_limit", "schema"):
+    for name in ("meta", "tags", "rate_limit", "schema"):
         if getattr(envelope, name):
             sized[name] = getattr(envelope, name)
     if envelope.retry is not None and envelope.retry.extra:
         sized["retry"] = dict(envelope.retry.extra)
+    if envelope.unique is not None:
+        sized["unique"] = [envelope.unique.args_keys or (), envelope.unique.meta_keys or ()]
     return sized
 
 

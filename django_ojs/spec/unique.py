@@ -1,0 +1,242 @@
+"""The unique policy of a job (ojs-unique-jobs): which jobs are the same one, and what then."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from django_ojs.spec.canonical import canonical
+from django_ojs.spec.errors import InvalidRequest, UniqueKeyInvalid
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.times import format_duration, parse_duration
+
+OnConflict = Literal["reject", "replace", "replace_except_schedule", "ignore"]
+Duration = timedelta | str | float
+
+DIMENSIONS: Final = ("type", "queue", "args", "meta")
+STRATEGIES: Final = ("reject", "replace", "replace_except_schedule", "ignore")
+#: Where a job that has not ended may be (§6.1).
+DEFAULT_STATES: Final = tuple(state for state in State if state not in TERMINAL)
+
+_FIELDS: Final = ("keys", "args_keys", "meta_keys", "period", "states", "on_conflict")
+_KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, init=False)
+class UniquePolicy:
+    """What makes two jobs the same one, and what becomes of the second (§2).
+
+    `keys` are dimensions: the type, which always counts, and `queue`, `args`, `meta`. `args_keys`
+    selects from `args`: members of its first object, or positions; `meta_keys` selects members of
+    `meta`. Without `keys`, what has a selection counts. `period` is a timedelta, an ISO 8601 or
+    short string, or seconds, from the `created_at` of the job that exists. An empty list is the
+    same as None. Raises UniqueKeyInvalid.
+    """
+
+    keys: tuple[str, ...]
+    args_keys: tuple[str, ...] | None
+    meta_keys: tuple[str, ...] | None
+    period: timedelta | None
+    states: tuple[State, ...]
+    on_conflict: OnConflict
+    #: What another dialect said, for answers to repeat.
+    extra: Mapping[str, Any] = field(hash=False, repr=False)
+
+    def __init__(
+        self,
+        *,
+        keys: Sequence[str] | None = None,
+        args_keys: Sequence[str | int] | None = None,
+        meta_keys: Sequence[str] | None = None,
+        period: Duration | None = None,
+        states: Sequence[str] | None = None,
+        on_conflict: OnConflict | Literal["use_existing"] = "reject",
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "args_keys", _names(args_keys, "args_keys", positions=True))
+        put(self, "meta_keys", _names(meta_keys, "meta_keys"))
+        put(self, "keys", _dimensions(keys, args=self.args_keys, meta=self.meta_keys))
+        put(self, "period", _period(period))
+        put(self, "states", _states(states))
+        put(self, "on_conflict", _strategy(on_conflict))
+        put(self, "extra", dict(extra) if extra else {})
+        if "meta" in self.keys and self.meta_keys is None:
+            raise UniqueKeyInvalid("unique.meta_keys is required where unique.keys has meta")
+        for name in ("args", "meta"):
+            if getattr(self, f"{name}_keys") is not None and name not in self.keys:
+                raise UniqueKeyInvalid(f"unique.{name}_keys needs {name} in unique.keys")
+
+    def key(self, *, type: str, queue: str, args: Sequence[Any], meta: Mapping[str, Any]) -> str:
+        """Return a job's unique key: the SHA-256 of its dimensions in 64 hexadecimal digits (§4).
+
+        Raises UniqueKeyInvalid when `args_keys` names what is not in `args`. A missing member of
+        `meta` is left out.
+        """
+        parts: dict[str, Any] = {"type": type}
+        if "queue" in self.keys:
+            parts["queue"] = queue
+        if "args" in self.keys:
+            parts["args"] = args if self.args_keys is None else self._selected(args)
+        if "meta" in self.keys:
+            names = self.meta_keys or ()
+            parts["meta"] = {name: meta[name] for name in names if name in meta}
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+    def _selected(self, args: Sequence[Any]) -> dict[str, Any]:
+        selected = select(args, self.args_keys or ())
+        if selected is None:
+            raise UniqueKeyInvalid(
+                "unique.args_keys names something that is not in args",
+                details={"field": "unique.args_keys"},
+                hint="A name is a member of the first object in args, or a position such as 0.",
+            )
+        return selected
+
+    def at(self, parameters: Sequence[str]) -> "UniquePolicy":
+        """Return the policy with names of `parameters` in `args_keys` turned into positions."""
+        if self.args_keys is None:
+            return self
+        places = {name: str(index) for index, name in enumerate(parameters)}
+        return replace(self, args_keys=tuple(places.get(n, n) for n in self.args_keys))
+
+    def render(self) -> dict[str, Any]:
+        """Return the policy as JSON, complete; the period is in ISO 8601."""
+        out: dict[str, Any] = {**self.extra, "keys": list(self.keys)}
+        for name, names in (("args_keys", self.args_keys), ("meta_keys", self.meta_keys)):
+            if names is not None:
+                out[name] = list(names)
+        if self.period is not None:
+            out["period"] = format_duration(self.period)
+        out["states"] = [state.value for state in self.states]
+        out["on_conflict"] = self.on_conflict
+        return out
+
+
+def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
+    """Return the policy that an object in any dialect describes, or the policy it is.
+
+    The `key` of core and the JSON format stands for `keys: ["type", "args"]` and `args_keys`; where
+    it names what the given `args` do not have, all of them count. Raises UniqueKeyInvalid.
+    """
+    if isinstance(data, UniquePolicy):
+        return data
+    if not isinstance(data, Mapping):
+        raise UniqueKeyInvalid("unique must be an object")
+    if any(name not in _KNOWN for name in data):
+        # A misspelt name would be a policy that is silently another one (§2.2).
+        raise UniqueKeyInvalid(f"unique may have the fields {', '.join(_FIELDS)}, and no other")
+    given = {name: value for name, value in data.items() if value is not None}
+    milliseconds = given.pop("period_ms", None)
+    if milliseconds is not None and "period" not in given:
+        given["period"] = _milliseconds(milliseconds)
+    elif "period" in given and not isinstance(given["period"], str | timedelta):
+        # Seconds in Python, but on the wire a bare number could be either.
+        raise UniqueKeyInvalid("unique.period must be an ISO 8601 duration such as PT1H")
+    if "key" in given:
+        key = given.pop("key")
+        names = _names(key, "key", positions=True)
+        if not given.get("keys") and not given.get("args_keys"):
+            if names and args is not None and select(args, names) is None:
+                names = None
+            given.update(keys=("type", "args"), args_keys=names)
+        given["extra"] = {"key": list(key)}
+    return UniquePolicy(**given)
+
+
+def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
+    """Return what `names` select from `args`, or None when one of them selects nothing."""
+    first = next((item for item in args if isinstance(item, Mapping)), {})
+    selected = {}
+    for name in names:
+        if name in first:
+            selected[name] = first[name]
+        elif _is_position(name) and int(name) < len(args):
+            selected[name] = args[int(name)]
+        else:
+            return None
+    return selected
+
+
+def _is_position(name: str) -> bool:
+    # A longer one is beyond any array, and slow to read.
+    return name.isascii() and name.isdigit() and len(name) < 8
+
+
+def _list(value: object, name: str) -> list[Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise UniqueKeyInvalid(f"unique.{name} must be an array of strings")
+    return list(value) or None
+
+
+def _names(value: object, name: str, *, positions: bool = False) -> tuple[str, ...] | None:
+    entries = _list(value, name)
+    if entries is None:
+        return None
+    if positions:
+        entries = [
+            str(entry) if type(entry) is int and 0 <= entry < 10**7 else entry for entry in entries
+        ]
+    if not all(isinstance(entry, str) for entry in entries):
+        raise UniqueKeyInvalid(f"unique.{name} must be an array of strings")
+    if len(set(entries)) < len(entries):
+        raise UniqueKeyInvalid(f"unique.{name} must name nothing twice")
+    return tuple(entries)
+
+
+def _dimensions(
+    value: object, *, args: tuple[str, ...] | None, meta: tuple[str, ...] | None
+) -> tuple[str, ...]:
+    names = _names(value, "keys")
+    if names is None:
+        inferred = [name for name, chosen in (("args", args), ("meta", meta)) if chosen]
+        return ("type", *inferred)
+    if not set(names) <= set(DIMENSIONS):
+        raise UniqueKeyInvalid(f"unique.keys may hold {', '.join(DIMENSIONS)}, and nothing else")
+    return names
+
+
+def _states(value: object) -> tuple[State, ...]:
+    names = _names(value, "states")
+    if names is None:
+        return DEFAULT_STATES
+    try:
+        return tuple(State(name) for name in names)
+    except ValueError:
+        raise UniqueKeyInvalid(
+            f"unique.states may hold {', '.join(State)}, and nothing else"
+        ) from None
+
+
+def _strategy(value: object) -> str:
+    if value == "use_existing":
+        return "ignore"
+    if not isinstance(value, str) or value not in STRATEGIES:
+        raise UniqueKeyInvalid(f"unique.on_conflict must be one of {', '.join(STRATEGIES)}")
+    return value
+
+
+def _period(value: object) -> timedelta | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = _milliseconds(value * 1000)
+    try:
+        period = parse_duration(value, "unique.period")
+    except InvalidRequest as error:
+        raise UniqueKeyInvalid(error.message) from None
+    if not period:
+        raise UniqueKeyInvalid("unique.period must be greater than zero")
+    return period
+
+
+def _milliseconds(value: object) -> timedelta:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return parse_duration(timedelta(milliseconds=value), "unique.period")
+        except (InvalidRequest, OverflowError, ValueError):
+            pass
+    raise UniqueKeyInvalid("unique.period must lie between zero and 1000 years")
