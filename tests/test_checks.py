@@ -15,6 +15,7 @@ from django.core.management.base import SystemCheckError
 from django.test import override_settings
 
 from django_ojs import checks
+from django_ojs.http.authentication import Anybody
 from django_ojs.storage import database
 
 
@@ -108,6 +109,63 @@ def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.Monke
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))
     with connection("sqlite"):
         assert ids(checks.check_database()) == ["django_ojs.E004", "django_ojs.W001"]
+
+
+ANYBODY = "django_ojs.http.authentication.Anybody"
+
+
+class AnybodyElse(Anybody):
+    """A site's own way to open its API."""
+
+
+@pytest.mark.parametrize("path", [ANYBODY, "tests.test_checks.AnybodyElse"])
+def test_w002_and_e005_an_open_api(path: str) -> None:
+    with override_settings(OJS={"HTTP_AUTHENTICATION": [path]}):
+        (warning,) = checks.check_access()
+        (error,) = checks.check_deployed_access()
+    assert (warning.id, warning.level) == ("django_ojs.W002", django_checks.WARNING)
+    assert (error.id, error.level) == ("django_ojs.E005", django_checks.ERROR)
+    assert "open" in warning.msg
+
+
+def test_a_closed_api_hears_nothing() -> None:
+    for given in (
+        {},
+        {"HTTP_AUTHENTICATION": ["rest_framework.authentication.TokenAuthentication"]},
+    ):
+        with override_settings(OJS=given):
+            assert checks.check_access() == checks.check_deployed_access() == []
+
+
+@pytest.mark.parametrize("path", ["not.there", "django_ojs.http.access.Access"])
+def test_e001_an_authentication_class_that_is_none(path: str) -> None:
+    with override_settings(OJS={"HTTP_AUTHENTICATION": [path]}):
+        (problem,) = checks.check_access()
+        assert checks.check_deployed_access() == []
+    assert problem.id == "django_ojs.E001"
+    assert path in problem.msg
+
+
+def test_a_project_without_the_api_needs_no_rest_framework() -> None:
+    with (
+        override_settings(OJS={"HTTP_AUTHENTICATION": [ANYBODY]}),
+        mock.patch.object(checks, "find_spec", return_value=None),
+    ):
+        assert checks.check_access() == []
+
+
+def test_a_setting_that_cannot_be_read_is_told_once() -> None:
+    with override_settings(OJS={"X": 1}):
+        assert ids(checks.check_settings()) == ["django_ojs.E001"]
+        assert checks.check_access() == checks.check_deployed_access() == []
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_a_deployment_with_an_open_api_fails_its_check() -> None:
+    with override_settings(OJS={"HTTP_AUTHENTICATION": [ANYBODY]}):
+        call_command("check")
+        with pytest.raises(SystemCheckError, match=r"django_ojs\.E005"):
+            call_command("check", deploy=True)
 
 
 @pytest.mark.django_db(databases=["default", "other"])

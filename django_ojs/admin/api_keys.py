@@ -47,10 +47,6 @@ class QueueNamesField(forms.CharField):
         except InvalidRequest as error:
             raise forms.ValidationError(error.message) from None
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare the names."""
-        return super().has_changed(self.prepare_value(initial), data)
-
 
 class ApiKeyForm(_Form):
     """What a key may do. A user gives away what the user has, and no more."""

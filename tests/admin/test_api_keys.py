@@ -1,0 +1,233 @@
+"""API keys in the Django admin: shown once, and given away by those who have what they give."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from django_ojs.models import ApiKey
+from django_ojs.operations import api_keys
+from django_ojs.spec.errors import TokenExpired
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/admin/django_ojs/apikey/"
+ADD = f"{LIST}add/"
+FORM = {"name": "billing", "scopes": ["producer"], "queues": "b a\nb", "expires_at_0": ""}
+KEY = re.compile(r"ojs_[a-z0-9]{10}_[A-Za-z0-9]{43}")
+
+
+def staff(*permissions: str, **values: Any) -> Client:
+    user = User.objects.create_user(username="ann", is_staff=True, **values)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    assert user.user_permissions.count() == len(permissions)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def root() -> Client:
+    return staff(is_superuser=True)
+
+
+def make(*scopes: str, **values: Any) -> tuple[ApiKey, str]:
+    return api_keys.create(name="billing", scopes=scopes or ["producer"], **values)
+
+
+def page_of(key: ApiKey) -> str:
+    return f"{LIST}{key.pk}/change/"
+
+
+def test_a_new_key_is_shown_in_the_answer_and_nowhere_after() -> None:
+    client = root()
+    answer = client.post(ADD, FORM)
+    assert answer.status_code == 200
+    assert "no-store" in answer["Cache-Control"]
+    (text,) = set(KEY.findall(answer.content.decode()))
+    key = api_keys.find(text)
+    assert (key.name, key.scopes, key.queues) == ("billing", ["producer"], ["a", "b"])
+    secret = text.rpartition("_")[2]
+    assert secret not in str(answer.cookies)
+    for url in (LIST, page_of(key), f"{LIST}{key.pk}/history/", "/admin/"):
+        after = client.get(url)
+        assert after.status_code == 200
+        assert secret not in after.content.decode()
+        assert key.digest not in after.content.decode()
+    kept = [*Session.objects.values_list(), *LogEntry.objects.values_list()]
+    assert secret not in str(kept)
+    assert all(secret not in str(session.get_decoded()) for session in Session.objects.all())
+    (entry,) = LogEntry.objects.all()
+    assert entry.is_addition()
+    assert key.prefix in entry.object_repr
+
+
+@pytest.mark.parametrize("button", ["_continue", "_addanother", "_popup", "_saveasnew"])
+def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
+    answer = root().post(ADD, {**FORM, button: "1"})
+    assert KEY.search(answer.content.decode())
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"name": "a\u202eb"}, "name"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["root"]}, "scopes"),
+        ({"queues": "Not-A-Queue"}, "queues"),
+        ({"queues": "a" * 256}, "queues"),
+        ({"expires_at_0": "soon", "expires_at_1": ""}, "expires_at"),
+    ],
+)
+def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None:
+    answer = root().post(ADD, FORM | change)
+    assert answer.status_code == 200
+    assert field in answer.context["adminform"].form.errors
+    assert ApiKey.objects.count() == 0
+
+
+def test_a_key_can_be_changed_and_its_secret_stays() -> None:
+    key, text = make(queues=["a"])
+    client = root()
+    shown = client.get(page_of(key)).content.decode()
+    assert key.prefix in shown
+    assert 'name="digest"' not in shown
+    change = {"name": "mail", "scopes": ["worker", "read"], "queues": "", "digest": "0" * 64}
+    change |= {"expires_at_0": "2999-01-01", "expires_at_1": "00:00:00", "prefix": "x"}
+    assert client.post(page_of(key), change).status_code == 302
+    found = api_keys.find(text)
+    assert (found.name, sorted(found.scopes), found.queues) == ("mail", ["read", "worker"], [])
+    assert (found.prefix, found.expires_at) == (key.prefix, datetime(2999, 1, 1, tzinfo=UTC))
+
+
+def test_an_unchanged_form_changes_nothing() -> None:
+    key, _ = make(queues=["a", "b"])
+    form = root().get(page_of(key)).context["adminform"].form
+    assert form["queues"].value() == "a\nb"
+    data = {name: form[name].value() for name in ("name", "scopes", "queues")}
+    again = type(form)({**data, "expires_at_0": "", "expires_at_1": ""}, instance=key)
+    assert again.changed_data == []
+
+
+def test_revoke_ends_the_keys_that_were_chosen() -> None:
+    (gone, text), (_, other) = make(), make()
+    client = root()
+    chosen = {"action": "revoke", "_selected_action": [gone.pk]}
+    assert "1 revoked." in client.post(LIST, chosen, follow=True).content.decode()
+    with pytest.raises(TokenExpired):
+        api_keys.find(text)
+    assert api_keys.find(other)
+    assert LogEntry.objects.get().change_message == "Revoked."
+    assert "revoked" in client.get(LIST).content.decode()
+    assert "1 skipped" in client.post(LIST, chosen, follow=True).content.decode()
+
+
+def test_who_may_only_look_can_change_nothing() -> None:
+    key, text = make()
+    client = staff("view_apikey", "administer_job")
+    shown = client.get(page_of(key)).content.decode()
+    assert key.prefix in shown
+    assert key.digest not in shown
+    assert client.post(ADD, FORM).status_code == 403
+    assert client.post(page_of(key), FORM).status_code == 403
+    assert client.post(f"{LIST}{key.pk}/delete/", {"post": "yes"}).status_code == 403
+    client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]})
+    assert api_keys.find(text).name == "billing"
+    assert ApiKey.objects.count() == 1
+
+
+def test_who_may_not_see_keys_sees_none() -> None:
+    key, _ = make()
+    client = staff("administer_job")
+    assert client.get(LIST).status_code == client.get(page_of(key)).status_code == 403
+
+
+def test_a_user_gives_away_no_scope_that_the_user_does_not_have() -> None:
+    client = staff("add_apikey", "change_apikey", "operate_job")
+    offered = client.get(ADD).context["adminform"].form.fields["scopes"].choices
+    assert {value for value, _ in offered} == {"read", "producer", "operator"}
+    refused = client.post(ADD, FORM | {"scopes": ["producer", "admin"]})
+    assert "scopes" in refused.context["adminform"].form.errors
+    assert ApiKey.objects.count() == 0
+    assert KEY.search(client.post(ADD, FORM).content.decode())
+    key = ApiKey.objects.get()
+    client.post(page_of(key), FORM | {"scopes": ["worker"]})
+    key.refresh_from_db()
+    assert key.scopes == ["producer"]
+
+
+def test_a_key_that_may_more_than_the_user_is_left_alone() -> None:
+    key, text = make("admin", queues=["a"])
+    client = staff("view_apikey", "change_apikey", "operate_job")
+    assert client.post(page_of(key), FORM).status_code == 403
+    answer = client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]}, follow=True)
+    assert "0 revoked, 1 skipped." in answer.content.decode()
+    assert api_keys.find(text).queues == ["a"]
+
+
+def test_a_user_without_scopes_makes_no_keys() -> None:
+    assert staff("add_apikey").get(ADD).status_code == 403
+
+
+def test_a_hostile_name_stays_text() -> None:
+    name = '"><script>alert(1)</script>'
+    client = root()
+    pages = [client.post(ADD, FORM | {"name": name})]
+    pages += [client.get(LIST), client.get(page_of(ApiKey.objects.get()))]
+    for page in pages:
+        assert "<script>alert" not in page.content.decode()
+
+
+def test_the_list_costs_the_same_for_one_key_and_for_many(
+    django_assert_max_num_queries: Any,
+) -> None:
+    client = root()
+    for _ in range(5):
+        make()
+    with django_assert_max_num_queries(6):
+        client.get(LIST)
+
+
+PROJECT_WITHOUT_ADMIN = """
+import sys
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_ojs"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    USE_TZ=True,
+    SECRET_KEY="x",
+)
+import django
+django.setup()
+import django_ojs.models, django_ojs.operations.api_keys
+from django.core.management import call_command
+call_command("check")
+assert "django_ojs.admin" not in sys.modules
+assert "rest_framework" not in sys.modules
+assert "django.contrib.admin" not in sys.modules
+"""
+
+
+def test_a_project_without_the_admin_and_the_api_loads_neither() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROJECT_WITHOUT_ADMIN],
+        cwd=Path(__file__).parents[2],
+        env={k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
