@@ -2,7 +2,8 @@
 
 A Python block whose first line names a file (`# shop/jobs.py`) becomes that module, which later
 blocks import; one that names `settings.py` sets `OJS` for the rest of the page; one that names
-tests is run by unittest. What names no file shares the page's namespace.
+tests is run by unittest. What names no file shares the page's namespace. Commands of `manage.py`
+are parsed, and run where they end by themselves (`--once`); for `curl`, see that module.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import unittest
 from collections.abc import Awaitable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +33,7 @@ from django.test import override_settings
 from django.utils.module_loading import import_string
 
 from django_ojs import handlers, middleware
+from tests.docs import curl
 from tests.docs.pages import ROOT, Block
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -39,8 +42,9 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 class PageRun:
     """One reading of one page. Leaves nothing behind: modules, handlers, settings, signals."""
 
-    def __init__(self) -> None:
+    def __init__(self, shell: curl.Shell | None = None) -> None:
         self.namespace: dict[str, Any] = {"__name__": "docs_page"}
+        self._shell = shell
         self._cleanup = ExitStack()
 
     def __enter__(self) -> PageRun:
@@ -63,8 +67,19 @@ class PageRun:
             self._python(block)
         elif block.language == "pycon":
             self._transcript(block)
+        elif block.language == "console":
+            for command in curl.commands(block):
+                self._console(block, command)
         else:
             for line in commands(block):
+                self._command(line)
+
+    def _console(self, block: Block, command: curl.Command) -> None:
+        if command.is_for_us:
+            assert self._shell is not None, f"{block.where} needs a shell"
+            self._shell.run(command)
+        else:
+            for line in commands(replace(block, text=f"$ {command.text}")):
                 self._command(line)
 
     def _python(self, block: Block) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,33 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from django_ojs import handlers
+from django_ojs.operations import api_keys
+from django_ojs.spec.scopes import Scope
+from tests.docs import curl
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
 from tests.docs.runner import PageRun
 
 LANGUAGES = {"python", "pycon", "console", "ini", "dockerfile", "text", "sql"}
 
 
+def shell_for(page: Path, request: pytest.FixtureRequest) -> curl.Shell | None:
+    """Start the server that the page's curl commands need, if it has some."""
+    wanted = (c for b in blocks(page) if b.language == "console" for c in curl.commands(b))
+    if not any(command.is_for_us for command in wanted):
+        return None
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    _, key = api_keys.create(name="docs", scopes=Scope)
+    return curl.Shell(url=request.getfixturevalue("live_server").url, key=key)
+
+
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_blocks_of_a_page_run_in_their_order(page: Path) -> None:
+def test_the_blocks_of_a_page_run_in_their_order(
+    page: Path, request: pytest.FixtureRequest
+) -> None:
     before = handlers.job_types()
-    with PageRun() as reading:
+    with PageRun(shell_for(page, request)) as reading:
         for block in blocks(page):
             try:
                 reading.run(block)
@@ -56,13 +73,13 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 
 def test_make_targets_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:
-        wanted = set(re.findall(r"\bmake ([a-z]+)`", page.read_text()))
+        wanted = set(re.findall(r"\bmake ([a-z-]+)`", page.read_text()))
         for block in blocks(page):
             if block.language == "console":
                 wanted |= set(
-                    re.findall(r"^\$ (?:\S+=\S+ )*make ([a-z]+)", block.text, re.MULTILINE)
+                    re.findall(r"^\$ (?:\S+=\S+ )*make ([a-z-]+)", block.text, re.MULTILINE)
                 )
         assert wanted <= targets, name_of(page)
 
