@@ -6,6 +6,7 @@ ignored is found in production.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -16,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import retry, times
+from django_ojs.spec import events, retry, times
 from django_ojs.spec.envelope import Limits
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry import RetryPolicy
@@ -72,6 +73,20 @@ def _wrong_database(value: object) -> str:
     return str(value)
 
 
+def _events(value: object) -> frozenset[events.EventType]:
+    patterns = _paths(value)
+    # A misspelt type would be missed on the day it is needed.
+    if not all(events.matching([pattern]) for pattern in patterns):
+        raise ValueError
+    return events.matching(patterns)
+
+
+def _service(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
+        raise ValueError
+    return value
+
+
 def _setting(default: object, read: Callable[[object], object], kind: str) -> Any:
     return field(default=default, metadata={"read": read, "kind": kind})
 
@@ -84,6 +99,8 @@ NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
+EVENTS = "a list of event types, or patterns such as job.* or *"
+SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
     "django_ojs.http.authentication.ApiKeyAuthentication",
     "django_ojs.http.authentication.StaffSessionAuthentication",
@@ -130,6 +147,12 @@ class Settings:
     keep_discarded: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_rollups: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_dead_letters: timedelta = _setting(timedelta(days=180), _duration, DURATION)
+
+    keep_events: frozenset[events.EventType] = _setting(
+        events.matching(events.KEPT_BY_DEFAULT), _events, EVENTS
+    )
+    keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
+    service_name: str = _setting("django_ojs", _service, SERVICE)
 
     @property
     def limits(self) -> Limits:

@@ -34,6 +34,8 @@ RETRIES: list[Any] = [
 
 #: Values that each key refuses, by what its own default is.
 BAD: dict[str, list[Any]] = {
+    "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
+    "SERVICE_NAME": [None, "", "a b", "a/b", "x" * 64, 4711, ["shop"]],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
     "DEFAULT_RETRY": RETRIES,
     "MAX_QUEUE_NAME_BYTES": [*COUNTS, 256],

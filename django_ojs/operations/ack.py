@@ -8,8 +8,8 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import announce
-from django_ojs.spec import json
+from django_ojs.operations import announce, tell
+from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, rollups, transitions
@@ -22,26 +22,38 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active under
     another claim, InvalidRequest when JSON cannot carry the result.
     """
-    complete(job_id, claim=claim, result=result)
-    job = transitions.get(job_id)
+    job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
     announce(signals.job_completed, job)
     return job
 
 
-def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> None:
+def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Job | None:
     """Complete an active job. Raises as `ack` does.
 
-    It does what `ack` does, without reading the job again and without its signal.
+    It does what `ack` does, without its signal, and returns the job only if it had to be read: if
+    its event is kept.
     """
+    check_result(result)
+
+    def operation() -> Job | None:
+        with tell.together(*tell.COMPLETED):
+            _complete(job_id, claim, result)
+            if not tell.keeps(*tell.COMPLETED):
+                return None
+            job = transitions.get(job_id)
+            tell.keep([job_events.completed(job)])
+            return job
+
+    return database.retried(operation)
+
+
+def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> None:
     # A worker that was declared dead may come back with an ACK for a job that another one runs now:
     # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state
     # alone does.
-    check_result(result)
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
-    database.retried(
-        lambda: transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
-    )
+    transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
 
 
 def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
@@ -50,7 +62,14 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
     Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to
     another.
     """
-    return database.retried(lambda: transitions.complete(worker_id, finished))
+
+    def operation() -> set[UUID]:
+        with tell.together(*tell.COMPLETED, signal=signals.job_completed):
+            kept = transitions.complete(worker_id, finished)
+            tell.completed(kept)
+        return kept
+
+    return database.retried(operation)
 
 
 def check_result(result: json.JSON) -> None:

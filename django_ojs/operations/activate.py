@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import announce
+from django_ojs.operations import tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -18,9 +18,9 @@ def activate(job_id: UUID) -> Job:
         transitions.apply_one(
             Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
         )
-        return transitions.get(job_id)
+        job = transitions.get(job_id)
+        wakeup.announce([job.queue])
+        tell.available(job, signals.job_activated)
+        return job
 
-    job = database.in_write_transaction(operation)
-    wakeup.announce([job.queue])
-    announce(signals.job_activated, job)
-    return job
+    return database.in_write_transaction(operation)

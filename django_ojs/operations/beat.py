@@ -15,8 +15,11 @@ from django.db.models.functions import Greatest, Now
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import tell
 from django_ojs.operations.fetch import check_worker_id
+from django_ojs.operations.forget import Reason, forget
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Session
@@ -83,7 +86,7 @@ def beat(
             registration=registration,
             session=session,
         )
-        extended = _extend(worker_id, wanted, visibility_timeout) if wanted else 0
+        extended = _extend_and_tell(worker_id, wanted, visibility_timeout) if wanted else 0
         return Answer(
             state=directive,
             jobs_extended=extended,
@@ -98,7 +101,12 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 
     Return whether it is held.
     """
-    return bool(database.retried(lambda: _extend(worker_id, [job_id], by)))
+
+    def operation() -> int:
+        with tell.together(EventType.JOB_HEARTBEAT):
+            return _extend_and_tell(worker_id, [job_id], by)
+
+    return bool(database.retried(operation))
 
 
 def attach_session(worker_id: str) -> Session | None:
@@ -113,15 +121,28 @@ def attach_session(worker_id: str) -> Session | None:
     return session
 
 
-def deregister(worker_id: str) -> None:
+def deregister(
+    worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
+) -> None:
     """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
-    database.retried(lambda: Worker.objects.using(database.alias()).filter(pk=worker_id).delete())
+    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    forget(workers, reason, jobs_completed=jobs_completed)
 
 
 def direct(worker_id: str, directive: Directive) -> bool:
     """Tell a worker what to do with its next beat. Return whether it is known."""
     workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
-    return database.retried(lambda: bool(workers.update(directive=directive)))
+
+    def operation() -> bool:
+        running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
+        active = running.select_for_update().values_list("active_jobs", flat=True).first()
+        known = bool(workers.update(directive=directive))
+        if directive is Directive.QUIET and active is not None:
+            # From now on it is handed no jobs.
+            tell.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active)
+        return known
+
+    return database.in_write_transaction(operation)
 
 
 def _note(
@@ -153,10 +174,28 @@ def _note(
     if session is not None:
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)
+    if state is Directive.QUIET:
+        # One that was told to be quiet has been so since, and that was told.
+        newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
+        if newly.update(state=state):
+            tell.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first beat registers; so does one of a worker that was given up for dead and is not.
-        workers.bulk_create(
-            [Worker(id=worker_id, **{"started_at": Now(), **values})], ignore_conflicts=True
+        _, made = workers.get_or_create(
+            id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
+        )
+        if made:
+            tell.worker(
+                EventType.WORKER_STARTED,
+                worker_id,
+                queues=list(registration.queues) if registration else [],
+                # The document wants a number; a worker that says none has one slot at least.
+                concurrency=(registration.concurrency if registration else None) or 1,
+            )
+    if tell.keeps(EventType.WORKER_HEARTBEAT):
+        queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
+        tell.worker(
+            EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
         )
     told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
     return Directive(told) if told is not None else Directive.RUNNING
@@ -166,6 +205,15 @@ def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:
     return Job.objects.using(database.alias()).filter(
         pk__in=jobs, state=State.ACTIVE, worker_id=worker_id
     )
+
+
+def _extend_and_tell(
+    worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
+) -> int:
+    extended = _extend(worker_id, wanted, visibility_timeout)
+    if extended and tell.keeps(EventType.JOB_HEARTBEAT):
+        tell.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
+    return extended
 
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:

@@ -5,10 +5,9 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import announce_all, jobs
+from django_ojs.operations import jobs, tell
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import Event, State, allows
 from django_ojs.storage import database, transitions
@@ -48,4 +47,4 @@ def stop(held: Collection[Job]) -> None:
         finished_at=Now(),
         lease_until=None,
     )
-    announce_all(signals.job_cancelled, keys)
+    tell.cancelled(keys)

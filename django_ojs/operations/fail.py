@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import announce
+from django_ojs.operations import tell
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry import Decision
 from django_ojs.spec.states import Event, State
@@ -41,11 +41,11 @@ def fail(
             _wait(job, failure, delay, outcome, spend=True)
         else:
             _discard(job, failure, decision, outcome)
-        return transitions.get(job_id)
+        ended = transitions.get(job_id)
+        _tell(ended, failure, worker_id=job.worker_id)
+        return ended
 
-    job = database.in_write_transaction(operation)
-    _tell(job, failure)
-    return job
+    return database.in_write_transaction(operation)
 
 
 def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
@@ -61,11 +61,11 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
         # Told once: a job may be put aside every half minute until a deployment is through.
         told = (job.error or {}).get("type") == failure.type
         _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
-        return transitions.get(job_id)
+        held = transitions.get(job_id)
+        tell.held(held, failure, worker_id=job.worker_id)
+        return held
 
-    job = database.in_write_transaction(operation)
-    announce(signals.job_returned, job)
-    return job
+    return database.in_write_transaction(operation)
 
 
 def requeue(
@@ -96,12 +96,12 @@ def requeue(
             worker_id=None,
             **({} if error is None else {"error": error}),
         )
-        return transitions.get(job_id)
+        returned = transitions.get(job_id)
+        wakeup.announce([job.queue])
+        tell.available(returned, signals.job_returned)
+        return returned
 
-    job = database.in_write_transaction(operation)
-    wakeup.announce([job.queue])
-    announce(signals.job_returned, job)
-    return job
+    return database.in_write_transaction(operation)
 
 
 def record(
@@ -163,10 +163,8 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -
     )
 
 
-def _tell(job: Job, failure: Failure) -> None:
+def _tell(job: Job, failure: Failure, *, worker_id: str | None) -> None:
     ended = job.state == State.DISCARDED
     for what in (rollups.FAILED, *([rollups.DISCARDED] if ended else [])):
         rollups.note_after_commit(what, [(job.queue, job.type)])
-    announce(signals.job_failed, job, failure=failure)
-    follow_up = signals.job_retrying if job.state == State.RETRYABLE else signals.job_discarded
-    announce(follow_up, job, failure=failure)
+    tell.failed(job, failure, worker_id=worker_id)

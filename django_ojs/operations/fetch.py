@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models import Job, Worker
+from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import announce, maintain
+from django_ojs.operations import maintain, tell
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, transitions
@@ -45,22 +44,22 @@ def fetch(
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     def claim(queue: str, wanted: int) -> list[Claimed]:
-        return transitions.claim(
-            queue=queue,
-            count=wanted,
-            worker_id=worker_id,
-            lease_ms=lease_ms,
-            own_lease=visibility_timeout is None,
-        )
+        with tell.together(*tell.STARTED):
+            claimed = transitions.claim(
+                queue=queue,
+                count=wanted,
+                worker_id=worker_id,
+                lease_ms=lease_ms,
+                own_lease=visibility_timeout is None,
+            )
+            tell.started(claimed)
+        return claimed
 
     jobs: list[Claimed] = []
     for queue in dict.fromkeys(queues):
         jobs += database.retried(partial(claim, queue, count - len(jobs)))
         if len(jobs) >= count:
             break
-    if signals.job_started.has_listeners(Job):
-        for job in jobs:
-            announce(signals.job_started, job)
     return jobs
 
 

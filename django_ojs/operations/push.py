@@ -10,10 +10,10 @@ from django.db import connections
 from django.db.models.base import ModelState
 from django.db.models.signals import post_init, pre_init
 
-from django_ojs import middleware, signals
+from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import announce
+from django_ojs.operations import tell
 from django_ojs.spec import retry, times
 from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
@@ -72,12 +72,21 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     if not kept:
         return [None] * len(accepted)
     try:
-        stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
+        with tell.together(*tell.PUSHED):
+            jobs = _store(accepted, kept, generated_ids=generated_ids)
+            tell.pushed(jobs)
+            return jobs
     except DuplicateJob as error:
         if place:  # Its index counts what was stored, the caller's what was asked for.
             asked = [index for index, envelope in enumerate(accepted) if envelope is not None]
             error.details["index"] = asked[error.details.get("index", 0)]
         raise
+
+
+def _store(
+    accepted: Sequence[Envelope | None], kept: Sequence[Envelope], *, generated_ids: bool
+) -> list[Job | None]:
+    stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
     wakeup.announce(
         envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE
     )
@@ -85,15 +94,10 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
         rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in kept]
     )
     make = _model_maker()
-    jobs = [
+    return [
         None if envelope is None else _job(envelope, stored[envelope.id], make)
         for envelope in accepted
     ]
-    if signals.job_enqueued.has_listeners(Job):
-        for job in jobs:
-            if job is not None:
-                announce(signals.job_enqueued, job)
-    return jobs
 
 
 def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | None:

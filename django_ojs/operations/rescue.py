@@ -9,10 +9,10 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import announce_all, jobs
+from django_ojs.operations import jobs, tell
+from django_ojs.operations.forget import forget
 from django_ojs.operations.maintain import BATCH
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import Event, State
@@ -50,7 +50,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     # A job that somebody had locked is left for the next look, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.objects.using(database.alias()).filter(pk__in=worker_ids).exclude(pk__in=left)
-    database.retried(gone.delete)
+    forget(gone, "error")
     return rescued
 
 
@@ -132,8 +132,7 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: 
         rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
         rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
         wakeup.announce(job.queue for job in again)
-        announce_all(signals.job_returned, [job.pk for job in again])
-        announce_all(signals.job_discarded, [job.pk for job in spent])
+        tell.taken_back(again, spent, failure)
         return len(held)
 
     return database.in_write_transaction(operation)
@@ -152,6 +151,11 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
 
     def operation() -> int:
         claimed = jobs().filter(which)
+        keys: list[UUID] = []
+        if tell.keeps(*tell.AVAILABLE):
+            # The update does not say which of them it moved.
+            mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
+            keys = [job.pk for job in mine.select_for_update(no_key=True)]
         queues = set(claimed.values_list("queue", flat=True))
         returned = transitions.apply(
             Event.RETURN,
@@ -164,6 +168,7 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
             lease_until=None,
             worker_id=None,
         )
+        tell.available_again(keys)
         wakeup.announce(queues)
         return returned
 

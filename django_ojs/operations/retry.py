@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import announce_all, jobs
+from django_ojs.operations import jobs, tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -44,7 +44,7 @@ def revive(held: Collection[Job]) -> int:
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:
         wakeup.announce(job.queue for job in held)
-        announce_all(signals.job_retried, keys)
+        tell.available_again(keys, signals.job_retried)
     return revived
 
 

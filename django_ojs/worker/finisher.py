@@ -14,12 +14,11 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import ack, announce, fail, rescue
+from django_ojs.operations import ack, announce_all, fail, rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure, from_exception
-from django_ojs.storage import database, rollups
+from django_ojs.storage import rollups
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker.report import Report
 from django_ojs.worker.runs import Hand, Run
@@ -87,7 +86,7 @@ class Finisher:
             )
         elif committed:
             self._completed(run, seconds)
-            self._add(Chore([run], lambda: self._tell_completed([run])))
+            self._add(Chore([run], lambda: _send_completed(run)))
         else:
             self._add(Finished(run, result, seconds))
         self._slot_freed(seconds)
@@ -193,19 +192,11 @@ class Finisher:
                 self._completed(item.run, item.seconds)
             else:
                 self._report.lost(item.run)
-        self._tell_completed([item.run for item in finished if item.run.job.id in kept])
 
     def _completed(self, run: Run, seconds: float) -> None:
         self._report.completed(run, seconds)
         job = run.job
         rollups.note(rollups.COMPLETED, job.queue, job.type, waited=_waited(job), ran=seconds)
-
-    def _tell_completed(self, runs: list[Run]) -> None:
-        if signals.job_completed.has_listeners(Job):
-            for job in Job.objects.using(database.alias()).filter(
-                pk__in=[run.job.id for run in runs]
-            ):
-                announce(signals.job_completed, job)
 
     def _until_written(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Return whether the database took it, or had no need to."""
@@ -234,6 +225,12 @@ class Finisher:
                     max(1, len(runs)),
                 )
                 return False
+
+
+def _send_completed(run: Run) -> None:
+    # An `atomic` run has committed its own ACK, and its event with that. The receivers are called
+    # here: they must not use up the handler's time.
+    announce_all(signals.job_completed, [run.job.id])
 
 
 def _waited(job: Claimed) -> float | None:

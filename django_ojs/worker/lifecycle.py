@@ -18,7 +18,9 @@ class Lifecycle:
         self.deadline = float("inf")
         self._grace = grace.total_seconds()
         self._changed = changed
-        self._quiet_by_signal = self._ended_by_signal = False
+        self._quiet_by_signal = False
+        #: Whether a signal, and not a directive, told it to end.
+        self.ended_by_signal = False
 
     @property
     def expired(self) -> bool:
@@ -34,11 +36,11 @@ class Lifecycle:
         """Go to a state a signal asked for. Terminate twice ends the grace period."""
         if wanted is Directive.TERMINATE:
             # The first one after a directive to terminate is not the second of its kind.
-            if self._ended_by_signal:
+            if self.ended_by_signal:
                 self.deadline = 0.0
                 self._changed()
                 return
-            self._ended_by_signal = True
+            self.ended_by_signal = True
         self._quiet_by_signal = wanted is Directive.QUIET
         self._go(wanted)
 

@@ -231,7 +231,11 @@ class WorkerProcess:
         self._pulse.close()
         if written:
             try:
-                beat.deregister(self.id)
+                beat.deregister(
+                    self.id,
+                    reason="signal" if self._life.ended_by_signal else "shutdown",
+                    jobs_completed=self.report.done,
+                )
             except Error:
                 logger.debug("The worker was not deregistered; its silence will say so.")
         logger.info("%s stopped: %d done, %d failed", self.id, self.report.done, self.report.bad)

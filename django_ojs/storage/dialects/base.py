@@ -39,6 +39,7 @@ CLAIMED = (
     "lease_until",
     "worker_id",
     "error",
+    "progress",
 )
 
 
@@ -159,6 +160,25 @@ class Dialect(ABC):
     @abstractmethod
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Take the write lock at the start of a transaction, where the database has just one."""
+
+    @abstractmethod
+    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        """Wait for the unique keys, given in hexadecimal, and hold them until the transaction ends.
+
+        Return whether the transaction sees what was committed while it waited.
+        """
+
+    @abstractmethod
+    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+        """Wait until no other transaction is at this, and keep others out until this one ends."""
+
+    @abstractmethod
+    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
+        """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
+
+    @abstractmethod
+    def can_write(self, connection: BaseDatabaseWrapper) -> bool:
+        """Say whether the session may write. A replica's may not."""
 
     @abstractmethod
     def lost_a_race(self, error: OperationalError) -> bool:

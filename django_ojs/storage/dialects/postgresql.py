@@ -13,8 +13,10 @@ from django_ojs.storage.dialects import postgresql_sql as sql
 from django_ojs.storage.dialects.base import Dialect, Row, Session, Stored
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
+#: Where each statement sees what was committed before it; elsewhere, before the first one.
+_FRESH = {"read committed", "read uncommitted"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in"}
+_NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
 
 
 def _time(microseconds: int) -> datetime:
@@ -120,6 +122,27 @@ class PostgreSQL(Dialect):
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Nothing to do: rows are locked as they are touched."""
+
+    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        # Half of the hash will do: two keys that share it wait for each other, and no more. In
+        # order, so that two batches never wait for each other in a circle.
+        numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
+        with connection.cursor() as cursor:
+            cursor.execute(sql.LOCK_KEYS, [numbers])
+            return str(cursor.fetchone()[1]) in _FRESH
+
+    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.TAKE_TURNS, [what])
+
+    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.ADD_EVENTS, [events])
+
+    def can_write(self, connection: BaseDatabaseWrapper) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('transaction_read_only') = 'off'")
+            return bool(cursor.fetchone()[0])
 
     def lost_a_race(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (

@@ -16,7 +16,7 @@ _EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
 INSERT = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, dead_letter)
+                     due_at, expires_at, unique_key, dead_letter)
 SELECT id, type, queue, state, priority, args, meta,
        CASE WHEN due_in IS NULL AND expires_in IS NULL THEN options
             ELSE options || jsonb_strip_nulls(jsonb_build_object(
@@ -26,7 +26,7 @@ SELECT id, type, queue, state, priority, args, meta,
                     to_char(expires AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END)) END,
        0, max_attempts, 0, 0, timeout_ms, visibility_timeout_ms, now,
        CASE WHEN state = '{State.AVAILABLE}' THEN now END,
-       due, expires, false
+       due, expires, unique_key, false
 FROM (
     SELECT r.*, statement_timestamp() + (n - 1) * interval '1 microsecond' AS now,
            x.due, x.expires,
@@ -37,12 +37,12 @@ FROM (
         id uuid, type text, queue text, priority smallint, args jsonb, meta jsonb, options jsonb,
         max_attempts integer, timeout_ms bigint, visibility_timeout_ms bigint, pending boolean,
         due_at timestamptz, due_in double precision,
-        expires_at timestamptz, expires_in double precision
+        expires_at timestamptz, expires_in double precision, unique_key text
     )) WITH ORDINALITY AS r (
         id, type, queue, priority, args, meta, options,
         max_attempts, timeout_ms, visibility_timeout_ms, pending,
         due_at, due_in,
-        expires_at, expires_in, n)
+        expires_at, expires_in, unique_key, n)
     CROSS JOIN LATERAL (
         SELECT COALESCE(r.due_at,
                         statement_timestamp() + r.due_in * interval '1 second') AS due,
@@ -65,6 +65,13 @@ VALUES (%s, %s, %s, '{initial(State.AVAILABLE)}', %s, %s, %s, %s, 0, %s,
         0, 0, %s, %s, statement_timestamp(), statement_timestamp(), false)
 ON CONFLICT (id) DO NOTHING
 RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+"""
+
+# Held by the transaction, and so through a pooler too. A look in the same statement would not see
+# what was committed while it waited.
+LOCK_KEYS = """
+SELECT pg_advisory_xact_lock(key), current_setting('transaction_isolation')
+FROM unnest(%s::bigint[]) AS key
 """
 
 # The inner SELECT runs once, before the UPDATE touches anything; what it locked, nobody else has.
@@ -166,4 +173,14 @@ SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_pid IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM pg_stat_activity AS a
     WHERE a.pid = w.session_pid AND a.backend_start = w.session_started_at)
+"""
+
+# The first number keeps our locks apart from those of others in the same database.
+TAKE_TURNS = "SELECT pg_advisory_xact_lock(20297, hashtext(%s))"
+
+ADD_EVENTS = """
+INSERT INTO ojs_event (event_id, type, time, subject, queue, data)
+SELECT event_id, type, statement_timestamp(), subject, queue, data
+FROM json_to_recordset(%s::json) AS (
+    event_id uuid, type text, subject text, queue text, data jsonb)
 """

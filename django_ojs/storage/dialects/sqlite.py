@@ -57,7 +57,7 @@ def _later_than(time: str, milliseconds: str) -> str:
 _INSERT = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, dead_letter)
+                     due_at, expires_at, unique_key, dead_letter)
 SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
        v -> 'args', v -> 'meta',
        CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
@@ -69,7 +69,8 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
             THEN json_set(v -> 'options', '$.expires_at', {_wire("expires")})
             ELSE v -> 'options' END,
        0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
-       v ->> 'now', CASE WHEN state = '{State.AVAILABLE}' THEN v ->> 'now' END, due, expires, 0
+       v ->> 'now', CASE WHEN state = '{State.AVAILABLE}' THEN v ->> 'now' END, due, expires,
+       v ->> 'unique_key', 0
 FROM (
     SELECT *, CASE WHEN v ->> 'pending' THEN '{initial(State.PENDING)}'
                    WHEN due > {_NOW} THEN '{initial(State.SCHEDULED)}'
@@ -134,6 +135,13 @@ SELECT (SELECT min(due_at) FROM ojs_job WHERE {_TIMER.expected}) <= {_NOW},
 """
 
 _SILENT = f"SELECT id FROM ojs_worker WHERE {_later_than('beat_at', 'dead_after_ms')} <= {_NOW}"
+
+_ADD_EVENTS = f"""
+INSERT INTO ojs_event (event_id, type, time, subject, queue, data)
+SELECT replace(value ->> 'event_id', '-', ''), value ->> 'type', {_NOW}, value ->> 'subject',
+       value ->> 'queue', value -> 'data'
+FROM json_each(%(events)s)
+"""
 
 _DIFFERENCES = """
 SELECT queue, state, COALESCE(counted.n, 0), COALESCE(actual.n, 0)
@@ -250,6 +258,23 @@ class SQLite(Dialect):
         # waits for it.
         with connection.cursor() as cursor:
             cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
+
+    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        # The one writer's lock is the lock on every key. It cannot be had on an old snapshot.
+        self.begin_write(connection)
+        return True
+
+    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+        self.begin_write(connection)
+
+    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD_EVENTS, {"events": events})
+
+    def can_write(self, connection: BaseDatabaseWrapper) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA query_only")
+            return not cursor.fetchone()[0]
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
         """Nothing to do: nobody can listen."""

@@ -1,0 +1,142 @@
+"""The vocabulary of events and their envelope (ojs-events §2 to §4, backpressure §10.1)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+from django_ojs.spec.ids import parse_id
+from django_ojs.spec.times import format_timestamp
+
+SPECVERSION: Final = "1.0"
+_PREFIX: Final = "evt_"
+
+
+class EventType(StrEnum):
+    """What an event may tell of. The catalogue is closed."""
+
+    JOB_ENQUEUED = "job.enqueued"
+    JOB_STARTED = "job.started"
+    JOB_COMPLETED = "job.completed"
+    JOB_FAILED = "job.failed"
+    JOB_DISCARDED = "job.discarded"
+    JOB_RETRYING = "job.retrying"
+    JOB_CANCELLED = "job.cancelled"
+    JOB_HEARTBEAT = "job.heartbeat"
+    JOB_SCHEDULED = "job.scheduled"
+    JOB_EXPIRED = "job.expired"
+    JOB_PROGRESS = "job.progress"
+    QUEUE_PAUSED = "queue.paused"
+    QUEUE_RESUMED = "queue.resumed"
+    # queue-config §10.1.
+    QUEUE_CREATED = "queue.created"
+    QUEUE_DELETED = "queue.deleted"
+    QUEUE_CONFIG_UPDATED = "queue.config_updated"
+    WORKER_STARTED = "worker.started"
+    WORKER_STOPPED = "worker.stopped"
+    WORKER_QUIET = "worker.quiet"
+    WORKER_HEARTBEAT = "worker.heartbeat"
+    WORKFLOW_STARTED = "workflow.started"
+    WORKFLOW_STEP_COMPLETED = "workflow.step_completed"
+    WORKFLOW_COMPLETED = "workflow.completed"
+    WORKFLOW_FAILED = "workflow.failed"
+    CRON_TRIGGERED = "cron.triggered"
+    CRON_SKIPPED = "cron.skipped"
+    # backpressure §10.1.
+    BACKPRESSURE_WARNING = "backpressure.warning"
+    BACKPRESSURE_REJECTED = "backpressure.rejected"
+    BACKPRESSURE_DROPPED = "backpressure.dropped"
+    BACKPRESSURE_CLEARED = "backpressure.cleared"
+
+
+CATALOGUE: Final = frozenset(EventType)
+
+#: What a site keeps when it does not say: what an operator asks about afterwards. Not the beats:
+#: one worker alone makes half a million of them a month. Not cancelled jobs: somebody wanted that.
+KEPT_BY_DEFAULT: Final = (
+    "backpressure.*",
+    "queue.*",
+    "worker.started",
+    "worker.quiet",
+    "worker.stopped",
+    "job.discarded",
+    "job.expired",
+    "workflow.failed",
+)
+
+_PATTERN: Final = re.compile(r"\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*)")
+
+
+def matching(patterns: Iterable[str]) -> frozenset[EventType]:
+    """Return the types that these names and patterns (`job.*`, `*`) stand for (ojs-events §6.1).
+
+    A well-formed name that the catalogue does not have stands for nothing. Raises ValueError for
+    what is ill-formed.
+    """
+    found: set[EventType] = set()
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            raise ValueError("an event type is a name such as job.failed, or job.*, or *")
+        start = pattern.removesuffix("*")
+        whole = start == pattern
+        found |= {t for t in CATALOGUE if (t == pattern if whole else t.startswith(start))}
+    return frozenset(found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """Something that happened. `queue` is empty for what concerns no queue."""
+
+    type: EventType
+    subject: str
+    queue: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def render(
+    *,
+    event_id: UUID,
+    type: str,
+    time: datetime,
+    subject: str,
+    data: Mapping[str, Any],
+    service: str,
+) -> dict[str, Any]:
+    """Return the envelope of an event (ojs-events §2)."""
+    return {
+        "specversion": SPECVERSION,
+        "id": f"{_PREFIX}{event_id}",
+        "type": type,
+        "source": source(type, data, service),
+        "time": format_timestamp(time),
+        "subject": subject,
+        "data": dict(data),
+    }
+
+
+def source(type: str, data: Mapping[str, Any], service: str) -> str:
+    """Return where an event comes from, as a URI (ojs-events §2.4).
+
+    It is the worker that the data names, the scheduler for what time alone does, or the API.
+    """
+    if worker := data.get("worker_id"):
+        return f"ojs://{service}/workers/{quote(worker, safe='')}"
+    if type == EventType.JOB_EXPIRED:
+        return f"ojs://{service}/scheduler"
+    if type.startswith("cron."):
+        return f"ojs://{service}/cron"
+    return f"ojs://{service}/api"
+
+
+def parse_event_id(text: str, field: str) -> UUID:
+    """Return the UUID of an event's id, `evt_` and a UUIDv7. Raises InvalidRequest."""
+    return parse_id(text.removeprefix(_PREFIX), field)
+
+
+def made_at(event_id: UUID) -> datetime:
+    """Return when an event's id was made, by the clock of its process."""
+    return datetime.fromtimestamp((event_id.int >> 80) / 1000, UTC)

@@ -1,0 +1,170 @@
+"""The data of job events (ojs-events §4.1).
+
+No event carries arguments, results or backtraces: whoever may read events may not read those, and
+an event outlives its job. The message of an error is required by the document; it is cut.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from django_ojs.spec.events import Event, EventType
+from django_ojs.spec.failure import clean
+from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
+
+MAX_MESSAGE_CHARACTERS: Final = 1_000
+
+
+class EventJob(Protocol):
+    """What the events read of a job; a Job and a claimed job have it."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def worker_id(self) -> str | None: ...
+    @property
+    def created_at(self) -> datetime | None: ...
+    @property
+    def due_at(self) -> datetime | None: ...
+    @property
+    def expires_at(self) -> datetime | None: ...
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
+    @property
+    def lease_until(self) -> datetime | None: ...
+
+
+def enqueued(job: EventJob) -> Event:
+    """The job became available, whatever it was before."""
+    data: dict[str, Any] = {"priority": job.priority}
+    if job.due_at is not None:
+        data["scheduled_at"] = format_timestamp(job.due_at)
+    return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data)
+
+
+def scheduled(job: EventJob) -> Event:
+    """The job was accepted for later."""
+    data = {"scheduled_at": _time(job.due_at)}
+    return _event(EventType.JOB_SCHEDULED, job, State.SCHEDULED, data)
+
+
+def started(job: EventJob) -> Event:
+    """A worker claimed the job."""
+    return _event(EventType.JOB_STARTED, job, State.ACTIVE, _run(job))
+
+
+def completed(job: EventJob) -> Event:
+    """The handler succeeded."""
+    data = _run(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
+    return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data)
+
+
+def failed(
+    job: EventJob, error: Mapping[str, Any], state: State, *, worker_id: str | None
+) -> Event:
+    """A run failed; `state` is what the job is in now, `worker_id` who ran it."""
+    told = error.get("retryable")
+    retryable = told if told is not None else state is not State.DISCARDED
+    data = {
+        "worker_id": worker_id or "",
+        "attempt": job.attempt,
+        "error": _error(error) | {"retryable": retryable},
+    }
+    return _event(EventType.JOB_FAILED, job, state, data)
+
+
+def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) -> Event:
+    """The job waits for its next attempt."""
+    data = {
+        "worker_id": worker_id or "",
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "next_retry_at": _time(job.due_at),
+        "error": _error(error),
+    }
+    return _event(EventType.JOB_RETRYING, job, State.RETRYABLE, data)
+
+
+def discarded(
+    job: EventJob, error: Mapping[str, Any], *, worker_id: str | None, dead_letter: bool
+) -> Event:
+    """A failure ended the job."""
+    data = {
+        "worker_id": worker_id or "",
+        "total_attempts": job.attempt,
+        "last_error": _error(error),
+        "dead_letter": dead_letter,
+    }
+    return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data)
+
+
+def cancelled(job: EventJob) -> Event:
+    """The job was cancelled."""
+    return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {})
+
+
+def expired(job: EventJob) -> Event:
+    """The deadline passed before the job ran."""
+    data = {
+        "created_at": _time(job.created_at),
+        "expired_at": _time(job.finished_at),
+        "ttl_ms": _milliseconds(job.created_at, job.expires_at),
+    }
+    return _event(EventType.JOB_EXPIRED, job, State.DISCARDED, data)
+
+
+def heartbeat(job: EventJob) -> Event:
+    """The reservation was extended."""
+    data = _run(job) | {"visible_until": _time(job.lease_until)}
+    return _event(EventType.JOB_HEARTBEAT, job, State.ACTIVE, data)
+
+
+def progress(job: EventJob, percent: float, message: str = "") -> Event:
+    """The handler said how far it is, in per cent."""
+    data = _run(job) | {"progress_percent": percent}
+    if message:
+        data["progress_message"] = clean(message, MAX_MESSAGE_CHARACTERS)
+    return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
+
+
+def _event(type: EventType, job: EventJob, state: State, data: Mapping[str, Any]) -> Event:
+    key = str(job.id)
+    which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
+    return Event(type=type, subject=key, queue=job.queue, data={**which, **data})
+
+
+def _run(job: EventJob) -> dict[str, Any]:
+    # A claim over HTTP need not name its worker.
+    return {"worker_id": job.worker_id or "", "attempt": job.attempt}
+
+
+def _error(error: Mapping[str, Any]) -> dict[str, Any]:
+    # The HTTP binding's and the events' `code` is core's `type`.
+    return {
+        "code": error.get("type", ""),
+        "message": clean(error.get("message", ""), MAX_MESSAGE_CHARACTERS),
+    }
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else format_timestamp(moment)
+
+
+def _milliseconds(start: datetime | None, end: datetime | None) -> int:
+    if start is None or end is None:
+        return 0
+    return max(0, (end - start) // timedelta(milliseconds=1))
