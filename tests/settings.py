@@ -18,6 +18,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "drf_spectacular",
     "django_ojs",
     "example_project.shop",
     "tests.testapp",

@@ -12,7 +12,7 @@ from django_ojs.spec.errors import Unsupported
 
 VERSION: Final = "1.0"
 #: What a client may ask for and mean this version.
-_VERSIONS: Final = frozenset({"1", VERSION, "1.0.0", "1.0.0-rc.1"})
+VERSIONS: Final = frozenset({"1", VERSION, "1.0.0", "1.0.0-rc.1"})
 
 # What a client may choose goes into headers, logs and bodies: visible ASCII, and not a book.
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,200}").fullmatch
@@ -31,7 +31,7 @@ def request_id(request: HttpRequest) -> str:
 def check_version(request: HttpRequest) -> None:
     """Refuse another version than the one spoken here. Raises Unsupported."""
     asked = request.headers.get("OJS-Version")
-    if asked is not None and asked.strip() not in _VERSIONS:
+    if asked is not None and asked.strip() not in VERSIONS:
         raise Unsupported(
             f"OJS-Version must be {VERSION}, or left out", details={"supported": [VERSION]}
         )

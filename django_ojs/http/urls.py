@@ -7,13 +7,13 @@ from django.db import connections
 from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, path, re_path
 
-from django_ojs.http.views import jobs, system, workers
+from django_ojs.http.views import jobs, openapi, system, workers
 from django_ojs.http.views.base import OJSView, Unknown
 
 
 def route(pattern: str, view: type[OJSView], name: str) -> URLPattern:
     """Serve a view under `ojs/`. Each operation is a transaction of its own."""
-    return path(f"ojs/{pattern}", _own_transactions(view.as_view()), name=name)
+    return path(f"ojs/{pattern}", _own_transactions(view.as_view(route=name)), name=name)
 
 
 def _own_transactions(
@@ -31,6 +31,7 @@ urlpatterns: list[URLPattern | URLResolver | Any] = [
     route("manifest", system.Manifest, "ojs-manifest"),
     route("v1/health", system.Health, "ojs-health"),
     route("v1/ready", system.Ready, "ojs-ready"),
+    route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
     # Jobs
     route("v1/jobs", jobs.Jobs, "ojs-jobs"),
     route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),

@@ -25,6 +25,8 @@ class OJSView(APIView):
 
     #: The scope each method needs.
     needs: ClassVar[Mapping[str, Scope]] = {}
+    #: The name of the route that is served; under it the OpenAPI document describes it.
+    route: str = ""
 
     parser_classes = (OJSParser,)
     renderer_classes = (OJSRenderer,)
@@ -80,14 +82,18 @@ class OJSView(APIView):
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
 
 
-class Unknown(OJSView):
-    """Any other path: 404, in the shape of every error, whoever asks."""
+class PublicView(OJSView):
+    """For everybody: load balancers and clients ask before they have a key."""
 
     permission_classes = ()
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Nobody needs to be known to be told that there is nothing."""
+        """Nobody needs to be known."""
         return []
+
+
+class Unknown(PublicView):
+    """Any other path: 404, in the shape of every error, whoever asks."""
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Answer every method alike."""

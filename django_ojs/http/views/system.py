@@ -5,29 +5,18 @@ from typing import Any, Final
 
 from django.db import Error
 from django.http import HttpResponse
-from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from django_ojs.http.headers import VERSION
 from django_ojs.http.manifest import manifest
-from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.base import PublicView
 from django_ojs.models import Job
 from django_ojs.storage import database
 
 _STARTED: Final = time.monotonic()
 
 
-class _Public(OJSView):
-    """For everybody: load balancers and clients ask before they have a key."""
-
-    permission_classes = ()
-
-    def get_authenticators(self) -> list[BaseAuthentication]:
-        """Nobody needs to be known."""
-        return []
-
-
-class Manifest(_Public):
+class Manifest(PublicView):
     """What is served here (http-binding §21)."""
 
     def get(self, request: Request) -> dict[str, Any]:
@@ -36,7 +25,7 @@ class Manifest(_Public):
         return manifest(request.build_absolute_uri(request.path.removesuffix("/manifest")))
 
 
-class Health(_Public):
+class Health(PublicView):
     """Whether the server and its database are well (http-binding §8.1)."""
 
     def get(self, request: Request) -> HttpResponse:

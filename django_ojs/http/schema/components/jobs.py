@@ -1,0 +1,218 @@
+"""The job: as a client sends it, and as it is answered (ojs-core §5, http-binding §9)."""
+
+from typing import Final
+
+from django_ojs.http.schema.operation import nullable
+from django_ojs.http.schema.values import (
+    ANY,
+    BOOLEAN,
+    COUNT,
+    INTEGER,
+    JOB_ID,
+    JOB_TYPE,
+    MILLISECONDS,
+    NUMBER,
+    OBJECT,
+    QUEUE_NAME,
+    STRING,
+    TIMESTAMP,
+    Schema,
+    about,
+    answer,
+    array,
+    enum,
+    object_,
+    optional,
+    ref,
+)
+from django_ojs.spec.envelope import MAX_PRIORITY, MAX_TIMEOUT_MS, MIN_PRIORITY, SPECVERSIONS
+from django_ojs.spec.retry import MAX_ATTEMPTS_LIMIT
+from django_ojs.spec.states import State
+
+_DURATION: Final = ref("Duration")
+_VALUES: Final[Schema] = {"type": "object", "additionalProperties": ANY}
+_TIMEOUT: Final[Schema] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_MS // 1000},
+        {"type": "string", "pattern": "^(PT[0-9]{1,4}[HMS]|[0-9]{1,4}(ms|s|m|h))$"},
+    ],
+    "description": "Seconds, or a duration. 0 asks for the default.",
+}
+_TIMEOUT_MS: Final[Schema] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_MS},
+        {"type": "string", "pattern": "^(PT[0-9]{1,4}[HMS]|[0-9]{1,4}(ms|s|m|h))$"},
+    ],
+    "description": "Milliseconds, or a duration. 0 asks for the default.",
+}
+_ERROR_NAMES: Final = array({"type": "string", "minLength": 1})
+
+_OPTIONS: Final[dict[str, Schema]] = nullable(
+    {
+        "queue": QUEUE_NAME,
+        "priority": {"type": "integer", "minimum": MIN_PRIORITY, "maximum": MAX_PRIORITY},
+        "timeout": _TIMEOUT,
+        "timeout_ms": _TIMEOUT_MS,
+        "visibility_timeout": _TIMEOUT,
+        "visibility_timeout_ms": _TIMEOUT_MS,
+        "scheduled_at": ref("When"),
+        "delay_until": ref("When"),
+        "expires_at": ref("When"),
+        "retry": ref("RetryRequest"),
+        "retry_policy": ref("RetryRequest"),
+        "unique": ref("UniqueRequest"),
+        "schema": {
+            "type": "string",
+            "maxLength": 2048,
+            "pattern": r"^[A-Za-z][A-Za-z0-9+.\-]*:[!-~]+$",
+            "description": "A URI.",
+        },
+        "tags": array(STRING),
+        "meta": _VALUES,
+        "metadata": about(_VALUES, "Merged into `meta`."),
+        "pending": about(BOOLEAN, "Wait until activated."),
+        "rate_limit": _VALUES,
+    }
+)
+
+_TIMES: Final = [
+    "created_at",
+    "enqueued_at",
+    "activated_at",
+    "started_at",
+    "completed_at",
+    "cancelled_at",
+    "discarded_at",
+    "next_attempt_at",
+]
+
+_JOB: Final[dict[str, Schema]] = {
+    "specversion": STRING,
+    "id": JOB_ID,
+    "type": JOB_TYPE,
+    "queue": QUEUE_NAME,
+    "args": array({}),
+    "meta": OBJECT,
+    "state": {**enum(*(state.value for state in State)), "description": "See the lifecycle."},
+    "attempt": about(COUNT, "How often it was claimed."),
+    "max_attempts": COUNT,
+    "priority": INTEGER,
+}
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "JobRequest": object_(
+        {
+            "specversion": optional(enum(*sorted(SPECVERSIONS))),
+            "id": optional(JOB_ID),
+            "type": JOB_TYPE,
+            "args": array(ANY),
+            "options": optional(object_(_OPTIONS, additionalProperties=ANY)),
+            **_OPTIONS,
+        },
+        ["type", "args"],
+        additionalProperties=ANY,
+        description=(
+            "Options may stand at the top level or in `options`, which wins. What is not named "
+            "here is stored and given back; what the server sets is ignored."
+        ),
+    ),
+    "RetryRequest": {
+        "description": "A policy, or the number of attempts alone.",
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": MAX_ATTEMPTS_LIMIT},
+            object_(
+                nullable(
+                    {
+                        "max_attempts": {
+                            "type": "integer",
+                            "minimum": 0,
+                            "maximum": MAX_ATTEMPTS_LIMIT,
+                        },
+                        "initial_interval": _DURATION,
+                        "max_interval": _DURATION,
+                        "initial_interval_ms": about(NUMBER, "For `initial_interval`."),
+                        "max_interval_ms": about(NUMBER, "For `max_interval`."),
+                        "backoff_coefficient": {"type": "number", "minimum": 1},
+                        "backoff_strategy": enum(
+                            "exponential", "linear", "constant", "polynomial", "none"
+                        ),
+                        "jitter": BOOLEAN,
+                        "non_retryable_errors": _ERROR_NAMES,
+                        "on_exhaustion": enum("dead_letter", "discard"),
+                    }
+                ),
+                additionalProperties=ANY,
+            ),
+        ],
+    },
+    "Retry": object_({"max_attempts": COUNT}),
+    "UniqueRequest": object_(
+        nullable(
+            {
+                "keys": array(enum("type", "queue", "args", "meta")),
+                "key": array(STRING),
+                "args_keys": array({"anyOf": [STRING, COUNT]}),
+                "meta_keys": array(STRING),
+                "period": {"anyOf": [_DURATION, {"type": "number"}]},
+                "period_ms": MILLISECONDS,
+                "states": array(enum(*(state.value for state in State))),
+                "on_conflict": enum(
+                    "reject", "replace", "replace_except_schedule", "ignore", "use_existing"
+                ),
+            }
+        ),
+        additionalProperties=False,
+        description="Which jobs are the same one, and what becomes of the second.",
+    ),
+    "Job": object_(
+        {
+            **_JOB,
+            **dict.fromkeys(_TIMES, TIMESTAMP),
+            "scheduled_at": about(STRING, "As it was sent, where that was a moment."),
+            "expires_at": about(STRING, "As it was sent, where that was a moment."),
+            "retry": ref("Retry"),
+            "unique": OBJECT,
+            "rate_limit": OBJECT,
+            "schema": STRING,
+            "tags": array(STRING),
+            "timeout": COUNT,
+            "timeout_ms": COUNT,
+            "visibility_timeout_ms": COUNT,
+            "retry_delay_ms": COUNT,
+            "result": {},
+            "error": ref("JobError"),
+            "errors": array(ref("JobError"), description="The history, oldest first."),
+            "progress": {},
+            "previous_state": STRING,
+        },
+        [*_JOB, "created_at"],
+        description="What is absent is left out; what a client sent beside it is here too.",
+    ),
+    "JobError": object_(
+        {
+            "type": STRING,
+            "message": STRING,
+            "code": STRING,
+            "retryable": BOOLEAN,
+            "details": OBJECT,
+            "backtrace": array(STRING),
+            "attempt": COUNT,
+            "retry_delay_ms": COUNT,
+        }
+    ),
+    "JobAnswer": answer(job=ref("Job")),
+    "PushAnswer": object_(
+        {
+            "job": optional(ref("Job")),
+            "deduplicated": about(BOOLEAN, "The job was there already."),
+            "dropped": about(BOOLEAN, "An enqueue middleware dropped the job."),
+        },
+        ["job"],
+    ),
+    "BatchRequest": object_(
+        {"jobs": array(ref("JobRequest"), minItems=1)},
+        ["jobs"],
+        description="All are stored, or none.",
+    ),
+    "BatchAnswer": answer(jobs=array(optional(ref("Job"))), count=COUNT),
+}

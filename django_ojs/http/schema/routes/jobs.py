@@ -1,0 +1,88 @@
+"""PUSH, INFO, CANCEL, ACTIVATE (http-binding §9)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from django_ojs.http.access import Scope
+from django_ojs.http.schema.operation import Answer, Operation
+from django_ojs.http.schema.values import ref
+
+_CANCELLED: Final = Answer(text="The job, and its `previous_state`.", schema=ref("JobAnswer"))
+_PRESSURE: Final = ("X-OJS-Queue-Depth", "X-OJS-Queue-Bound", "X-OJS-Queue-Pressure")
+
+
+def _cancel(id: str, summary: str) -> Operation:
+    return Operation(
+        id=id,
+        tag="Jobs",
+        summary=summary,
+        text="A job that has ended is a conflict; a running one is told to stop.",
+        scope=Scope.PRODUCER,
+        answers={200: _CANCELLED},
+        errors=[409],
+    )
+
+
+ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
+    "ojs-jobs": {
+        "POST": Operation(
+            id="pushJob",
+            tag="Jobs",
+            summary="PUSH: store a job",
+            scope=Scope.PRODUCER,
+            body=ref("JobRequest"),
+            headers=("OJS-Block-Timeout",),
+            answers={
+                200: Answer(
+                    text="Nothing was stored: the job was there, or was dropped.",
+                    schema=ref("PushAnswer"),
+                    headers=_PRESSURE,
+                ),
+                201: Answer(
+                    text="Stored.", schema=ref("PushAnswer"), headers=("Location", *_PRESSURE)
+                ),
+            },
+            errors=[409, 429],
+        )
+    },
+    "ojs-jobs-batch": {
+        "POST": Operation(
+            id="pushJobs",
+            tag="Jobs",
+            summary="PUSH of many jobs, all or none",
+            text="An error about one job carries its `index` in `details`.",
+            scope=Scope.PRODUCER,
+            body=ref("BatchRequest"),
+            headers=("OJS-Block-Timeout",),
+            answers={
+                201: Answer(
+                    text="Stored, in the order of the request.",
+                    schema=ref("BatchAnswer"),
+                    headers=_PRESSURE,
+                )
+            },
+            errors=[409, 429],
+        )
+    },
+    "ojs-job": {
+        "GET": Operation(
+            id="getJob",
+            tag="Jobs",
+            summary="INFO: a job as it is",
+            scope=Scope.READ,
+            answers={200: Answer(text="The job.", schema=ref("JobAnswer"))},
+        ),
+        "DELETE": _cancel("cancelJob", "CANCEL: end a job"),
+    },
+    "ojs-job-cancel": {"POST": _cancel("cancelJobByPost", "CANCEL under another name")},
+    "ojs-job-activate": {
+        "POST": Operation(
+            id="activateJob",
+            tag="Jobs",
+            summary="ACTIVATE: make a pending job available",
+            scope=Scope.PRODUCER,
+            answers={200: _CANCELLED},
+            errors=[409],
+        )
+    },
+}

@@ -1,0 +1,28 @@
+"""Manifest, health, readiness, and this document. For everybody."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from django_ojs.http.schema.operation import Answer, Operation
+from django_ojs.http.schema.values import ref
+
+
+def _look(id: str, summary: str, *, report: str | None = None, schema: str) -> Operation:
+    answers = {200: Answer(text=summary, schema=ref(schema))}
+    if report is not None:
+        answers[503] = Answer(text=report, schema=ref(schema), headers=("Retry-After",))
+    return Operation(id=id, tag="System", summary=summary, answers=answers)
+
+
+_DOWN: Final = "The database does not answer."
+
+ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
+    "ojs-manifest": {"GET": _look("manifest", "What is served here", schema="Manifest")},
+    "ojs-health": {
+        "GET": _look("health", "Whether the server is well", report=_DOWN, schema="Health")
+    },
+    "ojs-ready": {
+        "GET": _look("ready", "Whether requests should come here", report=_DOWN, schema="Health")
+    },
+    "ojs-openapi": {"GET": _look("openapi", "This document", schema="OpenAPI")},
+}
