@@ -20,12 +20,13 @@ OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users
 
 @register("django_ojs")
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    """Check OJS, its middleware, and the time zone support that leases need."""
+    """Check OJS, the classes it names, and the time zone support that leases need."""
     problems: list[CheckMessage] = []
     try:
         settings()
         middleware.enqueue_chain()
         middleware.execution_chain()
+        _api_is_open()
     except ImproperlyConfigured as error:
         problems.append(Error(str(error), id="django_ojs.E001"))
     if not django_settings.USE_TZ:
@@ -41,29 +42,25 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the setting HTTP_AUTHENTICATION can work, and name an open API."""
-    try:
-        is_open = _api_is_open()
-    except ImproperlyConfigured as error:
-        return [Error(str(error), id="django_ojs.E001")]
-    return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if is_open else []
+    """Name an open API."""
+    return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []
 
 
 @register("django_ojs", deploy=True)
 def check_deployed_access(**kwargs: Any) -> list[CheckMessage]:
-    """Check that a deployment's API is not open."""
+    """Refuse to deploy an open API."""
+    return [Error(OPEN, hint=OPEN_HINT, id="django_ojs.E005")] if _is_known_open() else []
+
+
+def _is_known_open() -> bool:
     try:
-        is_open = _api_is_open()
+        return _api_is_open()
     except ImproperlyConfigured:
-        return []  # check_access tells.
-    return [Error(OPEN, hint=OPEN_HINT, id="django_ojs.E005")] if is_open else []
+        return False  # check_settings tells.
 
 
 def _api_is_open() -> bool:
-    try:
-        paths = settings().http_authentication
-    except ImproperlyConfigured:
-        return False  # check_settings tells.
+    paths = settings().http_authentication
     # A project without the HTTP API need not have, or load, what it needs.
     if paths == AUTHENTICATION or find_spec("rest_framework") is None:
         return False

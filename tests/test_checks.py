@@ -140,8 +140,8 @@ def test_a_closed_api_hears_nothing() -> None:
 @pytest.mark.parametrize("path", ["not.there", "django_ojs.http.access.Access"])
 def test_e001_an_authentication_class_that_is_none(path: str) -> None:
     with override_settings(OJS={"HTTP_AUTHENTICATION": [path]}):
-        (problem,) = checks.check_access()
-        assert checks.check_deployed_access() == []
+        (problem,) = checks.check_settings()
+        assert checks.check_access() == checks.check_deployed_access() == []
     assert problem.id == "django_ojs.E001"
     assert path in problem.msg
 
