@@ -36,9 +36,19 @@ def string(data: Mapping[str, Any], name: str) -> str | None:
 def text(data: Mapping[str, Any], name: str, longest: int = 255) -> str:
     """Return a short printable string; what is left out is empty."""
     value = string(data, name) or ""
-    if len(value) > longest or not (value.isprintable() and _encodable(value)):
+    if not _is_text(value, longest):
         raise refuse(name, f"must be at most {longest} printable characters")
     return value
+
+
+def texts(data: Mapping[str, Any], name: str, most: int, longest: int = 255) -> tuple[str, ...]:
+    """Return an array of short printable strings; what is left out is empty."""
+    values = strings(data, name) or []
+    if len(values) > most:
+        raise refuse(name, f"must hold at most {most} strings")
+    if not all(_is_text(value, longest) for value in values):
+        raise refuse(name, f"must hold strings of at most {longest} printable characters")
+    return tuple(values)
 
 
 def integer(
@@ -146,5 +156,6 @@ def query_list(values: Sequence[str]) -> list[str]:
     return [name for value in values for part in value.split(",") if (name := part.strip())]
 
 
-def _encodable(value: str) -> bool:
-    return "\0" not in value and all(not "\ud800" <= letter <= "\udfff" for letter in value)
+def _is_text(value: str, longest: int) -> bool:
+    # Neither NUL nor a lone surrogate is printable.
+    return len(value) <= longest and value.isprintable()

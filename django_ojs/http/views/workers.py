@@ -1,6 +1,7 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -11,20 +12,24 @@ from django_ojs.http import fields, waiting
 from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
 from django_ojs.models.worker import Directive
+from django_ojs.operations import jobs
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
-from django_ojs.operations.fetch import MAX_COUNT, fetch
+from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.failure import Failure
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
 #: A worker that waits longer asks again: proxies cut idle connections.
 LONGEST_WAIT_MS = 20_000
 _MOST_JOBS = 10_000
+#: What a worker may say of itself is kept in its row, and shown in lists.
+_MOST_NAMES = 1_000
 
 
 class Fetch(OJSView):
@@ -47,7 +52,7 @@ class Fetch(OJSView):
         def claim() -> list[Claimed]:
             return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
 
-        return {"jobs": [envelope.render(job) for job in waiting.until(claim, wait / 1000)]}
+        return {"jobs": _render(waiting.until(claim, wait / 1000))}
 
 
 class _Answer(JobView):
@@ -63,10 +68,9 @@ class _Answer(JobView):
             if key is None
             else job_id(key)
         )
-        claim = Claim(
-            worker_id=fields.string(data, "worker_id"),
-            attempt=fields.integer(data, "attempt", minimum=0),
-        )
+        worker_id = fields.string(data, "worker_id")
+        check_worker_id(worker_id)
+        claim = Claim(worker_id=worker_id, attempt=fields.integer(data, "attempt", minimum=0))
         self.check_queue_of(wanted)
         return data, wanted, claim
 
@@ -126,6 +130,7 @@ class Heartbeat(OJSView):
         data = self.body()
         fields.required(data, "worker_id")
         holding = _jobs(data)
+        self.check_queues_of(holding)
         number = data.get("active_jobs")
         answer = beat(
             fields.string(data, "worker_id") or "",
@@ -141,6 +146,24 @@ class Heartbeat(OJSView):
             "jobs_lost": sorted(str(key) for key in answer.lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }
+
+    def check_queues_of(self, holding: Collection[UUID]) -> None:
+        """Refuse a caller that may not use the queue of each of these jobs."""
+        if self.access.queues is not None and holding:
+            held = jobs().filter(pk__in=holding).values_list("queue", flat=True)
+            for queue in held.distinct():
+                self.access.check_queue(queue)
+
+
+def _render(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
+    # The errors of earlier runs, in one query for all; most jobs run for the first time.
+    errors = defaultdict(list)
+    again = [job.id for job in claimed if job.run > 1]
+    if again:
+        runs = Attempt.objects.using(database.alias()).filter(job__in=again, error__isnull=False)
+        for run in runs.order_by("id"):
+            errors[run.job_id].append(run.as_error())
+    return [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
 
 
 def _identity(job: Job) -> dict[str, Any]:
@@ -170,8 +193,8 @@ def _registration(data: dict[str, Any]) -> Registration | None:
     return Registration(
         hostname=fields.text(data, "hostname"),
         pid=fields.integer(data, "pid"),
-        queues=tuple(fields.strings(data, "queues") or ()),
-        labels=tuple(fields.strings(data, "labels") or ()),
+        queues=fields.texts(data, "queues", _MOST_NAMES),
+        labels=fields.texts(data, "labels", _MOST_NAMES),
         concurrency=fields.integer(data, "concurrency"),
         version=fields.text(data, "version", 64),
         started_at=fields.timestamp(data, "started_at"),

@@ -1,0 +1,151 @@
+"""A client of the HTTP API that looks at the frame of every answer it gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.test import Client
+
+from django_ojs.operations import api_keys
+from django_ojs.operations import jobs as stored_jobs
+
+JSON_TYPE = "application/openjobspec+json"
+#: What an `error` always holds, and what it may hold beside that.
+ALWAYS = {"code", "message", "retryable", "details", "request_id"}
+SOMETIMES = {"type", "hint", "docs_url", "queue", "depth", "bound", "strategy"}
+
+
+class Answer:
+    """An answer whose frame is right: see `framed`."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        self.response = response
+        self.status = response.status_code
+        self.headers = response.headers
+        self.body: Any = json.loads(response.content) if response.content else None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.body[name]
+
+    def ok(self, status: int = 200) -> Any:
+        """Return the body of an answer that has this status."""
+        assert self.status == status, (self.status, self.body)
+        return self.body
+
+    def error(self, status: int, code: str, **details: Any) -> dict[str, Any]:
+        """Return the error of an answer with this status and code, and these details among its."""
+        assert (self.status, self.body["error"]["code"]) == (status, code), self.body
+        error: dict[str, Any] = self.body["error"]
+        assert error["details"].items() >= details.items(), error
+        return error
+
+
+class Api:
+    """Somebody who asks. Paths are those below `/ojs/v1/`, or begin with a slash."""
+
+    def __init__(self, key: str | None = None, *, raising: bool = True, **extra: Any) -> None:
+        if key is not None:
+            extra["HTTP_AUTHORIZATION"] = f"Bearer {key}"
+        self.client = Client(raise_request_exception=raising, **extra)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = JSON_TYPE,
+        headers: dict[str, str] | None = None,
+        **extra: Any,
+    ) -> Answer:
+        """Send a body (bytes as they are, anything else as JSON, None not at all)."""
+        where = path if path.startswith("/") else f"/ojs/v1/{path}"
+        if body is None:
+            response = self.client.generic(method, where, headers=headers, **extra)
+        else:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            response = self.client.generic(
+                method, where, data, content_type, headers=headers, **extra
+            )
+        return framed(response)
+
+    def get(self, path: str, **values: Any) -> Answer:
+        return self.ask("GET", path, **values)
+
+    def post(self, path: str, body: Any = None, **values: Any) -> Answer:
+        return self.ask("POST", path, body, **values)
+
+    def put(self, path: str, body: Any = None, **values: Any) -> Answer:
+        return self.ask("PUT", path, body, **values)
+
+    def delete(self, path: str, body: Any = None, **values: Any) -> Answer:
+        return self.ask("DELETE", path, body, **values)
+
+    def push(self, status: int = 201, **values: Any) -> Any:
+        """PUSH a job and return it as it was answered."""
+        return self.post("jobs", {"type": "test.job", "args": []} | values).ok(status)["job"]
+
+    def fetch(self, queue: str = "default", **values: Any) -> list[Any]:
+        """FETCH from a queue."""
+        found: list[Any] = self.post("workers/fetch", {"queues": [queue]} | values).ok()["jobs"]
+        return found
+
+    def active(self, *, worker_id: str | None = None, **values: Any) -> Any:
+        """PUSH a job and FETCH it."""
+        job = self.push(**values)
+        more = {} if worker_id is None else {"worker_id": worker_id}
+        (claimed,) = self.fetch(job["queue"], **more)
+        assert claimed["id"] == job["id"]
+        return claimed
+
+    def info(self, job_id: str) -> Any:
+        """INFO."""
+        return self.get(f"jobs/{job_id}").ok()["job"]
+
+
+def framed(response: HttpResponse) -> Answer:
+    """Check what every answer has to have, whatever it says."""
+    assert response["Content-Type"] == JSON_TYPE
+    assert response["OJS-Version"] == "1.0"
+    assert response["X-Request-Id"]
+    answer = Answer(response)
+    if answer.body is None:
+        return answer
+    assert isinstance(answer.body, dict)
+    if answer.status >= 400 and "backend" not in answer.body:
+        assert list(answer.body) == ["error"]
+        error = answer.body["error"]
+        assert set(error) >= ALWAYS
+        assert set(error) <= ALWAYS | SOMETIMES
+        assert isinstance(error["details"], dict)
+        assert error["retryable"] is (answer.status in (429, 500, 503))
+        assert error["request_id"] == response["X-Request-Id"]
+        assert error["message"]
+        if answer.status == 404:
+            assert error["hint"]
+            assert error["docs_url"]
+        if answer.status in (429, 503):
+            assert int(response["Retry-After"]) >= 1
+        if answer.status == 401:
+            assert response["WWW-Authenticate"]
+    else:
+        assert answer.status < 400 or answer.status == 503
+    return answer
+
+
+def make_key(*scopes: str, queues: tuple[str, ...] = ()) -> str:
+    """Make an API key and return its text."""
+    return api_keys.create(name="of a test", scopes=scopes, queues=queues)[1]
+
+
+def stored() -> int:
+    """Count the jobs that are stored."""
+    return stored_jobs().count()
+
+
+def state_of(job_id: str) -> str:
+    """Look at a job's state without asking the API."""
+    return str(stored_jobs().get(pk=UUID(job_id)).state)

@@ -1,0 +1,486 @@
+"""FETCH, ACK, FAIL and BEAT, over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import beat, jobs
+from django_ojs.operations.queues import pause, resume
+from django_ojs.operations.rescue import lapse
+from django_ojs.spec import ids
+from tests.factories import HOUR, age, ids_against_time, in_state, read, snapshot
+from tests.http.api import Api, make_key, state_of
+from tests.http.test_jobs import TIMESTAMP
+
+pytestmark = pytest.mark.django_db
+
+api = Api()
+ERROR = {"type": "Boom", "message": "it broke"}
+ANSWERS: dict[str, dict[str, Any]] = {"ack": {}, "nack": {"error": ERROR}}
+SLOW_RETRY = {
+    "max_attempts": 3,
+    "initial_interval": "PT1H",
+    "max_interval": "PT1H",
+    "jitter": False,
+}
+
+
+class TestFetch:
+    def test_an_empty_queue_answers_with_an_empty_array(self) -> None:
+        assert api.post("workers/fetch", {"queues": ["default"]}).ok() == {"jobs": []}
+
+    def test_a_claimed_job_is_active_and_counted(self) -> None:
+        key = api.push(args=[{"a": 1}], meta={"m": 1})["id"]
+        (job,) = api.fetch()
+        assert (job["id"], job["state"], job["attempt"]) == (key, "active", 1)
+        assert (job["args"], job["meta"]) == ([{"a": 1}], {"m": 1})
+        assert TIMESTAMP(job["started_at"])
+        assert api.fetch() == []
+        assert api.info(key) == job
+
+    def test_queues_go_strictly_from_left_to_right(self) -> None:
+        low = api.push(queue="b", priority=100)["id"]
+        high = [api.push(queue="a")["id"] for _ in range(2)]
+        found = api.post("workers/fetch", {"queues": ["a", "b"], "count": 3}).ok()["jobs"]
+        assert [job["id"] for job in found] == [*high, low]
+
+    def test_in_a_queue_priority_goes_before_time(self) -> None:
+        keys = {p: api.push(priority=p)["id"] for p in (0, -5, 7, 100)}
+        found = api.fetch(count=4)
+        assert [job["id"] for job in found] == [keys[p] for p in (100, 7, 0, -5)]
+
+    def test_the_order_is_that_of_becoming_available_and_not_of_ids(self) -> None:
+        made = [str(key) for key in ids_against_time(4)]
+        late = api.push(id=made[0], pending=True)["id"]
+        for key in made[1:]:
+            api.push(id=key)
+        api.post(f"jobs/{late}/activate").ok()
+        assert [job["id"] for job in api.fetch(count=9)] == [*made[1:], late]
+
+    def test_the_count_bounds_what_is_handed_out(self) -> None:
+        for _ in range(3):
+            api.push()
+        assert [len(api.fetch(count=2)) for _ in range(3)] == [2, 1, 0]
+
+    @pytest.mark.parametrize("bad", [0, -1, 1_001, 1.0, True, "1", [1], {}])
+    def test_a_bad_count_is_refused(self, bad: Any) -> None:
+        answer = api.post("workers/fetch", {"queues": ["a"], "count": bad})
+        assert "count" in answer.error(400, "invalid_request", field="count")["message"]
+
+    @pytest.mark.parametrize("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]])
+    def test_bad_queues_are_refused(self, bad: Any) -> None:
+        answer = api.post("workers/fetch", {"queues": bad})
+        assert "queues" in answer.error(400, "invalid_request")["message"]
+
+    @pytest.mark.parametrize("bad", ["", "x" * 256, "a\nb", 1, [], True])
+    def test_a_bad_worker_id_is_refused(self, bad: Any) -> None:
+        answer = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
+        assert "worker_id" in answer.error(400, "invalid_request", field="worker_id")["message"]
+
+    @pytest.mark.parametrize("bad", [0, -1, 2**31, "PT1S", True, 1.5])
+    def test_a_bad_visibility_timeout_is_refused(self, bad: Any) -> None:
+        answer = api.post("workers/fetch", {"queues": ["a"], "visibility_timeout_ms": bad})
+        answer.error(400, "invalid_request", field="visibility_timeout_ms")
+
+    def test_the_visibility_timeout_is_the_one_asked_for_the_jobs_own_or_the_default(self) -> None:
+        def lease(job: Any) -> int:
+            row = read(UUID(job["id"]))
+            assert row.lease_until is not None
+            assert row.started_at is not None
+            return round((row.lease_until - row.started_at).total_seconds())
+
+        api.push(queue="a", visibility_timeout_ms=60_000)
+        assert lease(api.fetch("a", visibility_timeout_ms=9_000)[0]) == 9
+        api.push(queue="b", visibility_timeout_ms=60_000)
+        assert lease(api.fetch("b")[0]) == 60
+        api.push(queue="c")
+        assert lease(api.fetch("c")[0]) == 1_800
+
+    def test_a_paused_queue_accepts_jobs_and_hands_out_none(self) -> None:
+        pause("default")
+        key = api.push()["id"]
+        assert api.fetch() == []
+        resume("default")
+        assert [job["id"] for job in api.fetch()] == [key]
+
+    def test_what_is_due_counts_as_available(self) -> None:
+        job = api.active(retry=SLOW_RETRY)
+        api.post("workers/nack", {"job_id": job["id"], "error": ERROR}).ok()
+        assert api.fetch() == []
+        age(UUID(job["id"]), HOUR)
+        (again,) = api.fetch()
+        assert (again["id"], again["attempt"]) == (job["id"], 2)
+        assert [entry["type"] for entry in again["errors"]] == ["Boom"]
+
+
+class TestAck:
+    @pytest.mark.parametrize("by_path", [False, True])
+    def test_a_job_is_completed_with_its_result(self, by_path: bool) -> None:
+        key = api.active()["id"]
+        body = {"result": {"rows": [1, None]}}
+        answer = (
+            api.post(f"jobs/{key}/ack", body)
+            if by_path
+            else api.post("workers/ack", {"job_id": key, **body})
+        ).ok()
+        job = answer.pop("job")
+        assert TIMESTAMP(answer["completed_at"])
+        assert answer == {
+            "acknowledged": True,
+            "id": key,
+            "job_id": key,
+            "state": "completed",
+            "completed_at": job["completed_at"],
+        }
+        assert job == api.info(key)
+        assert job["result"] == {"rows": [1, None]}
+
+    @pytest.mark.parametrize("result", [None, 0, False, "", [], {}, "text", 1.5, [[1]]])
+    def test_any_json_is_a_result(self, result: Any) -> None:
+        key = api.active()["id"]
+        api.post("workers/ack", {"job_id": key, "result": result}).ok()
+        assert api.info(key).get("result") == result
+
+    def test_the_path_alone_is_enough(self) -> None:
+        key = api.active()["id"]
+        assert api.post(f"jobs/{key}/ack").ok()["state"] == "completed"
+
+    def test_a_result_that_json_cannot_carry_is_refused(self) -> None:
+        key = api.active()["id"]
+        deep = b'{"job_id": "%s", "result": %s}' % (key.encode(), b"[" * 65 + b"]" * 65)
+        assert "result" in api.post("workers/ack", deep).error(400, "invalid_request")["message"]
+        assert state_of(key) == "active"
+
+
+class TestFail:
+    def test_a_job_with_attempts_left_waits_for_the_next_one(self) -> None:
+        key = api.active(retry=SLOW_RETRY)["id"]
+        answer = api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
+        assert (
+            answer.items()
+            >= {
+                "id": key,
+                "job_id": key,
+                "state": "retryable",
+                "attempt": 1,
+                "max_attempts": 3,
+                "retry_delay_ms": 3_600_000,
+            }.items()
+        )
+        assert TIMESTAMP(answer["next_attempt_at"])
+        assert "discarded_at" not in answer
+        assert answer["job"].items() >= api.info(key).items()
+        assert answer["job"]["error"]["message"] == "it broke"
+
+    def test_the_last_attempt_discards(self) -> None:
+        key = api.active(retry={"max_attempts": 1})["id"]
+        answer = api.post(f"jobs/{key}/nack", {"error": ERROR}).ok()
+        assert answer.items() >= {"state": "discarded", "attempt": 1, "max_attempts": 1}.items()
+        assert TIMESTAMP(answer["discarded_at"])
+        assert not answer.keys() & {"next_attempt_at", "retry_delay_ms"}
+
+    def test_the_code_of_the_binding_is_the_type_of_core(self) -> None:
+        key = api.active(retry={"non_retryable_errors": ["invalid_card"]})["id"]
+        error = {"code": "invalid_card", "message": "no", "details": {"a": [1]}, "retryable": True}
+        answer = api.post("workers/nack", {"job_id": key, "error": error}).ok()
+        assert answer["state"] == "discarded"
+        assert (
+            answer["job"]["error"].items()
+            >= {"type": "invalid_card", "message": "no", "details": {"a": [1]}}.items()
+        )
+
+    def test_what_is_not_retryable_is_discarded(self) -> None:
+        key = api.active()["id"]
+        error = ERROR | {"retryable": False}
+        assert (
+            api.post("workers/nack", {"job_id": key, "error": error}).ok()["state"] == "discarded"
+        )
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            *(None, "text", 1, [], {}, {"type": "Boom"}, {"message": "m"}),
+            *({"type": 1, "message": "m"}, {"type": "B", "message": 1}),
+            *(ERROR | {"retryable": "no"}, ERROR | {"details": []}),
+        ],
+    )
+    def test_a_bad_error_is_refused_and_changes_nothing(self, bad: Any) -> None:
+        key = api.active()["id"]
+        answer = api.post("workers/nack", {"job_id": key, "error": bad})
+        assert "error" in answer.error(400, "invalid_request")["message"]
+        assert state_of(key) == "active"
+
+    def test_a_requeue_gives_the_job_back_at_once_and_spends_no_attempt(self) -> None:
+        key = api.active(retry={"max_attempts": 1})["id"]
+        for _ in range(3):
+            answer = api.post("workers/nack", {"job_id": key, "requeue": True}).ok()
+            assert (answer["state"], answer["id"]) == ("available", key)
+            assert [job["id"] for job in api.fetch()] == [key]
+        final = api.post("workers/nack", {"job_id": key, "requeue": False, "error": ERROR}).ok()
+        assert final["state"] == "discarded"
+
+    def test_a_requeue_keeps_the_error_it_was_given(self) -> None:
+        key = api.active()["id"]
+        api.post("workers/nack", {"job_id": key, "requeue": True, "error": ERROR}).ok()
+        assert api.info(key)["error"]["type"] == "Boom"
+
+    @pytest.mark.parametrize("bad", [1, "true", [], {}])
+    def test_requeue_is_a_boolean(self, bad: Any) -> None:
+        key = api.active()["id"]
+        answer = api.post("workers/nack", {"job_id": key, "requeue": bad, "error": ERROR})
+        answer.error(400, "invalid_request", field="requeue")
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+class TestTheClaim:
+    """ACK and FAIL under a claim: what is sent must match, what is left out is not checked."""
+
+    def send(self, what: str, key: str, **claim: Any) -> Any:
+        return api.post(f"workers/{what}", {"job_id": key, **ANSWERS[what], **claim})
+
+    @pytest.mark.parametrize(
+        "state", ["available", "scheduled", "pending", "completed", "discarded"]
+    )
+    def test_a_job_that_is_not_active_is_a_conflict(self, what: str, state: str) -> None:
+        job = in_state(state)
+        before = snapshot(job.pk)
+        self.send(what, str(job.pk)).error(
+            409, "conflict", job_id=str(job.pk), current_state=state, expected_state="active"
+        )
+        assert snapshot(job.pk) == before
+
+    def test_a_second_answer_is_a_conflict(self, what: str) -> None:
+        key = api.active(retry=SLOW_RETRY)["id"]
+        self.send(what, key).ok()
+        before = snapshot(UUID(key))
+        self.send(what, key).error(409, "conflict")
+        assert snapshot(UUID(key)) == before
+
+    def test_another_workers_answer_is_a_conflict(self, what: str) -> None:
+        key = api.active(worker_id="a")["id"]
+        self.send(what, key, worker_id="b").error(409, "conflict", current_state="active")
+        assert state_of(key) == "active"
+        self.send(what, key, worker_id="a").ok()
+
+    def test_an_answer_of_an_older_attempt_is_a_conflict(self, what: str) -> None:
+        first = api.active(worker_id="a", visibility_timeout_ms=1_000)
+        age(UUID(first["id"]), HOUR)
+        lapse()
+        (second,) = api.fetch(worker_id="a")
+        assert (second["id"], second["attempt"]) == (first["id"], 2)
+        self.send(what, first["id"], worker_id="a", attempt=1).error(409, "conflict")
+        assert state_of(first["id"]) == "active"
+        self.send(what, first["id"], worker_id="a", attempt=2).ok()
+
+    def test_a_claim_that_was_made_without_a_worker_is_answered_without_one(
+        self, what: str
+    ) -> None:
+        key = api.active()["id"]
+        self.send(what, key, worker_id="a").error(409, "conflict")
+        self.send(what, key, attempt=1).ok()
+
+    @pytest.mark.parametrize("bad", [-1, 1.0, "1", True, 2**31, [1]])
+    def test_a_bad_attempt_is_refused(self, what: str, bad: Any) -> None:
+        self.send(what, api.active()["id"], attempt=bad).error(
+            400, "invalid_request", field="attempt"
+        )
+
+    @pytest.mark.parametrize("bad", [1, "", "a\nb", "\u0000x", [], True, "x" * 256])
+    def test_a_bad_worker_id_is_refused(self, what: str, bad: Any) -> None:
+        self.send(what, api.active()["id"], worker_id=bad).error(
+            400, "invalid_payload" if bad == "\u0000x" else "invalid_request"
+        )
+
+    def test_a_job_that_is_not_there_is_not_found(self, what: str) -> None:
+        self.send(what, str(ids.uuid7())).error(404, "not_found")
+        api.post(f"jobs/x/{what}", ANSWERS[what]).error(404, "not_found")
+
+    @pytest.mark.parametrize("bad", [None, "", "x", 1, [], {}, "0" * 36])
+    def test_what_is_no_job_id_is_refused(self, what: str, bad: Any) -> None:
+        self.send(what, bad).error(400, "invalid_request")
+
+
+class TestBeat:
+    def test_a_beat_registers_the_worker_and_extends_what_it_holds(self) -> None:
+        job = api.active(worker_id="w", visibility_timeout_ms=60_000)
+        age(UUID(job["id"]), timedelta(seconds=30))
+        before = read(UUID(job["id"])).lease_until
+        answer = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [job["id"]]}).ok()
+        assert answer["state"] == "running"
+        assert answer["jobs_extended"] == [job["id"]]
+        assert answer["jobs_lost"] == []
+        assert TIMESTAMP(answer["server_time"])
+        after = read(UUID(job["id"])).lease_until
+        assert before is not None
+        assert after is not None
+        assert timedelta(seconds=25) < after - before < timedelta(seconds=35)
+
+    def test_the_worker_protocol_sends_a_number_and_the_ids_beside_it(self) -> None:
+        job = api.active(worker_id="w")
+        answer = api.post(
+            "workers/heartbeat",
+            {"worker_id": "w", "active_jobs": 1, "active_job_ids": [job["id"]]},
+        )
+        assert answer.ok()["jobs_extended"] == [job["id"]]
+
+    def test_an_extension_never_shortens(self) -> None:
+        job = api.active(worker_id="w")
+        before = read(UUID(job["id"])).lease_until
+        api.post(
+            "workers/heartbeat",
+            {"worker_id": "w", "active_jobs": [job["id"]], "visibility_timeout_ms": 1},
+        ).ok()
+        assert read(UUID(job["id"])).lease_until == before
+
+    def test_only_what_the_worker_holds_is_extended(self) -> None:
+        mine = api.active(worker_id="w")["id"]
+        theirs = api.active(worker_id="other")["id"]
+        nobodys = str(ids.uuid7())
+        before = read(UUID(theirs)).lease_until
+        answer = api.post(
+            "workers/heartbeat",
+            {
+                "worker_id": "w",
+                "active_jobs": [mine, theirs, nobodys],
+                "visibility_timeout_ms": 7_200_000,
+            },
+        ).ok()
+        assert answer["jobs_extended"] == [mine]
+        assert answer["jobs_lost"] == sorted([theirs, nobodys])
+        assert read(UUID(theirs)).lease_until == before
+
+    def test_a_worker_is_told_that_its_job_was_cancelled(self) -> None:
+        key = api.active(worker_id="w")["id"]
+        api.delete(f"jobs/{key}").ok()
+        answer = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [key]}).ok()
+        assert (answer["jobs_extended"], answer["jobs_lost"]) == ([], [key])
+        api.post("workers/ack", {"job_id": key, "worker_id": "w"}).error(409, "conflict")
+        assert state_of(key) == "cancelled"
+
+    @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
+    def test_the_answer_carries_what_the_worker_was_told(self, directive: Directive) -> None:
+        assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == "running"
+        assert beat.direct("w", directive)
+        assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive
+        api.push()
+        assert api.fetch(worker_id="w") == []
+
+    def test_what_a_worker_says_of_itself_is_kept(self) -> None:
+        api.post(
+            "workers/heartbeat",
+            {
+                "worker_id": "w",
+                "hostname": "h1",
+                "pid": 2**22,
+                "queues": ["a", "b"],
+                "labels": ["gpu"],
+                "concurrency": 8,
+                "version": "2.1",
+                "started_at": "2026-01-01T00:00:00Z",
+            },
+        ).ok()
+        row = Worker.objects.get(pk="w")
+        assert (row.hostname, row.pid, row.queues, row.labels) == ("h1", 2**22, ["a", "b"], ["gpu"])
+        assert (row.concurrency, row.version) == (8, "2.1")
+        assert row.started_at == datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+
+    @pytest.mark.parametrize(
+        ("name", "bad"),
+        [
+            *(("worker_id", bad) for bad in (None, "", "x" * 256, 1, [])),
+            *(("active_jobs", bad) for bad in (-1, 1.5, "x", True, [1], ["x"], {})),
+            *(("active_job_ids", bad) for bad in ("x", 1, [None], ["x"])),
+            *(("visibility_timeout_ms", bad) for bad in (0, -1, "1", 2**31)),
+            *(("state", bad) for bad in ("dead", 1, [], "RUNNING")),
+            *(("hostname", bad) for bad in ("x" * 256, "a\nb", 1)),
+            *(("pid", bad) for bad in (-1, "1", 1.0)),
+            *(("queues", bad) for bad in ("a", [1], {}, ["x" * 300], ["a"] * 2_000)),
+            *(("labels", bad) for bad in ("a", [1], ["a\nb"], ["x" * 300], ["a"] * 2_000)),
+            *(("concurrency", bad) for bad in (-1, 2**31, "8")),
+            *(("version", bad) for bad in ("x" * 65, 1)),
+            *(("started_at", bad) for bad in ("now", 1, "2026-01-01T00:00:00")),
+        ],
+    )
+    def test_a_bad_field_is_refused_by_name(self, name: str, bad: Any) -> None:
+        error = api.post("workers/heartbeat", {"worker_id": "w"} | {name: bad})
+        assert name in error.error(400, "invalid_request")["message"]
+
+    def test_what_is_not_known_is_ignored(self) -> None:
+        api.post("workers/heartbeat", {"worker_id": "w", "x": 1, "memory_bytes": 2**40}).ok()
+
+    def test_the_other_name_of_the_route_does_the_same(self) -> None:
+        assert api.post("workers/beat", {"worker_id": "w"}).ok()["state"] == "running"
+
+
+def test_a_visibility_timeout_that_ends_makes_the_job_available_with_its_history() -> None:
+    key = api.active(worker_id="w", visibility_timeout_ms=1_000)["id"]
+    age(UUID(key), HOUR)
+    lapse()
+    job = api.info(key)
+    assert (job["state"], job["attempt"]) == ("available", 1)
+    assert [entry["type"] for entry in job["errors"]] == ["visibility_timeout"]
+
+
+def test_a_visibility_timeout_that_ends_with_no_attempt_left_discards() -> None:
+    key = api.active(visibility_timeout_ms=1_000, retry={"max_attempts": 1})["id"]
+    age(UUID(key), HOUR)
+    lapse()
+    assert api.info(key)["state"] == "discarded"
+
+
+class TestAKeyForOneQueue:
+    """A key that is confined to some queues works there and nowhere else."""
+
+    @pytest.fixture(autouse=True)
+    def _closed(self, settings: Any) -> None:
+        settings.OJS = {
+            "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"]
+        }
+        self.mine = Api(make_key("admin", queues=("mine",)))
+        self.all = Api(make_key("admin"))
+
+    def test_it_may_do_everything_in_its_queue(self) -> None:
+        job = self.mine.active(queue="mine", worker_id="w")
+        body = {"worker_id": "w", "active_jobs": [job["id"]]}
+        assert self.mine.post("workers/heartbeat", body).ok()["jobs_extended"] == [job["id"]]
+        self.mine.post("workers/ack", {"job_id": job["id"]}).ok()
+        assert self.mine.info(job["id"])["state"] == "completed"
+        assert self.mine.post("jobs/batch", {"jobs": [{"type": "a", "args": [], "queue": "mine"}]})
+
+    def test_it_pushes_nothing_elsewhere(self) -> None:
+        body = {"type": "a", "args": []}
+        self.mine.post("jobs", body).error(403, "PERMISSION_DENIED")
+        both = [body | {"queue": "mine"}, body]
+        self.mine.post("jobs/batch", {"jobs": both}).error(403, "PERMISSION_DENIED", index=1)
+        assert jobs().count() == 0
+
+    def test_it_fetches_nothing_elsewhere_and_takes_nothing_with_a_mixed_list(self) -> None:
+        self.all.push(queue="mine")
+        for queues in (["other"], ["mine", "other"]):
+            self.mine.post("workers/fetch", {"queues": queues}).error(403, "PERMISSION_DENIED")
+        assert len(self.mine.fetch("mine")) == 1
+
+    def test_it_touches_no_job_of_another_queue(self) -> None:
+        job = self.all.active(queue="other", worker_id="w")["id"]
+        before = snapshot(UUID(job))
+        denied = [
+            self.mine.get(f"jobs/{job}"),
+            self.mine.delete(f"jobs/{job}"),
+            self.mine.post(f"jobs/{job}/cancel"),
+            self.mine.post(f"jobs/{job}/activate"),
+            self.mine.post(f"jobs/{job}/ack"),
+            self.mine.post(f"jobs/{job}/nack", {"error": ERROR}),
+            self.mine.post("workers/ack", {"job_id": job}),
+            self.mine.post("workers/nack", {"job_id": job, "error": ERROR}),
+            self.mine.post("workers/nack", {"job_id": job, "requeue": True}),
+            self.mine.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [job]}),
+        ]
+        for answer in denied:
+            answer.error(403, "PERMISSION_DENIED")
+        assert snapshot(UUID(job)) == before
