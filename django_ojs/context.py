@@ -2,17 +2,24 @@
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from django_ojs.spec import progress as progresses
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.json import JSON
+from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
 
 logger = logging.getLogger("django_ojs.job")
+
+#: Reports that come faster are put together: a loop may say where it is in every round.
+REPORT_EVERY = 1.0
 
 _UNSET: Any = object()
 
@@ -29,6 +36,7 @@ class JobContext:
         *,
         is_async: bool = False,
         heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None,
+        report: Callable[[Claimed, Report], bool] | None = None,
     ) -> None:
         self.job = job
         self.is_async = is_async
@@ -43,6 +51,9 @@ class JobContext:
             },
         )
         self._heartbeat = heartbeat
+        self._report = report
+        self._unsent: dict[str, Any] = {}
+        self._sent_at: float | None = None
         self._cancelled = threading.Event()
         self._result: Any = _UNSET
 
@@ -86,6 +97,62 @@ class JobContext:
     async def aheartbeat(self, extend: timedelta | None = None) -> bool:
         """Extend the job's reservation; see `heartbeat`."""
         return await sync_to_async(self.heartbeat)(extend)
+
+    def progress(
+        self,
+        progress: float | None = None,
+        *,
+        data: Mapping[str, JSON] | None = None,
+        checkpoint: Mapping[str, JSON] | None = None,
+    ) -> bool:
+        """Say how far the run is: a share from 0 to 1, details, or both (ojs-progress §6).
+
+        `checkpoint` is what another run of the job finds as its `last_checkpoint`. It extends the
+        reservation too. At most one report a second is written, the latest; the last of a run
+        always is. Whatever goes wrong is logged and harms nothing. Return False when the job is no
+        longer this run's; `cancelled` is then set. In an `async def` handler, call
+        `await aprogress()`.
+        """
+        given = {"progress": progress, "data": data, "checkpoint": checkpoint}
+        self._unsent |= {name: value for name, value in given.items() if value is not None}
+        if self._sent_at is None or time.monotonic() - self._sent_at >= REPORT_EVERY:
+            self.flush()
+        return not self.cancelled
+
+    async def aprogress(
+        self,
+        progress: float | None = None,
+        *,
+        data: Mapping[str, JSON] | None = None,
+        checkpoint: Mapping[str, JSON] | None = None,
+    ) -> bool:
+        """Say how far the run is; see `progress`."""
+        return await sync_to_async(self.progress)(progress, data=data, checkpoint=checkpoint)
+
+    @property
+    def last_checkpoint(self) -> dict[str, JSON] | None:
+        """The last checkpoint that an earlier run of the job has reported, or None."""
+        return progresses.last_checkpoint(self.job.progress)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a report waits to be written."""
+        return bool(self._unsent)
+
+    def flush(self) -> None:
+        """Write what was reported and not written yet. The worker calls this when a run ends."""
+        unsent, self._unsent = self._unsent, {}
+        if not unsent or self.cancelled:
+            return
+        self._sent_at = time.monotonic()
+        try:
+            reported = Report(**unsent)
+            if self._report is not None and not self._report(self.job, reported):
+                self.cancel()
+        except OJSError as error:
+            self.log.warning("Progress was not kept: %s", error)
+        except Exception as error:
+            self.log.warning("Progress was not kept (%s)", type(error).__name__)
 
     def set_result(self, value: JSON) -> None:
         """Set the job's result; it goes before what the handler returns."""

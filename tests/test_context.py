@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync
 
 import django_ojs as ojs
 from django_ojs import context as contexts
+from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
 from tests import factories as make
 
@@ -98,3 +99,80 @@ def test_the_current_context_is_that_of_the_run_and_of_nothing_else() -> None:
     finally:
         contexts.enter(None)
     assert ojs.current_context() is None
+
+
+class Listener:
+    """Who writes progress, as far as the context sees it."""
+
+    def __init__(self, *, held: bool = True, failure: Exception | None = None) -> None:
+        self.held = held
+        self.failure = failure
+        self.reports: list[Report] = []
+
+    def __call__(self, job: Claimed, report: Report) -> bool:
+        self.reports.append(report)
+        if self.failure is not None:
+            raise self.failure
+        return self.held
+
+
+def test_the_first_report_is_written_at_once_and_the_latest_of_a_second_at_the_end() -> None:
+    listener = Listener()
+    context = ojs.JobContext(make.active(), report=listener)
+    assert context.progress(0.1, checkpoint={"row": 1}) is True
+    for share in (0.2, 0.3):
+        context.progress(share)
+    context.progress(data={"row": 3})
+    assert listener.reports == [Report(progress=0.1, checkpoint={"row": 1})]
+    assert context.has_unsent
+    context.flush()
+    assert listener.reports[1:] == [Report(progress=0.3, data={"row": 3})]
+    context.flush()
+    assert len(listener.reports) == 2
+
+
+def test_reports_are_written_as_they_come_once_a_second_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(contexts, "REPORT_EVERY", 0.0)
+    listener = Listener()
+    context = ojs.JobContext(make.active(), report=listener)
+    context.progress(0.1)
+    assert async_to_sync(context.aprogress)(0.2) is True
+    assert [report.progress for report in listener.reports] == [0.1, 0.2]
+
+
+def test_a_report_of_a_lost_run_says_so_and_no_other_follows() -> None:
+    listener = Listener(held=False)
+    context = ojs.JobContext(make.active(), report=listener)
+    assert context.progress(0.1) is False
+    assert context.cancelled
+    assert context.progress(0.2) is False
+    context.flush()
+    assert len(listener.reports) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "failure", "said"),
+    [
+        ({"data": object()}, None, "data must be an object"),
+        ({"progress": float("nan")}, None, "progress must be a number"),
+        ({"progress": 0.5}, RuntimeError("secret"), "RuntimeError"),
+    ],
+)
+def test_whatever_goes_wrong_with_progress_is_logged_and_harms_nothing(
+    values: dict[str, Any],
+    failure: Exception | None,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    context = ojs.JobContext(make.active(), report=Listener(failure=failure))
+    assert context.progress(**values) is True
+    assert said in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_outside_of_a_worker_progress_goes_nowhere() -> None:
+    context = ojs.JobContext(make.active())
+    assert context.progress(0.5) is True
+    assert context.last_checkpoint is None

@@ -60,6 +60,7 @@ class Claimed:
             lease_until,
             self.worker_id,
             self._error,
+            self._progress,
         ) = row
         self.id = dialect.uuid(key)
         read = dialect.time
@@ -98,6 +99,11 @@ class Claimed:
     def error(self) -> dict[str, json.JSON] | None:
         """The error of the attempt before this one."""
         return json.loads_stored(self._error) if self._error is not None else None  # type: ignore[return-value]  # as above
+
+    @cached_property
+    def progress(self) -> dict[str, json.JSON] | None:
+        """What an earlier run reported; its checkpoint is of use to this one."""
+        return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property
     def retry_policy(self) -> RetryPolicy:

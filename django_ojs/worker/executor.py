@@ -10,6 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -130,12 +131,20 @@ class Executor:
 def _run_plain(run: Run) -> tuple[Any, bool]:
     if run.handler.atomic:
         with database.atomic():
-            result = _checked(run, _call(run))
+            result = _checked(run, _call_to_end(run))
             # The handler's rows and the job's completion commit together or not at all. Whoever has
             # taken the job from this run meanwhile makes this fail, and the rows with it.
             ack.complete(run.job.id, claim=run.claim, result=result)
         return result, True
-    return _checked(run, _call(run)), False
+    return _checked(run, _call_to_end(run)), False
+
+
+def _call_to_end(run: Run) -> Any:
+    try:
+        return _call(run)
+    finally:
+        # Before the answer: what it said last is kept, whether it failed or not.
+        run.context.flush()
 
 
 def _call(run: Run) -> Any:
@@ -244,6 +253,9 @@ class EventLoop:
                 )
             except BaseException as raised:  # as above
                 error = raised
+            if run.context.has_unsent:
+                with suppress(asyncio.CancelledError):  # It came late.
+                    await sync_to_async(run.context.flush)()
             if run.end():
                 self._answer(run, result, error, False)
             try:

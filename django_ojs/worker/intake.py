@@ -9,6 +9,7 @@ from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
+from django_ojs.worker import progress
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.finisher import Finisher
 from django_ojs.worker.report import Report
@@ -42,7 +43,10 @@ class Intake:
         for job in jobs:
             handler = get_handler(job.type)
             context = JobContext(
-                job, is_async=handler is not None and handler.is_async, heartbeat=self._heartbeat
+                job,
+                is_async=handler is not None and handler.is_async,
+                heartbeat=self._heartbeat,
+                report=progress.report,
             )
             run = Run(
                 job,

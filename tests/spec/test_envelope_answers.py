@@ -34,7 +34,9 @@ class Stored:
     activated_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    run: int = 0
     timeout_ms: int | None = None
+    progress: Any = None
     result: Any = None
     error: Any = None
     discard_reason: str | None = None

@@ -49,6 +49,7 @@ def claimed(
             now + timedelta(minutes=30),
             names["worker_id"],
             None,
+            None,
         ),
     )
 

@@ -32,6 +32,7 @@ SYSTEM: Final = frozenset(
         "next_attempt_at",
         "retry_delay_ms",
         "progress",
+        "last_checkpoint",
         "parent_results",
         "workflow_id",
     }

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from django_ojs.spec import progress
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.times import format_timestamp
 
@@ -50,7 +51,11 @@ class StoredJob(Protocol):
     @property
     def finished_at(self) -> datetime | None: ...
     @property
+    def run(self) -> int: ...
+    @property
     def timeout_ms(self) -> int | None: ...
+    @property
+    def progress(self) -> Any: ...
     @property
     def result(self) -> Any: ...
     @property
@@ -90,6 +95,8 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
     for name in ("retry", "unique", "schema", "tags", "visibility_timeout_ms", "rate_limit"):
         if name in options:
             out[name] = options[name]
+    if job.progress:
+        _add_progress(out, job, state)
     if job.result is not None:
         out["result"] = job.result
     if job.error is not None:
@@ -99,6 +106,15 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
     for name, value in options.get("extra", {}).items():
         out.setdefault(name, value)
     return out
+
+
+def _add_progress(out: dict[str, Any], job: StoredJob, state: str) -> None:
+    shown = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=state)
+    if shown.progress is not None:
+        out["progress"] = shown.progress
+    checkpoint = progress.last_checkpoint(job.progress)
+    if checkpoint is not None:
+        out["last_checkpoint"] = checkpoint
 
 
 def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[str, Any]) -> None:

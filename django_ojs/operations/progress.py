@@ -1,0 +1,64 @@
+"""PROGRESS (ojs-progress §6): a worker says how far its run is, which is also a heartbeat."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from django.db.models.functions import Greatest, Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations import jobs, tell
+from django_ojs.spec import job_events, times
+from django_ojs.spec.errors import ClaimLost
+from django_ojs.spec.events import EventType
+from django_ojs.spec.progress import Report, after
+from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions
+from django_ojs.storage.transitions import ANYBODY, Claim
+
+#: A job's progress is told of this often at most (ojs-progress §6.2).
+TOLD_EVERY = timedelta(seconds=1)
+
+
+def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
+    """Keep what a run reported, extend its reservation, and return the job.
+
+    A job that is not active is left as it is, without an error: it may have ended while the report
+    was on its way. Raises JobNotFound, and ClaimLost when it is active under another claim.
+    """
+
+    def operation() -> Job:
+        job = transitions.lock(job_id)
+        if job.state != State.ACTIVE:
+            return job
+        if not claim.holds(job):
+            details = {"job_id": str(job_id), "current_state": job.state}
+            raise ClaimLost("The job is active under another claim.", details=details)
+        before, now = job.progress, datetime.now(UTC)
+        job.progress = after(before, reported, run=job.run, now=now)
+        milliseconds = job.visibility_timeout_ms
+        lease = (
+            settings().visibility_timeout
+            if milliseconds is None
+            else timedelta(milliseconds=milliseconds)
+        )
+        jobs().filter(pk=job_id).update(
+            progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
+        )
+        _tell(job, before, now)
+        return job
+
+    return database.in_write_transaction(operation)
+
+
+def _tell(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
+    share = job.progress.get("progress")
+    if share is None or not tell.keeps(EventType.JOB_PROGRESS):
+        return
+    if before is not None and before["run"] == job.run and before.get("progress") is not None:
+        since = now - times.parse_timestamp(before["updated_at"], "updated_at")
+        if timedelta(0) <= since < TOLD_EVERY:
+            return
+    tell.keep([job_events.progress(job, round(100 * share, 2))])

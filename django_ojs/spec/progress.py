@@ -1,0 +1,129 @@
+"""Progress of a run (ojs-progress §5, §6): what a worker reports, what is kept of it, what shows.
+
+What is kept names the run it is of. So nothing needs to be cleared: progress of an earlier run is
+no longer shown, and its checkpoint is what the next run begins with.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+
+from django_ojs.spec import json
+from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
+from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
+
+#: The document recommends 4 KiB for `data`; this is where it ends, checkpoint included.
+MAX_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """What a worker says of its run: a share of the work, details of the project's, or both.
+
+    A share outside 0 to 1 counts as the nearer of the two. `checkpoint` is what another run could
+    go on from. Raises InvalidRequest, PayloadTooLarge.
+    """
+
+    progress: float | None = None
+    data: Mapping[str, Any] | None = None
+    checkpoint: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.progress is None and self.data is None:
+            raise _refusal("progress", "or data is required")
+        if self.progress is not None:
+            object.__setattr__(self, "progress", _share(self.progress))
+        for name in ("data", "checkpoint"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, dict):
+                raise _refusal(name, "must be an object")
+            if value is not None:
+                json.check(value, name, error=InvalidRequest)
+        size = len(json.dumps([self.data, self.checkpoint]).encode())
+        if size > MAX_BYTES:
+            raise PayloadTooLarge(
+                f"data and checkpoint must be at most {MAX_BYTES} bytes of JSON",
+                details={
+                    "field": "data",
+                    "actual_bytes": size,
+                    "max_bytes": MAX_BYTES,
+                    "size_bytes": size,
+                    "max_size_bytes": MAX_BYTES,
+                },
+            )
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Self:
+        """Read a report from the JSON of a request."""
+        return cls(
+            progress=body.get("progress"),
+            data=body.get("data"),
+            checkpoint=body.get("checkpoint"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What shows of a job's progress; all None while its latest run has reported nothing."""
+
+    progress: float | None = None
+    data: Mapping[str, Any] | None = None
+    updated_at: str | None = None
+
+
+NOTHING: Final = Progress()
+
+
+def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: datetime) -> Any:
+    """Return what to keep once this run has reported.
+
+    A share never goes back within a run; details are replaced; a checkpoint stays until there is
+    another one.
+    """
+    before = stored or {}
+    earlier = before if before.get("run") == run else {}
+    shares = [share for share in (earlier.get("progress"), report.progress) if share is not None]
+    kept = {
+        "run": run,
+        "progress": max(shares, default=None),
+        "data": earlier.get("data") if report.data is None else dict(report.data),
+        "checkpoint": before.get("checkpoint")
+        if report.checkpoint is None
+        else dict(report.checkpoint),
+        "updated_at": format_timestamp(now),
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def shown(stored: Mapping[str, Any] | None, *, run: int, attempt: int, state: str) -> Progress:
+    """Return what shows of a job's progress.
+
+    A completed job whose run reported is done (§8.1); one that failed keeps what it said last; a
+    job that runs again, or was retried by hand, begins anew (§5.3).
+    """
+    if not stored or stored.get("run") != run or not attempt:
+        return NOTHING
+    done = state == State.COMPLETED
+    return Progress(
+        progress=1.0 if done else stored.get("progress"),
+        data=stored.get("data"),
+        updated_at=stored.get("updated_at"),
+    )
+
+
+def last_checkpoint(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the last checkpoint that any run of the job has reported (§6.4)."""
+    return (stored or {}).get("checkpoint")
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise _refusal("progress", "must be a number, from 0.0 to 1.0")
+    return float(min(1, max(0, value)))
+
+
+def _refusal(field: str, rule: str) -> InvalidRequest:
+    return InvalidRequest(f"{field} {rule}", details={"field": field})

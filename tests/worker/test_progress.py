@@ -1,0 +1,125 @@
+"""Progress that handlers report: written past their transactions, and always before the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from django_ojs.context import JobContext
+from django_ojs.operations import cancel
+from django_ojs.spec.progress import Report
+from django_ojs.storage.claims import Claimed
+from django_ojs.worker import progress
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.runs import Run
+from tests.factories import active, read
+from tests.testapp.models import Thing
+from tests.worker.parts import Answer, Answers, handler
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def executed(
+    answers: Answers, job: Claimed, function: Callable[..., Any], *, atomic: bool = False
+) -> Answer:
+    made = handler(function, atomic=atomic)
+    context = JobContext(job, is_async=made.is_async, report=progress.report)
+    executor = Executor(1, answers)
+    try:
+        executor.submit([Run(job, made, context, 60.0)])
+        return answers.next()
+    finally:
+        executor.close()
+
+
+def stored(job: Claimed) -> dict[str, Any]:
+    return read(job.id).progress or {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_handler_said_last_is_there_when_it_answers(answers: Answers, fails: bool) -> None:
+    job = active()
+
+    def function(ctx: JobContext) -> None:
+        for row in range(1, 11):
+            ctx.progress(row / 10, data={"row": row})
+        if fails:
+            raise ValueError
+
+    answer = executed(answers, job, function)
+    assert (answer.error is not None) is fails
+    assert (stored(job)["progress"], stored(job)["data"]) == (1.0, {"row": 10})
+    assert stored(job)["run"] == job.run
+
+
+def test_a_coroutine_reports_too_and_its_last_word_is_kept(answers: Answers) -> None:
+    job = active()
+
+    async def function(ctx: JobContext) -> None:
+        await ctx.aprogress(0.1)
+        await ctx.aprogress(0.9, checkpoint={"row": 9})
+        await asyncio.sleep(0)
+
+    assert executed(answers, job, function).error is None
+    assert (stored(job)["progress"], stored(job)["checkpoint"]) == (0.9, {"row": 9})
+
+
+@pytest.mark.postgresql
+def test_others_see_the_progress_of_a_handler_whose_transaction_is_open(answers: Answers) -> None:
+    job = active()
+    seen: list[Any] = []
+
+    def function(ctx: JobContext) -> None:
+        Thing.objects.create(name="undone")
+        ctx.progress(0.5)
+        copy = connection.copy()
+        try:
+            with copy.cursor() as cursor:
+                # And nobody waits for it: a beat could lock the job now.
+                cursor.execute("SELECT progress FROM ojs_job FOR UPDATE NOWAIT")
+                seen.append(cursor.fetchone())
+        finally:
+            copy.close()
+        raise ValueError
+
+    executed(answers, job, function, atomic=True)
+    assert seen != [(None,)]
+    assert stored(job)["progress"] == 0.5
+    assert not Thing.objects.exists()
+
+
+@pytest.mark.sqlite
+def test_on_sqlite_progress_shares_the_transaction_it_is_reported_in(answers: Answers) -> None:
+    job = active()
+
+    def function(ctx: JobContext) -> None:
+        Thing.objects.create(name="done")
+        ctx.progress(0.5)
+
+    assert executed(answers, job, function, atomic=True).committed
+    assert stored(job)["progress"] == 0.5
+
+
+def test_a_handler_learns_from_its_report_that_the_job_is_not_its_own_any_more(
+    answers: Answers,
+) -> None:
+    job = active()
+
+    def function(ctx: JobContext) -> list[bool]:
+        cancel.cancel(job.id)
+        return [ctx.progress(0.5), ctx.cancelled]
+
+    assert executed(answers, job, function).result == [False, True]
+    assert stored(job) == {}
+
+
+def test_a_report_of_a_job_that_was_deleted_harms_nothing() -> None:
+    job = active()
+    read(job.id).delete()
+    assert progress.report(job, Report(progress=0.5)) is False
+    with transaction.atomic():
+        assert progress.report(job, Report(progress=0.5)) is False
