@@ -148,6 +148,16 @@ def expired(keys: Collection[UUID]) -> None:
     _read_and_tell(keys, job_events.expired, (EventType.JOB_EXPIRED,), signals.job_discarded)
 
 
+def discarded(keys: Collection[UUID]) -> None:
+    """Jobs were discarded by somebody's decision; why is their error."""
+    types = (EventType.JOB_DISCARDED,)
+    _read_and_tell(keys, _by_decision, types, signals.job_discarded)
+
+
+def _by_decision(job: Job) -> Event:
+    return job_events.discarded(job, job.error or {}, worker_id=None, dead_letter=job.dead_letter)
+
+
 def cancelled(keys: Collection[UUID]) -> None:
     """Jobs were cancelled."""
     _read_and_tell(keys, job_events.cancelled, (EventType.JOB_CANCELLED,), signals.job_cancelled)
@@ -181,7 +191,7 @@ def worker(type: EventType, worker_id: str, **data: Any) -> None:
 
 def _read_and_tell(
     keys: Collection[UUID],
-    event: Callable[[EventJob], Event],
+    event: Callable[[Job], Event],
     types: Sequence[EventType],
     signal: Signal | None,
 ) -> None:

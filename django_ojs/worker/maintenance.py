@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from django_ojs.operations import lease, maintain, overrun, rescue, stats
+from django_ojs.operations import events, lease, maintain, overrun, rescue, stats
 from django_ojs.storage import rollups
 from django_ojs.worker.report import Report
 
@@ -43,6 +43,8 @@ class Maintenance:
             Step(keeper.tidy, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(maintain.prune, 10.0),
+            Step(events.settle, 1.0),
+            Step(events.prune, 10.0),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)

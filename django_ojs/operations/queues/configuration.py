@@ -10,10 +10,12 @@ from django.db import IntegrityError
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.operations import tell
 from django_ojs.operations.queues.known import QueueStatus, get, stored_default
 from django_ojs.operations.queues.rows import DEFAULT_POLICY, is_deleted, rows, touch
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
+from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import QueueConfig, check, merge
 from django_ojs.storage import counts, database
 
@@ -42,6 +44,7 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
                     rows().create(name=name, config=merge({}, given))
             except IntegrityError:  # Another was faster.
                 raise _exists(name) from None
+        tell.queue(EventType.QUEUE_CREATED, name)
 
     database.in_write_transaction(operation)
     return get(name)
@@ -56,7 +59,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     limits = settings().limits
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
-    database.in_write_transaction(lambda: _store(name, given))
+    database.in_write_transaction(lambda: _change(name, given))
     return get(name)
 
 
@@ -64,7 +67,7 @@ def configure_default(changes: object, *, path: str = "") -> QueueConfig:
     """Change the default policy by top-level key, and return it. Raises InvalidRequest."""
     limit = settings().limits.envelope_bytes
     given = check(changes, max_envelope_bytes=limit, path=path, default_policy=True)
-    database.in_write_transaction(lambda: _store(DEFAULT_POLICY, given))
+    database.in_write_transaction(lambda: _change(DEFAULT_POLICY, given))
     return default_policy()
 
 
@@ -88,6 +91,11 @@ def config_of(name: str) -> QueueConfig:
 
 def _exists(name: str) -> Conflict:
     return Conflict("A queue with this name exists already.", details={"queue": name})
+
+
+def _change(name: str, given: dict[str, Any]) -> None:
+    _store(name, given)
+    tell.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
 
 
 def _store(name: str, given: dict[str, Any]) -> None:

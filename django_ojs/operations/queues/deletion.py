@@ -12,14 +12,14 @@ from uuid import UUID
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.operations import announce_all, jobs
+from django_ojs.operations import jobs, tell
 from django_ojs.operations.maintain import BATCH
 from django_ojs.operations.queues.known import QueueState, QueueStatus, get
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest
+from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, Event, State
 from django_ojs.storage import counts, database, rollups, transitions, wakeup
@@ -151,7 +151,7 @@ def _discard(keys: list[UUID]) -> int:
         error=_GONE.render(),
         discard_reason="operator",
     )
-    announce_all(signals.job_discarded, keys)
+    tell.discarded(keys)
     of_keys = jobs().filter(pk__in=keys).values_list("queue", "type")
     rollups.note_after_commit(rollups.DISCARDED, of_keys)
     return gone
@@ -161,6 +161,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another was faster.
         return
+    tell.queue(EventType.QUEUE_DELETED, name)
     if left:
         mark_deleted(queue)
     else:

@@ -4,13 +4,15 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.operations import tell
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.events import EventType
 from django_ojs.storage import database, wakeup
 
 
-def pause(name: str) -> Queue:
-    """Pause a queue, known or not, and return it.
+def pause(name: str, *, by: str | None = None) -> Queue:
+    """Pause a queue, known or not, and return it. `by` is who wants it, for the event.
 
     Pausing a paused queue keeps the time it was paused at.
     """
@@ -18,15 +20,16 @@ def pause(name: str) -> Queue:
 
     def operation() -> Queue:
         queue = touch(name)
-        rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now())
+        if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
+            tell.queue(EventType.QUEUE_PAUSED, name, paused_by=by)
         queue.refresh_from_db()
         return queue
 
     return database.in_write_transaction(operation)
 
 
-def resume(name: str) -> Queue:
-    """Let a queue hand out jobs again, and return it.
+def resume(name: str, *, by: str | None = None) -> Queue:
+    """Let a queue hand out jobs again, and return it. `by` as in `pause`.
 
     Resuming a queue that is not paused changes nothing.
     """
@@ -34,7 +37,8 @@ def resume(name: str) -> Queue:
 
     def operation() -> Queue:
         queue = touch(name)
-        rows().filter(pk=name).update(paused_at=None)
+        if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
+            tell.queue(EventType.QUEUE_RESUMED, name, resumed_by=by)
         queue.refresh_from_db()
         return queue
 
