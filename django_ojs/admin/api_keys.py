@@ -12,7 +12,7 @@ from django.utils.cache import add_never_cache_headers
 
 from django_ojs.http.access import scopes_of
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys
+from django_ojs.operations import api_keys, audit
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope, complete
 
@@ -110,14 +110,22 @@ class ApiKeyAdmin(_Admin):
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         """Require all scopes that the key has."""
-        return super().has_change_permission(request, obj) and (
-            obj is None or api_keys.scopes_of(obj) <= _held(request)
-        )
+        return super().has_change_permission(request, obj) and _covers(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """Require the same."""
+        return super().has_delete_permission(request, obj) and _covers(request, obj)
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         """Make the key, or change it."""
         if change:
             super().save_model(request, obj, form, change)
+            audit.note(
+                "api_key.changed",
+                principal=request.user.get_username(),
+                key_prefix=obj.prefix,
+                fields=form.changed_data,
+            )
             return
         key, text = api_keys.create(
             name=obj.name,
@@ -193,3 +201,7 @@ class ApiKeyAdmin(_Admin):
 
 def _held(request: HttpRequest) -> frozenset[Scope]:
     return complete(scopes_of(request.user))
+
+
+def _covers(request: HttpRequest, key: ApiKey | None) -> bool:
+    return key is None or api_keys.scopes_of(key) <= _held(request)

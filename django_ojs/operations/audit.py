@@ -20,6 +20,8 @@ def note(
     **detail: Any,
 ) -> None:
     """Write one event. What failed is a warning."""
+    # A third party may let in whoever has a line break in the name.
+    principal = "".join(each if each.isprintable() else "?" for each in principal)
     logger.log(
         logging.INFO if outcome == "success" else logging.WARNING,
         "%s: %s (%s)",

@@ -98,7 +98,7 @@ def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None
     assert ApiKey.objects.count() == 0
 
 
-def test_a_key_can_be_changed_and_its_secret_stays() -> None:
+def test_a_key_can_be_changed_and_its_secret_stays(caplog: pytest.LogCaptureFixture) -> None:
     key, text = make(queues=["a"])
     client = root()
     shown = client.get(page_of(key)).content.decode()
@@ -106,7 +106,11 @@ def test_a_key_can_be_changed_and_its_secret_stays() -> None:
     assert 'name="digest"' not in shown
     change = {"name": "mail", "scopes": ["worker", "read"], "queues": "", "digest": "0" * 64}
     change |= {"expires_at_0": "2999-01-01", "expires_at_1": "00:00:00", "prefix": "x"}
-    assert client.post(page_of(key), change).status_code == 302
+    with caplog.at_level("INFO", logger="django_ojs.audit"):
+        assert client.post(page_of(key), change).status_code == 302
+    (event,) = [vars(record) for record in caplog.records if record.name == "django_ojs.audit"]
+    assert (event["event_type"], event["principal"]) == ("api_key.changed", "ann")
+    assert set(event["detail"]["fields"]) == {"name", "scopes", "queues", "expires_at"}
     found = api_keys.find(text)
     assert (found.name, sorted(found.scopes), found.queues) == ("mail", ["read", "worker"], [])
     assert (found.prefix, found.expires_at) == (key.prefix, datetime(2999, 1, 1, tzinfo=UTC))
@@ -170,7 +174,10 @@ def test_a_user_gives_away_no_scope_that_the_user_does_not_have() -> None:
 
 def test_a_key_that_may_more_than_the_user_is_left_alone() -> None:
     key, text = make("admin", queues=["a"])
-    client = staff("view_apikey", "change_apikey", "operate_job")
+    client = staff("view_apikey", "change_apikey", "delete_apikey", "operate_job")
+    assert client.post(f"{LIST}{key.pk}/delete/", {"post": "yes"}).status_code == 403
+    chosen = {"action": "delete_selected", "_selected_action": [key.pk], "post": "yes"}
+    assert client.post(LIST, chosen).status_code == 403
     assert client.post(page_of(key), FORM).status_code == 403
     answer = client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]}, follow=True)
     assert "0 revoked, 1 skipped." in answer.content.decode()

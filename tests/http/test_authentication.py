@@ -310,6 +310,17 @@ def test_refusals_are_noted_without_what_was_sent(caplog: pytest.LogCaptureFixtu
         assert secret not in str(events)
 
 
+@override_settings(OJS={"HTTP_AUTHENTICATION": [THIRD_PARTY]})
+def test_a_name_with_a_line_break_does_not_make_a_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    user(username="ann\nforged")
+    ask(**{"X-User": "ann\nforged"})
+    (event,) = [record for record in caplog.records if record.name == "django_ojs.audit"]
+    assert "\n" not in event.getMessage()
+    assert "ann?forged" in event.getMessage()
+
+
 def test_an_access_is_kept_to_its_queues() -> None:
     some = Access(name="k", scopes=frozenset({Scope.PRODUCER}), queues=frozenset({"a"}))
     some.check_queue("a")
