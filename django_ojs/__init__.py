@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
     from django_ojs.spec.retry import RetryPolicy
     from django_ojs.spec.states import State
+    from django_ojs.spec.unique import UniquePolicy
 
 # Where each public name lives. They are imported when first used, because models cannot be before
 # Django is set up, and Django imports this package to set itself up.
@@ -69,6 +70,7 @@ _HOME = {
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
     "django_ojs.spec.retry": "RetryPolicy",
     "django_ojs.spec.states": "State",
+    "django_ojs.spec.unique": "UniquePolicy",
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -86,6 +88,7 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "State",
+    "UniquePolicy",
     "aactivate",
     "acancel",
     "activate",

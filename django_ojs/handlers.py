@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
@@ -21,6 +22,7 @@ from django_ojs.options import (
     envelope_of,
     read_options,
 )
+from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
@@ -74,11 +76,11 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.function = function
         self.type = type
         self.atomic = atomic
-        self.defaults = options
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
         self._minimum, self._maximum = _arity(self._signature)
+        self.defaults = self._placed(options)
         self.__name__ = getattr(function, "__name__", type)
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
@@ -106,7 +108,15 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
         """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
-        return Enqueuer(self, read_options(options))
+        return Enqueuer(self, self._placed(read_options(options)))
+
+    def _placed(self, options: Options) -> Options:
+        # A unique policy may name parameters; what is stored has their places, which any other
+        # producer of this type can name as well.
+        if options.unique is None:
+            return options
+        policy = unique.parse(options.unique).at(tuple(self._signature.parameters))
+        return replace(options, unique=policy)
 
     def run(self, context: JobContext) -> Any:
         """Call the function with the job's arguments.
@@ -192,7 +202,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
                 f"{_name(function)}."
             )
         _handlers[type] = handler
-        declared[type] = defaults
+        declared[type] = handler.defaults
         return handler
 
     return typing.cast("Decorator", decorate)

@@ -8,11 +8,12 @@ from typing import Any, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.spec import ids, retry, times
+from django_ojs.spec import ids, retry, times, unique
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.unique import UniquePolicy
 
 When = datetime | timedelta | str
 Duration = int | float | timedelta
@@ -26,6 +27,7 @@ class OptionArguments(TypedDict, total=False):
     scheduled_at: When | None
     expires_at: When | None
     retry: RetryPolicy | Mapping[str, Any] | None
+    unique: UniquePolicy | Mapping[str, Any] | None
     timeout: Duration | None
     visibility_timeout: Duration | None
     tags: Sequence[str] | None
@@ -49,6 +51,7 @@ class Options:
     scheduled_at: When | None = None
     expires_at: When | None = None
     retry: RetryPolicy | Mapping[str, Any] | None = None
+    unique: UniquePolicy | Mapping[str, Any] | None = None
     timeout: Duration | None = None
     visibility_timeout: Duration | None = None
     tags: Sequence[str] | None = None
@@ -158,6 +161,8 @@ def _apply(options: Options, envelope: Envelope) -> None:
     if options.meta is not None:
         _check_meta(options.meta)
         envelope.meta = dict(options.meta)
+    if options.unique is not None:
+        envelope.unique = unique.parse(options.unique, args=envelope.args)
     if options.schema is not None:
         envelope.schema = options.schema
     if options.pending is not None:

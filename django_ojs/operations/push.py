@@ -13,7 +13,7 @@ from django.db.models.signals import post_init, pre_init
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import tell
+from django_ojs.operations import tell, unique
 from django_ojs.spec import retry, times
 from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
@@ -29,7 +29,8 @@ def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
     """Store one job and return it; None when an enqueue middleware dropped it.
 
     It commits with the transaction that is open on the jobs' database, savepoints included.
-    `generated_id` says that the id is ours and cannot be taken. Raises an OJSError that names the
+    `generated_id` says that the id is ours and cannot be taken. A unique policy that ignores a
+    duplicate returns the job that was there, `deduplicated`. Raises an OJSError that names the
     field and the rule.
     """
     return _push([envelope], generated_ids=generated_id, place=False)[0]
@@ -71,40 +72,46 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     kept = [envelope for envelope in accepted if envelope is not None]
     if not kept:
         return [None] * len(accepted)
+    store = partial(_store, generated_ids=generated_ids)
     try:
-        with tell.together(*tell.PUSHED):
-            jobs = _store(accepted, kept, generated_ids=generated_ids)
-            tell.pushed(jobs)
-            return jobs
+        if any(envelope.unique is not None for envelope in kept):
+            jobs = iter(unique.store(kept, store))
+        else:
+            jobs = iter(store(kept))
     except DuplicateJob as error:
         if place:  # Its index counts what was stored, the caller's what was asked for.
             asked = [index for index, envelope in enumerate(accepted) if envelope is not None]
             error.details["index"] = asked[error.details.get("index", 0)]
+        else:
+            error.details.pop("index", None)
         raise
+    return [None if envelope is None else next(jobs) for envelope in accepted]
 
 
-def _store(
-    accepted: Sequence[Envelope | None], kept: Sequence[Envelope], *, generated_ids: bool
-) -> list[Job | None]:
-    stored = {job.id: job for job in transitions.push(kept, generated_ids=generated_ids)}
-    wakeup.announce(
-        envelope.queue for envelope in kept if stored[envelope.id].state == State.AVAILABLE
-    )
-    rollups.note_after_commit(
-        rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in kept]
-    )
-    make = _model_maker()
-    return [
-        None if envelope is None else _job(envelope, stored[envelope.id], make)
-        for envelope in accepted
-    ]
+def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
+    """Store jobs that were accepted, in one statement, and tell of them."""
+    with tell.together(*tell.PUSHED):
+        stored = {job.id: job for job in transitions.push(envelopes, generated_ids=generated_ids)}
+        wakeup.announce(
+            envelope.queue for envelope in envelopes if stored[envelope.id].state == State.AVAILABLE
+        )
+        rollups.note_after_commit(
+            rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in envelopes]
+        )
+        make = _model_maker()
+        jobs = [_job(envelope, stored[envelope.id], make) for envelope in envelopes]
+        tell.pushed(jobs)
+    return jobs
 
 
 def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | None:
     limits = settings().limits
     validate(envelope, limits)
     if not chain:
-        return envelope
+        return _with_key(envelope, envelope.args)
+    # The key is made of the arguments that were asked for: a middleware may encrypt them
+    # (extension-interactions §4). Type, queue and meta are those that come out.
+    asked = None if envelope.unique is None else _as_read(envelope.args)
     key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
     passed = chain.run(envelope)
     if passed is None:
@@ -119,7 +126,15 @@ def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | N
         passed.scheduled_at_text = _text(passed.scheduled_at)
     if passed.expires_at != expires:
         passed.expires_at_text = _text(passed.expires_at)
-    return passed
+    return _with_key(passed, passed.args if asked is None else asked)
+
+
+def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:
+    if envelope.unique is not None:
+        envelope.unique_key = envelope.unique.key(
+            type=envelope.type, queue=envelope.queue, args=args, meta=envelope.meta
+        )
+    return envelope
 
 
 def _text(when: datetime | timedelta | None) -> str | None:
@@ -179,6 +194,7 @@ def _job(envelope: Envelope, stored: Stored, make: Callable[[dict[str, Any]], Jo
         "enqueued_at": stored.enqueued_at,
         "due_at": stored.due_at,
         "expires_at": stored.expires_at,
+        "unique_key": envelope.unique_key,
         "dead_letter": False,
     }
     return make(values)

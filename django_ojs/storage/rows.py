@@ -29,6 +29,8 @@ def _row(envelope: Envelope) -> Row:
         row["timeout_ms"] = envelope.timeout_ms
     if envelope.visibility_timeout_ms is not None:
         row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
+    if envelope.unique is not None:
+        row["unique_key"] = envelope.unique_key
     if envelope.pending:
         row["pending"] = True
     _add_time(row, "due", envelope.scheduled_at)
