@@ -7,11 +7,13 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults soak lint matrix bench plans clean
+.PHONY: help demo serve serve-open test faults soak lint matrix bench plans clean
 
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
+	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, for whoever writes a"
+	@echo "              client or a worker, and for conformance suites (PORT=8080); keeps nothing"
 	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
 	@echo "              SQLite, branch coverage of both together"
 	@echo "make faults   kills, crashes, lost connections, frozen workers, all of it, and the checker's"
@@ -33,7 +35,12 @@ demo:
 
 serve:
 	@scripts/venv $(VENV) demo $(PYTHON)
-	@$(VENV)/bin/python manage.py serve $(ARGS)
+	@$(VENV)/bin/python manage.py serve $(if $(PORT),--port $(PORT)) $(ARGS)
+
+serve-open:
+	@scripts/venv $(VENV) demo $(PYTHON)
+	@OJS_DEMO_DEBUG=1 $(VENV)/bin/python manage.py serve_open \
+	  --settings example_project.open.settings $(if $(PORT),--port $(PORT)) $(ARGS)
 
 lint:
 	@scripts/venv $(VENV) dev $(PYTHON)

@@ -89,4 +89,4 @@ EMAIL_FILE_PATH = VAR_DIR / "mail"
 DEFAULT_FROM_EMAIL = "The Corner Kitchen <shop@example.com>"
 
 #: Short beats, so that a killed worker is missed soon.
-OJS = {"HEARTBEAT_INTERVAL": 1}
+OJS: dict[str, Any] = {"HEARTBEAT_INTERVAL": 1}

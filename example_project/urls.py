@@ -9,5 +9,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     # Django's file view is not made for production; this site never leaves 127.0.0.1.
     path("media/<path:path>", serve, {"document_root": settings.MEDIA_ROOT}),
+    path("", include("django_ojs.http.urls")),
     path("", include("example_project.shop.urls")),
 ]

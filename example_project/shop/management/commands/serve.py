@@ -1,6 +1,7 @@
 """`manage.py serve`: the site, a worker beside it, and a login for the admin."""
 
 import secrets
+import time
 from typing import Any
 
 from django.conf import settings
@@ -9,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
 from example_project.demo.workers import Workers, stop_on_sigterm
+from example_project.site_server import Site
 
 
 class Command(BaseCommand):
@@ -23,16 +25,16 @@ class Command(BaseCommand):
     def handle(self, *, port: int, **options: Any) -> None:
         """Serve."""
         stop_on_sigterm()
+        site = Site(port)
         call_command("migrate", verbosity=0, interactive=False)
         username, password = create_login()
-        address = f"127.0.0.1:{port}"
-        self.stdout.write(f"Orders  http://{address}/")
-        self.stdout.write(f"Admin   http://{address}/admin/  login {username}, password {password}")
-        self.stdout.flush()
-        with Workers(1, logs=settings.VAR_DIR / "logs"):
-            # No reloader: it would run all of this a second time. `insecure_serving` is Django's
-            # word for static files without DEBUG.
-            call_command("runserver", address, use_reloader=False, insecure_serving=True)
+        with Workers(1, logs=settings.VAR_DIR / "logs"), site:
+            self.stdout.write(f"Orders  {site.url}/")
+            self.stdout.write(f"Admin   {site.url}/admin/  login {username}, password {password}")
+            self.stdout.flush()
+            while True:
+                site.check()
+                time.sleep(0.5)
 
 
 def create_login() -> tuple[str, str]:

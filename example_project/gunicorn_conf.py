@@ -1,0 +1,32 @@
+"""How gunicorn serves the example project. `site_server.Site` starts it."""
+
+import os
+import signal
+import threading
+from typing import Any
+
+wsgi_app = "example_project.wsgi:application"
+# Threads, so that a FETCH that waits for a job keeps nobody from being served.
+worker_class = "gthread"
+workers = 2
+threads = 8
+# Clients send many small requests: a connection is worth keeping.
+keepalive = 75
+graceful_timeout = 5
+loglevel = "warning"
+# Nobody steers this server but the command that started it.
+control_socket_disable = True
+
+#: The read end of a pipe whose other end our parent holds.
+PARENT = "OJS_SITE_PARENT"
+
+
+def when_ready(server: Any) -> None:
+    """Leave when our parent is gone, however it ended: the pipe then has no writer."""
+    pipe = int(os.environ[PARENT])
+
+    def watch() -> None:
+        os.read(pipe, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

@@ -1,0 +1,65 @@
+"""`manage.py serve_open`: an open OJS server for whoever writes a client or a worker."""
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.report import Report
+from example_project.open import middleware
+from example_project.shop.management.commands.serve import create_login
+from example_project.site_server import Site
+
+
+class Command(BaseCommand):
+    """Serve until SIGINT or SIGTERM."""
+
+    help = (
+        "Migrate, and serve the OJS API on 127.0.0.1 to everybody, without authentication. Time "
+        "passes (promotion, retries, lapses, expiry) and no job is run: that is for your worker."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the port."""
+        parser.add_argument("--port", type=int, default=8080, help="the port on 127.0.0.1")
+
+    def handle(self, *, port: int, **options: Any) -> None:
+        """Serve."""
+        try:
+            middleware.check()
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
+        stop = _stop_on_signals()
+        site = Site(port)
+        call_command("migrate", verbosity=0, interactive=False)
+        username, password = create_login()
+        maintenance = Maintenance(f"serve-open-{os.getpid()}", Report())
+        try:
+            with site:
+                self.stdout.write(f"OJS     {site.url}/ojs/v1 (open to everybody on this machine)")
+                self.stdout.write(f"Reset   POST {site.url}/ojs/v1/admin/reset")
+                self.stdout.write(
+                    f"Admin   {site.url}/admin/  login {username}, password {password}"
+                )
+                self.stdout.flush()
+                while not stop.wait(0.5):
+                    site.check()
+        finally:
+            maintenance.close()
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ring)
+    return stop

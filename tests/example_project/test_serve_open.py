@@ -1,0 +1,183 @@
+"""The open server as its users start it: one command, one port, and nothing left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.databases import KIND
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 40.0
+COMMAND = [sys.executable, "manage.py", "serve_open"]
+COMMAND += ["--settings", "example_project.open.settings"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    # Nothing of the test run: the command makes a database of its own.
+    names = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "OJS_OPEN_DATABASE_URL")
+    inherited = {name: value for name, value in os.environ.items() if name not in names}
+    return {**inherited, "OJS_DEMO_DATABASE": KIND, "OJS_DEMO_DEBUG": "1", **more}
+
+
+class Server:
+    """The command, and requests to what it serves."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "--port", str(port)],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        assert first.startswith("OJS "), first + self.process.stdout.read()
+        self.url = first.split()[1]
+
+    def post(self, path: str, **data: Any) -> dict[str, Any]:
+        request = urllib.request.Request(
+            f"{self.url}{path}",
+            data=json.dumps(data).encode(),
+            headers={"Content-Type": "application/openjobspec+json"},
+        )
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+    def get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=SECONDS) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+    def is_listening(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", int(self.url.split(":")[2].split("/")[0]))) == 0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    if server.process.poll() is None:
+        server.process.terminate()
+    server.process.communicate(timeout=SECONDS)
+
+
+def wait_until(true: Any, what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)  # Of another process: there is no signal of it to wait on.
+
+
+def test_jobs_are_taken_promoted_kept_as_events_and_reset(server: Server) -> None:
+    job = server.post("/jobs", type="a.b", args=[1])["job"]
+    assert server.post("/workers/fetch", queues=["default"])["jobs"][0]["id"] == job["id"]
+
+    later = server.post("/jobs", type="a.b", args=[], options={"delay_until": "+PT1S"})["job"]
+    assert later["state"] == "scheduled"
+    path = f"/jobs/{later['id']}"
+    wait_until(lambda: server.get(path)["job"]["state"] == "available", "it is not promoted")
+
+    server.post("/admin/reset")
+    assert server.post("/workers/fetch", queues=["default"])["jobs"] == []
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        server.get(path)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["fetched by name", "fetched by nobody"])
+@pytest.mark.parametrize("directive", ["quiet", "terminate"])
+def test_a_job_may_ask_for_a_directive(directive: str, named: bool, open_server: Server) -> None:
+    asked = {"options": {"metadata": {"test_directive": directive}}}
+    open_server.post("/admin/reset")
+    job = open_server.post("/jobs", type="a.b", args=[], **asked)["job"]
+    worker = {"worker_id": "w"} if named else {}
+    assert open_server.post("/workers/heartbeat", worker_id="w")["state"] == "running"
+
+    open_server.post("/workers/fetch", queues=["default"], **worker)
+    beat = open_server.post("/workers/heartbeat", worker_id="w", active_jobs=[job["id"]])
+    assert beat["state"] == directive
+    assert open_server.post("/workers/heartbeat", worker_id="other")["state"] == "running"
+
+    open_server.post("/workers/ack", job_id=job["id"], **worker)
+    assert open_server.post("/workers/heartbeat", worker_id="w")["state"] == "running"
+
+
+@pytest.fixture(scope="module")
+def open_server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.process.terminate()
+    server.process.communicate(timeout=SECONDS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_all_its_processes(server: Server, number: signal.Signals) -> None:
+    server.process.send_signal(number)
+    said, _ = server.process.communicate(timeout=SECONDS)
+    assert server.process.returncode == 0, said
+    assert "Traceback" not in said
+    assert not server.is_listening()
+
+
+def test_the_web_server_does_not_outlive_a_command_that_was_killed(server: Server) -> None:
+    assert server.is_listening()
+    server.process.kill()
+    wait_until(lambda: not server.is_listening(), "it still listens")
+
+
+def refusal(*arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"Port {port} of 127.0.0.1 cannot be used" in refusal("--port", str(port))
+
+
+def test_it_does_not_run_without_debug() -> None:
+    assert "needs DEBUG" in refusal(OJS_DEMO_DEBUG="0")
+
+
+def test_no_web_server_serves_it_without_debug() -> None:
+    gunicorn = shutil.which("gunicorn", path=os.path.dirname(sys.executable))
+    assert gunicorn is not None
+    done = subprocess.run(
+        [gunicorn, "--bind", "127.0.0.1:0", "example_project.wsgi"],
+        env=environment(
+            OJS_DEMO_DEBUG="0",
+            DJANGO_SETTINGS_MODULE="example_project.open.settings",
+            OJS_OPEN_DATABASE_URL="sqlite:///nothing.sqlite3",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode != 0
+    assert "needs DEBUG" in done.stderr
