@@ -1,0 +1,56 @@
+"""The kept events, read by polling (ojs-events §6.4)."""
+
+from collections.abc import Collection
+from typing import Any
+
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.http import fields
+from django_ojs.http.access import Scope
+from django_ojs.http.views.base import OJSView
+from django_ojs.operations import events
+from django_ojs.spec.envelope import check_queue, check_type
+from django_ojs.spec.errors import OJSError
+
+
+class Events(OJSView):
+    """What happened, in the order of the commits and without gaps.
+
+    An event carries no arguments and no results, so whoever may look at jobs may look at events.
+    """
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return the events after a cursor that match all the filters."""
+        query = request.query_params
+        limits = settings().limits
+        types = fields.query_list(query.getlist("types"))
+        job_types = fields.query_list(query.getlist("job_types"))
+        try:
+            for name in job_types:
+                check_type(name, limits)
+        except OJSError:
+            raise fields.refuse("job_types", "must be types of jobs") from None
+        page = events.read(
+            types=types or None,
+            queues=self._queues(fields.query_list(query.getlist("queues"))),
+            job_types=job_types or None,
+            after=query.get("after") or None,
+            limit=fields.query_integer(
+                query,
+                "limit",
+                default=events.DEFAULT_LIMIT,
+                minimum=1,
+                maximum=events.MAX_LIMIT,
+            ),
+        )
+        return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
+
+    def _queues(self, asked: list[str]) -> Collection[str] | None:
+        for name in asked:
+            check_queue(name, settings().limits, field="queues")
+            self.access.check_queue(name)
+        # Who is kept to some queues sees their events alone: none of workers, none of others.
+        return asked or self.access.queues
