@@ -88,7 +88,7 @@ class JobBatch(OJSView):
 class JobDetail(JobView):
     """INFO (ojs-core §7.7) and CANCEL (§7.6)."""
 
-    needs = {"GET": Scope.READ, "DELETE": Scope.PRODUCER}
+    needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         """Return the job as it is now."""
@@ -104,7 +104,7 @@ class JobDetail(JobView):
 class JobCancel(JobView):
     """CANCEL under the name that some clients use."""
 
-    needs = {"POST": Scope.PRODUCER}
+    needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
         """Cancel the job."""
