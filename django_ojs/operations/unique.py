@@ -5,6 +5,7 @@ each key. A retry, a promotion or an activation never checks again (§9.2).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -58,7 +59,15 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[Job]:
         # What a later job of the same batch replaced is not what was stored any more.
         return [jobs().get(pk=job.pk) if job.pk in cancelled else job for job in done]
 
+    ours = not database.connection().in_atomic_block
+    for _ in range(database.RETRIES if ours else 0):
+        with suppress(_OldSnapshot):  # A new transaction sees more.
+            return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
+
+
+class _OldSnapshot(BackendError):
+    """The transaction cannot see, and so cannot cancel, the job it is to replace."""
 
 
 def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
@@ -135,7 +144,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
     if not replaced:
         return {}
     if not all(holder.visible for holder in replaced):
-        raise BackendError(
+        raise _OldSnapshot(
             "The transaction began before the job it would replace was stored, and cannot change "
             "it. Run the transaction again.",
         )

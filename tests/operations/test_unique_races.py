@@ -1,0 +1,302 @@
+"""Unique jobs, ojs-unique-jobs §8.1: many at once, on connections of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections, transaction
+
+from django_ojs.models import Job
+from django_ojs.operations import ack, cancel, fetch, jobs
+from django_ojs.operations import push as pushing
+from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
+from django_ojs.spec.states import TERMINAL
+from django_ojs.spec.unique import UniquePolicy
+from tests.factories import envelope, held, own_connections, push, read
+from tests.testapp.models import Thing
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MANY = 16
+PATIENCE = 60
+
+REJECT = UniquePolicy(keys=["args"])
+IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
+REPLACE = UniquePolicy(keys=["args"], on_conflict="replace")
+
+
+def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> Job:
+    return push(**({"type": "test.race", "args": list(args), "unique": policy} | values))
+
+
+def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run each task in a thread of its own, all starting together; return answers and errors."""
+    start = threading.Barrier(len(tasks))
+
+    def run(task: Callable[[], Any]) -> Any:
+        with own_connections():
+            start.wait(PATIENCE)
+            try:
+                return task()
+            except DuplicateJob as error:
+                return error
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return [future.result(PATIENCE) for future in [pool.submit(run, task) for task in tasks]]
+
+
+def live() -> list[Job]:
+    return list(jobs().exclude(state__in=TERMINAL))
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_of_many_that_push_the_same_key_one_wins(atomic: bool) -> None:
+    def task() -> Job:
+        if atomic:
+            with transaction.atomic():
+                return store()
+        return store()
+
+    answers = at_once([task] * MANY)
+    (winner,) = [answer for answer in answers if isinstance(answer, Job)]
+    losers = [answer for answer in answers if isinstance(answer, DuplicateJob)]
+    assert len(losers) == MANY - 1
+    assert {error.details["existing_job_id"] for error in losers} == {str(winner.pk)}
+    assert [job.pk for job in jobs()] == [winner.pk]
+
+
+def test_all_who_ignore_get_the_one_job() -> None:
+    answers = at_once([lambda: store(IGNORE)] * MANY)
+    assert len({job.pk for job in answers}) == jobs().count() == 1
+    assert Counter(job.deduplicated for job in answers) == {True: MANY - 1, False: 1}
+
+
+def test_of_many_that_replace_exactly_one_job_is_left() -> None:
+    answers = at_once([lambda: store(REPLACE)] * MANY)
+    assert len({job.pk for job in answers}) == jobs().count() == MANY
+    assert len(live()) == 1
+    assert jobs().filter(state="cancelled").count() == MANY - 1
+
+
+def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each_other() -> None:
+    def batch(turn: int) -> list[Job | None]:
+        order = list(range(20))
+        return pushing.push_batch(
+            [
+                envelope(type="test.race", args=[n], unique=IGNORE)
+                for n in order[turn:] + order[:turn]
+            ]
+        )
+
+    answers = at_once([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
+    assert jobs().count() == 20
+    assert sum(not job.deduplicated for found in answers for job in found) == 20
+
+
+def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
+    done = threading.Event()
+    completed: list[Any] = []
+
+    def work() -> None:
+        while not done.is_set():
+            for job in fetch.fetch(["race"], worker_id="w", due=False):
+                with suppress(Conflict):
+                    completed.append(ack.ack(job.id, claim=held(job)).pk)
+
+    def produce() -> None:
+        try:
+            for _ in range(40):
+                store(REPLACE, queue="race")
+        finally:
+            done.set()
+
+    at_once([work, work, produce])
+    ended = Counter(jobs().values_list("state", flat=True))
+    assert ended["completed"] == len(completed) == len(set(completed))
+    assert ended["completed"] + ended["cancelled"] >= 39
+    assert len(live()) <= 1
+
+
+# --- Inside the callers' transactions ------------------------------------------------------------
+
+
+class Other:
+    """Another session of the application, that a test takes through its steps."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.do(connections.close_all).result(PATIENCE)
+        self._pool.shutdown()
+
+    def do(self, step: Callable[[], Any]) -> Future[Any]:
+        return self._pool.submit(step)
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return bool(cursor.fetchone()[0])
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2_000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("policy", [REJECT, IGNORE, REPLACE], ids=lambda p: p.on_conflict)
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
+    policy: UniquePolicy, commits: bool
+) -> None:
+    with Other() as other:
+        with suppress(KeyError), transaction.atomic():
+            first = store(policy)
+            second = other.do(lambda: store(policy))
+            wait_for(waits_for_a_lock)
+            assert not second.done()
+            if not commits:
+                raise KeyError
+        if commits and policy is REJECT:
+            with pytest.raises(DuplicateJob):
+                second.result(PATIENCE)
+            assert [job.pk for job in live()] == [first.pk]
+        else:
+            answer = second.result(PATIENCE)
+            (kept,) = live()
+            assert kept.pk == answer.pk
+            assert answer.deduplicated is (commits and policy is IGNORE)
+    assert jobs().count() == (2 if commits and policy is REPLACE else 1)
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("policy", [REJECT, IGNORE], ids=lambda p: p.on_conflict)
+def test_whoever_stored_nothing_keeps_nobody_waiting(policy: UniquePolicy) -> None:
+    store()
+    with Other() as other, transaction.atomic():
+        with suppress(DuplicateJob):
+            assert store(policy).deduplicated
+        # It would wait until this transaction ends, and so for ever.
+        assert other.do(lambda: store(IGNORE)).result(PATIENCE).deduplicated
+        Thing.objects.create(name="usable")
+    assert Thing.objects.count() == 1
+
+
+def test_a_lost_race_leaves_the_callers_transaction_usable() -> None:
+    def task(name: str) -> None:
+        with transaction.atomic():
+            with suppress(DuplicateJob):
+                store()
+            Thing.objects.create(name=name)
+
+    at_once([lambda name=str(n): task(name) for n in range(6)])  # type: ignore[misc]  # a default binds it
+    assert Thing.objects.count() == 6
+    assert jobs().count() == 1
+
+
+# --- Transactions that look at the database as it was ---------------------------------------------
+
+
+@pytest.fixture(params=["REPEATABLE READ", "SERIALIZABLE"])
+def isolation(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def begin(isolation: str) -> None:
+    """Take the snapshot of this transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        cursor.execute("SELECT 1")
+
+
+@pytest.mark.postgresql
+def test_an_old_snapshot_does_not_hide_what_was_committed_since(isolation: str) -> None:
+    with Other() as other, transaction.atomic():
+        begin(isolation)
+        first = other.do(store).result(PATIENCE)
+        assert not jobs().exists()
+        with pytest.raises(DuplicateJob) as caught:
+            store()
+        assert caught.value.details["existing_job_id"] == str(first.pk)
+        found = store(IGNORE)
+        assert (found.pk, found.deduplicated, found.state) == (first.pk, True, "available")
+        with pytest.raises(BackendError, match="Run the transaction again"):
+            store(REPLACE)
+        assert store(REJECT, "other").deduplicated is False
+        Thing.objects.create(name="usable")
+    assert [job.args for job in jobs().order_by("created_at")] == [[], ["other"]]
+    assert Thing.objects.count() == 1
+
+
+@pytest.mark.postgresql
+def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str) -> None:
+    def second() -> Job:
+        with transaction.atomic():
+            begin(isolation)
+            return store(IGNORE)
+
+    with Other() as other:
+        with transaction.atomic():
+            first = store()
+            waiting = other.do(second)
+            wait_for(waits_for_a_lock)
+        answer = waiting.result(PATIENCE)
+    assert (answer.pk, answer.deduplicated) == (first.pk, True)
+    assert jobs().count() == 1
+
+
+@pytest.mark.postgresql
+def test_what_the_transaction_itself_has_done_counts_under_an_old_snapshot(isolation: str) -> None:
+    before = store()
+    with transaction.atomic():
+        begin(isolation)
+        cancel.cancel(before.pk)
+        # To the rest of the world it still lives.
+        first = store()
+        assert store(IGNORE).pk == first.pk
+        last = store(REPLACE)
+    assert [job.pk for job in live()] == [last.pk]
+    assert read(before.pk).state == "cancelled"
+
+
+@pytest.mark.postgresql
+def test_many_with_old_snapshots_store_one(isolation: str) -> None:
+    def task() -> Job | None:
+        with suppress(OperationalError), transaction.atomic():
+            begin(isolation)
+            return store(IGNORE)
+        return None  # SERIALIZABLE may refuse at the commit.
+
+    answers = [answer for answer in at_once([task] * MANY) if answer is not None]
+    assert len({answer.pk for answer in answers}) == jobs().count() == 1
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("policy", [REJECT, IGNORE, REPLACE], ids=lambda p: p.on_conflict)
+def test_a_connection_whose_every_transaction_is_repeatable_read(policy: UniquePolicy) -> None:
+    number = 4 if policy is REPLACE else MANY
+
+    def task() -> Job:
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_isolation = 'repeatable read'")
+        return store(policy)
+
+    answers = [answer for answer in at_once([task] * number) if isinstance(answer, Job)]
+    assert len(answers) == (1 if policy is REJECT else number)
+    assert len({job.pk for job in answers}) == jobs().count() == (4 if policy is REPLACE else 1)
+    assert len(live()) == 1
