@@ -137,7 +137,8 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
-        if not given.get("keys") and not given.get("args_keys"):
+        # Checked although `key` may stand for them: a 0 in their place is not nothing.
+        if not any(_names(given.get(name), name, positions=True) for name in ("keys", "args_keys")):
             if names and args is not None and select(args, names) is None:
                 names = None
             given.update(keys=("type", "args"), args_keys=names)

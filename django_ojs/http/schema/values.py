@@ -75,7 +75,7 @@ def enum(*values: str) -> Schema:
 
 def optional(schema: Schema) -> Schema:
     """Let a field of a request be null, which is the same as leaving it out."""
-    if isinstance(schema.get("type"), str) and "enum" not in schema:
+    if isinstance(schema.get("type"), str) and not {"enum", "format"} & schema.keys():
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 

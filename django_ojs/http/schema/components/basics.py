@@ -9,36 +9,28 @@ from django_ojs.http.schema.values import (
     Schema,
     about,
     answer,
-    array,
     object_,
     ref,
 )
-from django_ojs.spec.strict import MAX_INTEGER
+from django_ojs.spec.strict import MAX_DEPTH, MAX_INTEGER
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Value": {
         "description": (
             "Any JSON value, within limits: no NUL and no lone surrogate in a string, integers "
-            f"from -{MAX_INTEGER} to {MAX_INTEGER}, 64 levels."
-        ),
-        "anyOf": [
-            {"type": ["null", "boolean", "string"]},
-            {"type": "integer", "minimum": -MAX_INTEGER, "maximum": MAX_INTEGER},
-            {"type": "number", "minimum": -1e300, "maximum": 1e300},
-            array(ref("Value")),
-            {"type": "object", "additionalProperties": ref("Value")},
-        ],
+            f"from -{MAX_INTEGER} to {MAX_INTEGER}, {MAX_DEPTH} levels."
+        )
     },
     "Duration": {
         "type": "string",
-        "description": "ISO 8601, or a short form. A fraction may stand in the last part.",
+        "description": "Longer than zero, in ISO 8601 or short. The last part may have a fraction.",
         "pattern": (
-            r"^(?:P(?!$)(?!.*[.,][0-9]+[A-Z]T?[0-9])"
-            r"(?:[0-9]{1,2}(?:[.,][0-9]{1,9})?Y)?(?:[0-9]{1,3}(?:[.,][0-9]{1,9})?M)?"
-            r"(?:[0-9]{1,3}(?:[.,][0-9]{1,9})?W)?(?:[0-9]{1,5}(?:[.,][0-9]{1,9})?D)?"
-            r"(?:T(?!$)(?:[0-9]{1,6}(?:[.,][0-9]{1,9})?H)?"
-            r"(?:[0-9]{1,7}(?:[.,][0-9]{1,9})?M)?(?:[0-9]{1,9}(?:[.,][0-9]{1,9})?S)?)?"
-            r"|[0-9]{1,5}(?:[.,][0-9]{1,9})?(?:ms|s|m|h|d))$"
+            r"^(?=.*[1-9])(?:P(?!$)(?!.*[.,][0-9]+[A-Z]T?[0-9])"
+            r"(?:[0-9]{1,2}(?:[.,][0-9]{1,6})?Y)?(?:[0-9]{1,3}(?:[.,][0-9]{1,6})?M)?"
+            r"(?:[0-9]{1,3}(?:[.,][0-9]{1,6})?W)?(?:[0-9]{1,5}(?:[.,][0-9]{1,6})?D)?"
+            r"(?:T(?!$)(?:[0-9]{1,6}(?:[.,][0-9]{1,6})?H)?"
+            r"(?:[0-9]{1,7}(?:[.,][0-9]{1,6})?M)?(?:[0-9]{1,9}(?:[.,][0-9]{1,6})?S)?)?"
+            r"|[0-9]{1,5}ms|[0-9]{1,5}(?:[.,][0-9]{1,6})?[smhd])$"
         ),
         "examples": ["PT30S", "PT5M", "500ms"],
     },

@@ -1,5 +1,6 @@
 """The job: as a client sends it, and as it is answered (ojs-core §5, http-binding §9)."""
 
+from datetime import timedelta
 from typing import Final
 
 from django_ojs.http.schema.operation import nullable
@@ -10,7 +11,6 @@ from django_ojs.http.schema.values import (
     INTEGER,
     JOB_ID,
     JOB_TYPE,
-    MILLISECONDS,
     NUMBER,
     OBJECT,
     QUEUE_NAME,
@@ -28,6 +28,7 @@ from django_ojs.http.schema.values import (
 from django_ojs.spec.envelope import MAX_PRIORITY, MAX_TIMEOUT_MS, MIN_PRIORITY, SPECVERSIONS
 from django_ojs.spec.retry import MAX_ATTEMPTS_LIMIT
 from django_ojs.spec.states import State
+from django_ojs.spec.times import MAX_DURATION
 
 _DURATION: Final = ref("Duration")
 _VALUES: Final[Schema] = {"type": "object", "additionalProperties": ANY}
@@ -45,6 +46,11 @@ _TIMEOUT_MS: Final[Schema] = {
     ],
     "description": "Milliseconds, or a duration. 0 asks for the default.",
 }
+_STATES: Final = [state.value for state in State]
+#: Members of the first object in `args`, or positions.
+_PLACES: Final = array(
+    {"anyOf": [STRING, {"type": "integer", "minimum": 0, "maximum": 9_999_999}]}, uniqueItems=True
+)
 _ERROR_NAMES: Final = array({"type": "string", "minLength": 1})
 
 _OPTIONS: Final[dict[str, Schema]] = nullable(
@@ -93,7 +99,7 @@ _JOB: Final[dict[str, Schema]] = {
     "queue": QUEUE_NAME,
     "args": array({}),
     "meta": OBJECT,
-    "state": {**enum(*(state.value for state in State)), "description": "See the lifecycle."},
+    "state": enum(*_STATES),
     "attempt": about(COUNT, "How often it was claimed."),
     "max_attempts": COUNT,
     "priority": INTEGER,
@@ -149,13 +155,17 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "UniqueRequest": object_(
         nullable(
             {
-                "keys": array(enum("type", "queue", "args", "meta")),
-                "key": array(STRING),
-                "args_keys": array({"anyOf": [STRING, COUNT]}),
-                "meta_keys": array(STRING),
-                "period": {"anyOf": [_DURATION, {"type": "number"}]},
-                "period_ms": MILLISECONDS,
-                "states": array(enum(*(state.value for state in State))),
+                "keys": array(enum("type", "queue", "args", "meta"), uniqueItems=True),
+                "key": _PLACES,
+                "args_keys": _PLACES,
+                "meta_keys": array(STRING, uniqueItems=True),
+                "period": _DURATION,
+                "period_ms": {
+                    "type": "number",
+                    "minimum": 1,
+                    "maximum": MAX_DURATION / timedelta(milliseconds=1),
+                },
+                "states": array(enum(*_STATES), uniqueItems=True),
                 "on_conflict": enum(
                     "reject", "replace", "replace_except_schedule", "ignore", "use_existing"
                 ),

@@ -31,11 +31,11 @@ WORKER_ID: Final[Schema] = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "pattern": "^[ -~]+$",
+    "description": "Printable.",
     "examples": ["worker-1"],
 }
 _INTEGER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_MS}
-_SHORT: Final[Schema] = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
+_SHORT: Final[Schema] = {"type": "string", "maxLength": 255, "description": "Printable."}
 _DIRECTIVE: Final = enum(*Directive.values)
 
 _CLAIM: Final = nullable(
@@ -148,8 +148,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     "visibility_timeout_ms": MILLISECONDS,
                     "hostname": _SHORT,
                     "pid": _INTEGER,
-                    "queues": array(STRING),
-                    "labels": array(STRING),
+                    "queues": array(_SHORT),
+                    "labels": array(_SHORT),
                     "concurrency": _INTEGER,
                     "version": {**_SHORT, "maxLength": 64},
                     "started_at": {"type": "string", "format": "date-time"},

@@ -17,7 +17,7 @@ def _cancel(id: str, summary: str) -> Operation:
         tag="Jobs",
         summary=summary,
         text="A job that has ended is a conflict; a running one is told to stop.",
-        scope=Scope.PRODUCER,
+        scope=Scope.OPERATOR,
         answers={200: _CANCELLED},
         errors=[409],
     )
