@@ -27,6 +27,7 @@ NAMES = {
     "Retry",
     "RetryPolicy",
     "State",
+    "UniquePolicy",
     "aactivate",
     "acancel",
     "activate",

@@ -21,6 +21,7 @@ from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
+from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
@@ -185,6 +186,15 @@ def test_every_signal_is_there() -> None:
     page = (ROOT / "docs/reference/signals.md").read_text()
     known = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
     assert {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")} == known
+
+
+def test_the_unique_policy_has_the_fields_of_its_table() -> None:
+    rows = table("how-to/unique-jobs.md", "Say what is the same")
+    assert column(rows) == [f.name for f in fields(UniquePolicy) if f.name != "extra"]
+    listed = dict(row[:2] for row in rows)
+    assert listed["keys"].startswith(f"Of {', '.join(DIMENSIONS)};")
+    assert set(listed["on_conflict"].split(", ")) == set(STRATEGIES)
+    assert {row[0]: row[2] for row in rows}["on_conflict"] == UniquePolicy().on_conflict
 
 
 def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:

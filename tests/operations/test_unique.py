@@ -12,12 +12,12 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
-from django_ojs import signals
+from django_ojs import handlers, signals
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import ack, activate, fail, jobs, maintain, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations import unique as operation
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import TERMINAL, State
@@ -426,6 +426,39 @@ def test_a_policy_that_is_none_is_refused_by_name() -> None:
             [ojs.request("test.p"), ojs.request("test.p", unique={"args_keys": ["a"]})]
         )
     assert caught.value.details["index"] == 1
+
+
+def test_names_of_parameters_are_places_whoever_enqueues() -> None:
+    @ojs.job("test.placed", unique={"args_keys": ["user_id"], "on_conflict": "ignore"})
+    def placed(context: ojs.JobContext, template: str, user_id: int) -> None: ...
+
+    try:
+        first = placed.enqueue("a", 7)
+        assert first is not None
+        found = [
+            placed.enqueue("b", 7),
+            placed.enqueue("a", 8),
+            ojs.enqueue("test.placed", ["c", 7]),
+            placed.options(unique=UniquePolicy(args_keys=["template"])).enqueue("a", 7),
+            placed.options(unique=UniquePolicy(args_keys=["1"], on_conflict="ignore")).enqueue(
+                "", 8
+            ),
+        ]
+        assert [job and job.deduplicated for job in found] == [True, False, True, False, True]
+        assert first.envelope()["unique"]["args_keys"] == ["1"]
+        # A producer that knows nothing of the handler.
+        values = {"type": "test.placed", "args": ["d", 7], "unique": {"args_keys": ["1"]}}
+        with pytest.raises(DuplicateJob):
+            pushing.push(parse(values))
+    finally:
+        handlers.forget("test.placed")
+
+
+def test_a_bad_policy_of_a_handler_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(UniqueKeyInvalid, match=r"unique\.keys may hold"):
+        ojs.job("test.bad", unique={"keys": ["argz"]})
+    with pytest.raises(UniqueKeyInvalid, match="unique must be an object"):
+        ojs.job("test.bad", unique=5)  # type: ignore[arg-type]  # the point
 
 
 def tenant_of(envelope: Envelope, proceed: Any) -> Any:

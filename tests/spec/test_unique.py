@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.spec import envelope, unique
+from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import UniqueKeyInvalid
 from django_ojs.spec.unique import UniquePolicy
 from tests.spec.test_canonical import TREES, rewritten, unambiguous
@@ -112,7 +113,12 @@ def test_keys_go_before_the_key_of_core() -> None:
 
 def test_what_is_absent_null_or_empty_has_its_default() -> None:
     names = ("keys", "args_keys", "meta_keys", "states")
-    for policy in ({}, dict.fromkeys((*names, "period")), {name: [] for name in names}):
+    policies: list[dict[str, Any]] = [
+        {},
+        dict.fromkeys((*names, "period")),
+        {name: [] for name in names},
+    ]
+    for policy in policies:
         parsed = unique.parse(policy)
         assert parsed == UniquePolicy()
         assert parsed.keys == ("type",)
@@ -168,6 +174,8 @@ def test_a_period_in_numbers() -> None:
         ({"meta_keys": [0]}, "unique.meta_keys must be an array of strings"),
         ({"key": "a"}, "unique.key must be an array"),
         ({"key": [None]}, "unique.key must be an array of strings"),
+        ({"key": ["a"], "keys": 0}, "unique.keys must be an array"),
+        ({"key": ["a"], "args_keys": False}, "unique.args_keys must be an array"),
         ({"period": 60}, "unique.period must be an ISO 8601 duration"),
         ({"period": True}, "unique.period must be an ISO 8601 duration"),
         ({"period": "soon"}, "unique.period must be an ISO 8601 duration"),
@@ -226,7 +234,7 @@ def test_the_key_depends_on_neither_order_nor_form_nor_kind_of_array(args: Any, 
 def test_two_keys_are_the_same_only_where_the_jobs_are(one: Any, other: Any) -> None:
     policy = {"keys": ["args"]}
     same = key_of(policy, args=[one]) == key_of(policy, args=[other])
-    assert same == (unique.canonical(one) == unique.canonical(other))
+    assert same == (canonical(one) == canonical(other))
 
 
 @given(
