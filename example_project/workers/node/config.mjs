@@ -1,0 +1,31 @@
+// What the environment says, and the log.
+
+import { randomUUID } from 'node:crypto';
+
+const text = (name, fallback) => process.env[name] || fallback;
+
+function number(name, fallback) {
+  const value = Number(text(name, fallback));
+  if (!(value > 0)) throw new Error(`${name} must be a number above 0`);
+  return value;
+}
+
+export const config = {
+  // One of its own for each process: two lives of a worker must not be taken for one (§3.1).
+  workerId: `node-${randomUUID()}`,
+  url: text('OJS_URL', 'http://127.0.0.1:8000'),
+  apiKey: text('OJS_API_KEY'),
+  queues: text('OJS_QUEUES', 'default').split(',').map((name) => name.trim()),
+  handlers: text('OJS_HANDLERS', new URL('./handlers.mjs', import.meta.url).pathname),
+  concurrency: number('OJS_CONCURRENCY', 10),
+  beatMs: number('OJS_BEAT_MS', 5_000),
+  pollMs: number('OJS_POLL_MS', 500),
+  graceMs: number('OJS_GRACE_MS', 25_000),
+  visibilityMs: number('OJS_VISIBILITY_MS', 60_000),
+};
+
+/** Write one JSON object a line. Arguments and results are never in it, and neither is the key. */
+export function log(level, message, fields = {}) {
+  const line = { ts: new Date().toISOString(), level, message, worker_id: config.workerId, ...fields };
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+}

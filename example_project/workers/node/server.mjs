@@ -1,0 +1,118 @@
+// The server, as a worker sees it: FETCH, ACK, FAIL and BEAT over HTTP (http-binding §10).
+
+import { setMaxListeners } from 'node:events';
+
+const MEDIA_TYPE = 'application/openjobspec+json';
+const REQUEST_MS = 10_000;
+const FIRST_PAUSE_MS = 200;
+const LONGEST_PAUSE_MS = 10_000;
+
+/** An answer that is no success. `code` and `details` are those of its `error` object. */
+export class Refused extends Error {
+  constructor(status, error, retryAfterMs) {
+    super(`${status} ${error?.code ?? ''}`.trim());
+    this.status = status;
+    this.code = error?.code;
+    this.details = error?.details ?? {};
+    this.retryAfterMs = retryAfterMs;
+  }
+
+  /** Whether the same request may succeed later. */
+  get passes() {
+    return this.status === 429 || this.status >= 500;
+  }
+
+  /** Whether it is about who we are. */
+  get isAboutUs() {
+    return this.status === 401 || this.status === 403;
+  }
+}
+
+export class Server {
+  constructor({ url, apiKey }, log) {
+    this.base = `${url.replace(/\/+$/, '')}/ojs/v1/workers`;
+    this.headers = { 'Content-Type': MEDIA_TYPE, Accept: MEDIA_TYPE, 'OJS-Version': '1.0' };
+    if (apiKey) this.headers.Authorization = `Bearer ${apiKey}`;
+    this.log = log;
+  }
+
+  /** Send one request. Throws Refused, or what fetch throws when there is no answer. */
+  async send(operation, body) {
+    const response = await fetch(`${this.base}/${operation}`, {
+      method: 'POST',
+      headers: this.headers,
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(REQUEST_MS),
+    });
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text);
+    const after = Number(response.headers.get('Retry-After')) * 1000;
+    throw new Refused(response.status, parsed(text)?.error, after || undefined);
+  }
+
+  /** Send a request until there is an answer that stands, or `signal` says to give up. */
+  async insist(operation, body, signal) {
+    const backOff = new BackOff();
+    for (;;) {
+      try {
+        return await this.send(operation, body);
+      } catch (error) {
+        if (signal.aborted || (error instanceof Refused && !error.passes)) throw error;
+        const pause = backOff.next(error);
+        this.log('warn', 'trying again', { operation, error: reason(error), pause_ms: pause });
+        await sleep(pause, signal);
+      }
+    }
+  }
+}
+
+/** Pauses that double, with full jitter: workers that lost their server come back one by one. */
+export class BackOff {
+  pause = FIRST_PAUSE_MS;
+
+  next(error) {
+    const pause = Math.round(this.pause * (0.5 + Math.random() / 2));
+    this.pause = Math.min(this.pause * 2, LONGEST_PAUSE_MS);
+    return Math.max(pause, Math.min(error?.retryAfterMs ?? 0, 60_000));
+  }
+
+  reset() {
+    this.pause = FIRST_PAUSE_MS;
+  }
+}
+
+/** Wait; end early, without an error, when one of the signals is aborted. */
+export function sleep(milliseconds, ...signals) {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      for (const signal of signals) signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    for (const signal of signals) {
+      if (signal.aborted) end();
+      else signal.addEventListener('abort', end);
+    }
+  });
+}
+
+/** An AbortController that any number of runs may listen to. */
+export function controller() {
+  const made = new AbortController();
+  setMaxListeners(0, made.signal);
+  return made;
+}
+
+/** What went wrong, for a log line: fetch hides the reason in `cause`. */
+export function reason(error) {
+  return error.cause?.code ?? error.cause?.message ?? error.message;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // A proxy's page, say.
+  }
+}

@@ -1,0 +1,24 @@
+// Handlers for the tests of the Node worker.
+
+export const handlers = {
+  'test.echo': (context, ...args) => ({ args, attempt: context.job.attempt }),
+  'test.second': ({ job }) => {
+    if (job.attempt < 2) throw new TypeError('not yet');
+    return 'at last';
+  },
+  'test.never': () => {
+    throw Object.assign(new Error('no use'), { code: 'NO_USE', retryable: false });
+  },
+  // Ends when it is asked to.
+  'test.sleep': ({ signal }, milliseconds) =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(() => resolve('slept'), milliseconds);
+      signal.addEventListener('abort', () => {
+        clearTimeout(timer);
+        reject(signal.reason);
+      });
+    }),
+  // Does not.
+  'test.stubborn': (context, milliseconds) =>
+    new Promise((resolve) => setTimeout(() => resolve('slept'), milliseconds)),
+};

@@ -1,0 +1,256 @@
+"""A worker in another language, against a live server: the protocol as a stranger reads it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import override_settings
+from pytest_django.live_server_helper import LiveServer
+
+from django_ojs.models import Attempt, Job, Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import api_keys, beat, cancel
+from django_ojs.spec.retry import RetryPolicy
+from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.report import Report
+from tests.example_project.node import QUEUE, Node, lacking, wait_for
+from tests.factories import push
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(bool(lacking()), reason=lacking() or "node is there"),
+]
+
+Start = Callable[..., Node]
+
+
+@pytest.fixture
+def start(live_server: LiveServer) -> Iterator[Start]:
+    """Start workers whose key is for their queue only, while time passes."""
+    # Nothing about authentication: the default asks for keys.
+    with override_settings(OJS={"HEARTBEAT_INTERVAL": 1}):
+        yield from _starter(live_server)
+
+
+def _starter(live_server: LiveServer) -> Iterator[Start]:
+    _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
+    maintenance = Maintenance("maintenance", Report())
+    nodes: list[Node] = []
+
+    def starter(*, url: str = live_server.url, key: str = key, **variables: str) -> Node:
+        nodes.append(Node(url, key, **variables))
+        return nodes[-1]
+
+    yield starter
+    for node in nodes:
+        node.close()
+    maintenance.close()
+
+
+def job_of(type: str, *args: Any, max_attempts: int = 3, **values: Any) -> UUID:
+    retry = RetryPolicy(
+        max_attempts=max_attempts, initial_interval=timedelta(milliseconds=200), jitter=False
+    )
+    return push(type=type, args=list(args), queue=QUEUE, retry=retry, **values).pk
+
+
+def becomes(key: UUID, state: str) -> Job:
+    def look() -> Job | None:
+        return Job.objects.filter(pk=key, state=state).first()
+
+    job: Job = wait_for(look, f"the job is {Job.objects.get(pk=key).state}")
+    return job
+
+
+def test_a_job_is_done_and_its_result_kept(start: Start) -> None:
+    node = start()
+    key = job_of("test.echo", "Zażółć", {"n": 1})
+    job = becomes(key, "completed")
+    assert job.result == {"args": ["Zażółć", {"n": 1}], "attempt": 1}
+    line = node.said("job completed", job_id=str(key))
+    assert (line["job_type"], line["queue"], line["attempt"]) == ("test.echo", QUEUE, 1)
+    assert "Zażółć" not in str(node.lines)
+
+
+def test_jobs_run_side_by_side(start: Start) -> None:
+    keys = [job_of("test.sleep", 20_000) for _ in range(5)]
+    start(OJS_CONCURRENCY="4")
+    wait_for(lambda: Job.objects.filter(state="active").count() == 4, "four are not active")
+    assert Job.objects.filter(pk__in=keys, state="available").count() == 1
+
+
+def test_a_failure_is_tried_again(start: Start) -> None:
+    start()
+    job = becomes(job_of("test.second"), "completed")
+    assert (job.attempt, job.result) == (2, "at last")
+    failed = Attempt.objects.get(job=job)
+    assert failed.error is not None
+    assert (failed.error["type"], failed.error["message"]) == ("TypeError", "not yet")
+
+
+def test_a_failure_that_is_for_good_is_not(start: Start) -> None:
+    start()
+    job = becomes(job_of("test.never"), "discarded")
+    assert job.attempt == 1
+    assert job.error is not None
+    assert job.error["code"] == "NO_USE"
+
+
+def test_a_job_that_takes_too_long_fails_and_frees_its_slot(start: Start) -> None:
+    key = job_of("test.sleep", 60_000, timeout_ms=300, max_attempts=1)
+    start(OJS_CONCURRENCY="1")
+    job = becomes(key, "discarded")
+    assert job.error is not None
+    assert job.error["type"] == "timeout"
+    becomes(job_of("test.echo"), "completed")
+
+
+def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
+    key = job_of("test.unheard-of")
+    node = start()
+    returned = wait_for(
+        lambda: Job.objects.filter(pk=key, returned__gte=2).first(), "it is not given back"
+    )
+    assert returned.attempt - returned.returned <= 1
+    # Once told is enough, however often it comes.
+    told = Attempt.objects.get(job=key)
+    assert told.error is not None
+    assert told.error["type"] == "NoHandlerRegistered"
+    assert node.process.poll() is None
+
+
+def test_a_cancelled_job_is_stopped(start: Start) -> None:
+    node = start()
+    key = job_of("test.sleep", 60_000)
+    becomes(key, "active")
+    cancel.cancel(key)
+    node.said("the claim is gone, the handler is asked to end", job_id=str(key))
+    becomes(job_of("test.echo"), "completed")
+    assert Job.objects.get(pk=key).state == "cancelled"
+
+
+def test_quiet_and_running_again_on_the_servers_word(start: Start) -> None:
+    node = start()
+    becomes(job_of("test.echo"), "completed")
+    running = job_of("test.sleep", 2_000)
+    becomes(running, "active")
+
+    beat.direct(node.id, Directive.QUIET)
+    node.said("quiet: claiming nothing more", by="server")
+    wait_for(lambda: Worker.objects.filter(pk=node.id, state="quiet"), "it does not say so")
+    waiting = job_of("test.echo")
+    becomes(running, "completed")
+    assert Job.objects.get(pk=waiting).state == "available"
+
+    beat.direct(node.id, Directive.RUNNING)
+    becomes(waiting, "completed")
+
+
+def test_quiet_and_running_again_by_signals(start: Start) -> None:
+    node = start()
+    assert node.id
+    node.send(signal.SIGTSTP)
+    wait_for(lambda: Worker.objects.filter(pk=node.id, state="quiet"), "it does not say so")
+    waiting = job_of("test.echo")
+    running = beats(node.id, 2)
+    assert running == "quiet"
+    assert Job.objects.get(pk=waiting).state == "available"
+    node.send(signal.SIGCONT)
+    becomes(waiting, "completed")
+
+
+def beats(worker: str, number: int) -> str:
+    """Wait for some beats, and return the state in the last one."""
+    for _ in range(number):
+        before = Worker.objects.get(pk=worker).beat_at
+        wait_for(lambda: Worker.objects.get(pk=worker).beat_at > before, "it does not beat")  # noqa: B023  # called at once
+    return Worker.objects.get(pk=worker).state
+
+
+def test_terminate_on_the_servers_word_lets_the_running_job_end(start: Start) -> None:
+    node = start()
+    key = job_of("test.sleep", 1_000)
+    becomes(key, "active")
+    beat.direct(node.id, Directive.TERMINATE)
+    assert node.wait() == 0
+    assert Job.objects.get(pk=key).state == "completed"
+    node.said("terminating", why="server", in_hand=1)
+
+
+def test_sigterm_lets_the_running_job_end(start: Start) -> None:
+    node = start()
+    key = job_of("test.sleep", 1_000)
+    becomes(key, "active")
+    node.send(signal.SIGTERM)
+    node.said("terminating", why="SIGTERM")
+    later = job_of("test.echo")
+    assert node.wait() == 0
+    assert Job.objects.get(pk=key).state == "completed"
+    assert Job.objects.get(pk=later).state == "available"
+
+
+@pytest.mark.parametrize("type", ["test.sleep", "test.stubborn"])
+def test_after_the_grace_period_a_job_is_given_back_unspent(start: Start, type: str) -> None:
+    node = start(OJS_GRACE_MS="300")
+    key = job_of(type, 60_000)
+    becomes(key, "active")
+    node.send(signal.SIGTERM)
+    assert node.wait() == 0
+    job = Job.objects.get(pk=key)
+    assert (job.state, job.attempt - job.returned) == ("available", 0)
+    assert Attempt.objects.get(job=key).error["type"] == "shutdown"  # type: ignore[index]  # a run that was given back has one
+
+
+def test_a_second_sigterm_does_not_wait(start: Start) -> None:
+    node = start()
+    key = job_of("test.sleep", 60_000)
+    becomes(key, "active")
+    node.send(signal.SIGTERM)
+    node.said("terminating")
+    node.send(signal.SIGTERM)
+    assert node.wait() == 0
+    assert Job.objects.get(pk=key).state == "available"
+
+
+def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
+    first = start()
+    key = job_of("test.sleep", 3_000)
+    becomes(key, "active")
+    wait_for(lambda: Worker.objects.filter(pk=first.id, active_jobs=1), "no beat names it")
+    first.send(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+
+    second = start()
+    job = becomes(key, "completed")
+    assert job.attempt == 2
+    lost = Attempt.objects.get(job=key)
+    assert (lost.outcome, lost.worker_id) == ("lost", first.id)
+    second.said("job completed", job_id=str(key), attempt=2)
+
+
+def test_a_wrong_key_ends_it_with_an_error_that_does_not_tell_the_key(start: Start) -> None:
+    node = start(key="ojs_nobody_secret")
+    assert node.wait() == 1
+    node.said("the server refuses these credentials, see OJS_API_KEY", status=401)
+    assert "ojs_nobody_secret" not in str(node.lines)
+
+
+def test_a_server_that_is_not_there_is_tried_again(start: Start, unused_port: int) -> None:
+    node = start(url=f"http://127.0.0.1:{unused_port}")
+    node.said("trying again", operation="fetch", error="ECONNREFUSED")
+    node.send(signal.SIGTERM)
+    assert node.wait() == 0
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
