@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
@@ -15,6 +15,7 @@ from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import counts
+from django_ojs.storage.dialects.expressions import Moment
 
 _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
@@ -96,7 +97,7 @@ class Filter:
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):
             # No index knows when a job was created, but one knows when it ended, and that was
             # later.
-            found = found.filter(finished_at__gte=self.since)
+            found = found.filter(finished_at__gte=_clock(self.since))
         return found
 
     def _equal(self) -> dict[str, Any]:
@@ -113,11 +114,16 @@ class Filter:
             values["type"] = self.type
         return {name: value for name, value in values.items() if value is not None}
 
-    def _ranges(self) -> dict[str, datetime]:
+    def _ranges(self) -> dict[str, Any]:
         values = {
             "created_at__gte": self.since,
             "created_at__lt": self.until,
-            "finished_at__gte": self.ended_since,
-            "finished_at__lt": self.ended_until,
+            "finished_at__gte": _clock(self.ended_since),
+            "finished_at__lt": _clock(self.ended_until),
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _clock(moment: datetime | None) -> Moment | None:
+    # `finished_at` is the database's, and compares with what its clock would have written.
+    return None if moment is None else Moment(Value(moment))

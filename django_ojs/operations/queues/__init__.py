@@ -13,9 +13,11 @@ from django_ojs.operations.queues.configuration import (
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.known import Listing, QueueState, QueueStatus, get, listing
 from django_ojs.operations.queues.pausing import pause, resume
+from django_ojs.operations.queues.rows import DEFAULT_POLICY
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 
 __all__ = [
+    "DEFAULT_POLICY",
     "Deletion",
     "Listing",
     "QueueState",

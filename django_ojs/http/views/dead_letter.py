@@ -1,0 +1,123 @@
+"""Dead letters of the data plane (http-binding §12, ojs-dead-letter §10)."""
+
+from datetime import timedelta
+from typing import Any
+
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.http import fields, pagination
+from django_ojs.http.access import Scope
+from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.jobs import job_id
+from django_ojs.models import Job
+from django_ojs.operations import dead_letter
+from django_ojs.operations.selection import Filter
+from django_ojs.spec import envelope, ids, times
+from django_ojs.spec.times import format_timestamp
+
+
+class DeadLetterView(OJSView):
+    """What the routes of one dead letter share."""
+
+    def find(self, key: str) -> Job:
+        """Return the dead letter of a path, which the caller may look at."""
+        job = dead_letter.get(job_id(key))
+        self.access.check_queue(job.queue)
+        return job
+
+
+class DeadLetters(OJSView):
+    """The list (http-binding §12.1, ojs-dead-letter §9.1)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return dead letters of the queues that the caller may use, newest first."""
+        query = request.query_params
+        wanted = pagination.window(query, str, str)
+        queue = query.get("queue") or None
+        if queue is not None:
+            self.access.check_queue(queue)
+        which = Filter(
+            queue=queue,
+            type=query.get("type") or None,
+            error_type=query.get("error_type") or None,
+            ended_since=fields.query_timestamp(query, "since"),
+            ended_until=fields.query_timestamp(query, "until"),
+            within=self.access.queues,
+        )
+        after = _position(wanted.cursor) if wanted.cursor else None
+        page = dead_letter.listing(which, after=after, offset=wanted.offset, limit=wanted.limit)
+        return {
+            "jobs": [envelope.render(job) for job in page.jobs],
+            "pagination": wanted.describe(
+                total=page.total,
+                capped=page.capped,
+                has_more=page.has_more,
+                end=None if page.end is None else [page.end[0].isoformat(), str(page.end[1])],
+            ),
+        }
+
+
+class DeadLetterDetail(DeadLetterView):
+    """One dead letter, with all its errors (§9.2)."""
+
+    needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        """Return the dead letter."""
+        return {"job": self.find(key).envelope()}
+
+    def delete(self, request: Request, key: str) -> dict[str, Any]:
+        """Delete the dead letter for good."""
+        job = self.find(key)
+        dead_letter.delete(job.pk)
+        return {"deleted": True, "job_id": str(job.pk)}
+
+
+class DeadLetterRetry(DeadLetterView):
+    """RETRY by hand (§6.1, §6.3)."""
+
+    needs = {"POST": Scope.OPERATOR}
+
+    def post(self, request: Request, key: str) -> dict[str, Any]:
+        """Make the dead letter available again, changed if the body says so."""
+        job = self.find(key)
+        override = fields.object_(self.body(required=False), "override") or {}
+        if isinstance(override.get("queue"), str):
+            self.access.check_queue(override["queue"])
+        shown = dead_letter.retry(job.pk, override=override).envelope()
+        return {"job": {**shown, "re_enqueued_at": shown["enqueued_at"]}}
+
+
+class DeadLetterFigures(OJSView):
+    """How many there are, by queue and error (§10.1)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return the figures of the queues that the caller may use."""
+        found = dead_letter.figures(self.access.queues)
+        out: dict[str, Any] = {
+            "total": found.total,
+            "by_queue": found.by_queue,
+            "by_error_type": found.by_error_type,
+            "retention": {"max_age": _days(settings().keep_dead_letters)},
+        }
+        if found.capped:
+            out["total_capped"] = True
+        if found.oldest_at is not None and found.newest_at is not None:
+            out["oldest_at"] = format_timestamp(found.oldest_at)
+            out["newest_at"] = format_timestamp(found.newest_at)
+        return out
+
+
+def _position(cursor: tuple[Any, ...]) -> dead_letter.Position:
+    moment, key = cursor
+    return times.parse_timestamp(moment, "cursor"), ids.parse_id(key, "cursor")
+
+
+def _days(duration: timedelta) -> str:
+    days, rest = divmod(duration, timedelta(days=1))
+    return times.format_duration(duration) if rest else f"P{days}D"
