@@ -8,7 +8,7 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.access import Scope
+from django_ojs.http.access import Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
@@ -16,7 +16,7 @@ from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError
+from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import transitions
 
@@ -50,7 +50,7 @@ class Jobs(OJSView):
         """Store a job."""
         data = self.body()
         wanted = _read(data)
-        self.access.check_queue(wanted.queue)
+        _admit(wanted, self.access)
         job = push(wanted, generated_id=data.get("id") is None)
         if job is None:
             # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
@@ -76,7 +76,7 @@ class JobBatch(OJSView):
         for index, item in enumerate(items):
             try:
                 wanted.append(_read(item))
-                self.access.check_queue(wanted[-1].queue)
+                _admit(wanted[-1], self.access)
             except OJSError as error:
                 raise error.with_details(index=index) from None
         ours = all(item.get("id") is None for item in items)
@@ -130,6 +130,20 @@ def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
     if before is State.CANCELLED:
         transitions.refuse(Event.CANCEL, State.CANCELLED, job)
     return {"job": {**job.envelope(), "previous_state": before.value}}
+
+
+def _admit(wanted: Envelope, access: Access) -> None:
+    """Refuse a job that the caller may not enqueue, or that may touch what is not the caller's.
+
+    Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
+    """
+    access.check_queue(wanted.queue)
+    policy = wanted.unique
+    if access.queues is not None and policy is not None and "queue" not in policy.keys:
+        raise PermissionDenied(
+            "unique.keys must have queue: these credentials are for some queues only.",
+            details={"field": "unique.keys"},
+        )
 
 
 def _read(data: Any) -> Envelope:
