@@ -17,8 +17,8 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import events, retry, times
-from django_ojs.spec.envelope import Limits
+from django_ojs.spec import events, queue_config, retry, times
+from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry import RetryPolicy
 
@@ -81,6 +81,24 @@ def _events(value: object) -> frozenset[events.EventType]:
     return events.matching(patterns)
 
 
+class Queues(dict[str, dict[str, Any]]):
+    """Configurations by queue. As hashable as the settings it is part of; nobody changes it."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
+
+
+def _queues(value: object) -> Queues:
+    if not isinstance(value, Mapping):
+        raise ValueError
+    read = {}
+    for name, config in value.items():
+        check_queue(name)
+        read[name] = queue_config.merge(
+            {}, queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=f"QUEUES.{name}")
+        )
+    return Queues(read)
+
+
 def _service(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
         raise ValueError
@@ -91,6 +109,7 @@ def _setting(default: object, read: Callable[[object], object], kind: str) -> An
     return field(default=default, metadata={"read": read, "kind": kind})
 
 
+_ANY_SIZE = 2**53
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 COUNT = "an integer of at least 1"
 SMALLEST_LIMIT = 1024 * 1024
@@ -99,6 +118,7 @@ NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
+QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
 EVENTS = "a list of event types, or patterns such as job.* or *"
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
@@ -130,6 +150,8 @@ class Settings:
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
+    queues: Queues = _setting(Queues(), _queues, QUEUES)
+
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)

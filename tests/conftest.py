@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 
 import pytest
 from django.db import connections
@@ -30,3 +32,13 @@ def process_environment(transactional_db: None) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tests.settings",
         NAMES_VARIABLE: names,
     }
+
+
+@pytest.fixture(autouse=True)
+def _no_refusal_is_left_behind() -> Iterator[None]:
+    """The thread that keeps refusals has a connection of its own, which must not outlive a test."""
+    yield
+    if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
+        from django_ojs.operations import rejections
+
+        rejections.settle()

@@ -2,6 +2,7 @@
 
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
+from django_ojs.models.bound import Bound
 from django_ojs.models.count import Count
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
@@ -10,4 +11,15 @@ from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
 from django_ojs.models.worker import Worker
 
-__all__ = ["ApiKey", "Attempt", "Count", "Event", "Job", "Lease", "Queue", "Rollup", "Worker"]
+__all__ = [
+    "ApiKey",
+    "Attempt",
+    "Bound",
+    "Count",
+    "Event",
+    "Job",
+    "Lease",
+    "Queue",
+    "Rollup",
+    "Worker",
+]

@@ -13,6 +13,7 @@ class Count(models.Model):
     queue = models.CharField(max_length=255)
     state = models.CharField(max_length=16)
     n = models.BigIntegerField()
+    bytes = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         db_table = "ojs_count"

@@ -66,6 +66,9 @@ class Job(models.Model):
     # What makes it the same job as another one: a hash (ojs-unique-jobs §4). NULL without a policy.
     unique_key = models.CharField(max_length=64, null=True, blank=True, editable=False)  # noqa: DJ001  # as above
 
+    #: What type, queue, args, meta and options take as compact JSON: what a queue's bound counts.
+    size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
+
     progress = StoredJSONField(null=True, blank=True)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)

@@ -15,7 +15,10 @@ class Queue(models.Model):
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
-    #: What was set for it, as the admin API takes it (see `spec.queue_config`); empty: all defaults.
+    #: Since when it is above its warning threshold, and since when it refuses jobs.
+    warned_at = models.DateTimeField(null=True, blank=True, editable=False)
+    full_at = models.DateTimeField(null=True, blank=True, editable=False)
+    #: What was set for it, as the admin API takes it (see `spec.queue_config`).
     config = StoredJSONField(default=dict, blank=True)
 
     class Meta:

@@ -18,6 +18,8 @@ class Rollup(models.Model):
     completed = models.PositiveBigIntegerField(default=0)
     failed = models.PositiveBigIntegerField(default=0)
     discarded = models.PositiveBigIntegerField(default=0)
+    rejected = models.PositiveBigIntegerField(default=0)
+    dropped = models.PositiveBigIntegerField(default=0)
     waited = models.JSONField(default=list)
     ran = models.JSONField(default=list)
 

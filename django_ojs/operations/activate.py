@@ -6,15 +6,21 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import tell
+from django_ojs.operations import bounds, tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
 
 def activate(job_id: UUID) -> Job:
-    """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
+    """Make a pending job available. Raises JobNotFound, Conflict when it is not pending, and
+    QueueFull.
+    """
 
     def operation() -> Job:
+        held = transitions.lock(job_id)
+        if held.state == State.PENDING:
+            # It waited outside of its queue's bound, and enters it now.
+            bounds.enter(held)
         transitions.apply_one(
             Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
         )

@@ -1,6 +1,7 @@
 """PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,30 +14,44 @@ from django.db.models.signals import post_init, pre_init
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import tell, unique
+from django_ojs.operations import bounds, rejections, tell, unique
+from django_ojs.operations.bounds import Patience
 from django_ojs.spec import retry, times
 from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
-from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
+from django_ojs.spec.errors import (
+    DuplicateJob,
+    InvalidRequest,
+    OJSError,
+    QueueFull,
+    WrongDatabase,
+)
 from django_ojs.spec.states import State
-from django_ojs.storage import database, rollups, transitions, wakeup
+from django_ojs.storage import database, rollups, wakeup
 from django_ojs.storage.dialects.base import Stored
 
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 _BLANK = dict.fromkeys(_FIELDS)
 
 
-def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
+def push(
+    envelope: Envelope, *, generated_id: bool = False, patience: Patience | None = None
+) -> Job | None:
     """Store one job and return it; None when an enqueue middleware dropped it.
 
     It commits with the transaction that is open on the jobs' database, savepoints included.
     `generated_id` says that the id is ours and cannot be taken. A unique policy that ignores a
     duplicate returns the job that was there, `deduplicated`. Raises an OJSError that names the
-    field and the rule.
+    field and the rule, and QueueFull when the queue is at its bound and `patience` is over.
     """
-    return _push([envelope], generated_ids=generated_id, place=False)[0]
+    return _push([envelope], generated_ids=generated_id, place=False, patience=patience)[0]
 
 
-def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) -> list[Job | None]:
+def push_batch(
+    envelopes: Sequence[Envelope],
+    *,
+    generated_ids: bool = False,
+    patience: Patience | None = None,
+) -> list[Job | None]:
     """Store jobs in order, in one statement: all or none.
 
     What a middleware dropped is None in its place.
@@ -45,19 +60,16 @@ def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) ->
     """
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
-    if generated_ids:
-        return _push(envelopes, generated_ids=True, place=True)
-    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the
-    # caller's transaction usable.
-    return database.retried(lambda: _push_atomically(envelopes))
+    return _push(envelopes, generated_ids=generated_ids, place=True, patience=patience)
 
 
-def _push_atomically(envelopes: Sequence[Envelope]) -> list[Job | None]:
-    with database.atomic():
-        return _push(envelopes, generated_ids=False, place=True)
-
-
-def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) -> list[Job | None]:
+def _push(
+    envelopes: Sequence[Envelope],
+    *,
+    generated_ids: bool,
+    place: bool,
+    patience: Patience | None,
+) -> list[Job | None]:
     _refuse_other_transactions()
     chain = middleware.enqueue_chain()
     chain.freeze()
@@ -72,12 +84,12 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     kept = [envelope for envelope in accepted if envelope is not None]
     if not kept:
         return [None] * len(accepted)
-    store = partial(_store, generated_ids=generated_ids)
+    attempt = partial(_attempt, kept, generated_ids=generated_ids, together=place)
     try:
-        if any(envelope.unique is not None for envelope in kept):
-            jobs = iter(unique.store(kept, store))
-        else:
-            jobs = iter(store(kept))
+        jobs = iter(bounds.with_patience(attempt, patience))
+    except QueueFull as full:
+        _refused(full, kept)
+        raise
     except DuplicateJob as error:
         if place:  # Its index counts what was stored, the caller's what was asked for.
             asked = [index for index, envelope in enumerate(accepted) if envelope is not None]
@@ -88,10 +100,33 @@ def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) ->
     return [None if envelope is None else next(jobs) for envelope in accepted]
 
 
+def _attempt(envelopes: Sequence[Envelope], *, generated_ids: bool, together: bool) -> list[Job]:
+    store = partial(_store, generated_ids=generated_ids)
+    if any(envelope.unique is not None for envelope in envelopes):
+        return unique.store(envelopes, store)
+    if generated_ids or not together:
+        return store(envelopes)
+
+    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the
+    # caller's transaction usable.
+    def atomically() -> list[Job]:
+        with database.atomic():
+            return store(envelopes)
+
+    return database.retried(atomically)
+
+
+def _refused(full: QueueFull, envelopes: Sequence[Envelope]) -> None:
+    queue, depth, bound = full.queue, full.depth, full.bound
+    full.details["retry_after"] = bounds.retry_after(queue, len(envelopes))
+    for type, number in Counter(job.type for job in envelopes if job.queue == queue).items():
+        rejections.note(queue, type, depth=depth, bound=bound, number=number)
+
+
 def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
     """Store jobs that were accepted, in one statement, and tell of them."""
     with tell.together(*tell.PUSHED):
-        stored = {job.id: job for job in transitions.push(envelopes, generated_ids=generated_ids)}
+        stored = {job.id: job for job in bounds.store(envelopes, generated_ids=generated_ids)}
         wakeup.announce(
             envelope.queue for envelope in envelopes if stored[envelope.id].state == State.AVAILABLE
         )

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import jobs, tell
+from django_ojs.operations import bounds, jobs, tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -17,7 +17,7 @@ def retry(job_id: UUID) -> Job:
     """Make a discarded job available again: attempts start anew, the history of its errors stays.
 
     A deadline that has passed is dropped, or the job would be discarded again at once. Raises
-    JobNotFound, and Conflict when it is not discarded.
+    JobNotFound, Conflict when it is not discarded, and QueueFull.
     """
 
     def operation() -> Job:
@@ -32,9 +32,10 @@ def retry(job_id: UUID) -> Job:
 def revive(held: Collection[Job]) -> int:
     """Make those of these jobs available that are discarded; the caller has locked them.
 
-    Return how many.
+    Return how many. Raises QueueFull when there is no room for all of them.
     """
     keys = [job.pk for job in held]
+    bounds.enter_all([job for job in held if job.state == State.DISCARDED])
     late = set(jobs().filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     revived = _revive([key for key in keys if key not in late])
     for job in held:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database
+from django_ojs.storage.dialects.base import Difference
 
 #: A queue's jobs by state; states without jobs are left out.
 ByState = dict[State, int]
@@ -41,15 +42,16 @@ def tidy() -> None:
     database.dialect().tidy(database.connection())
 
 
-def differences() -> list[tuple[str, str, int, int]]:
-    """Compare with the jobs themselves: (queue, state, counted, actual) where they differ.
+def differences() -> list[Difference]:
+    """Compare with the jobs themselves: (queue, state, counted, actual) where they differ, and the
+    same of their bytes.
 
     One statement, so that both sides are seen at one moment. It reads every job.
     """
     return database.dialect().count_differences(database.connection())
 
 
-def repair() -> list[tuple[str, str, int, int]]:
+def repair() -> list[Difference]:
     """Correct the counts, while others go on working. Return what was wrong, as `differences`."""
     return database.in_write_transaction(
         lambda: database.dialect().repair_counts(database.connection())

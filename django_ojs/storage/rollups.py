@@ -28,7 +28,9 @@ BUCKETS = 24
 #: Writers may be this late with a minute; then it is folded.
 LATE = timedelta(minutes=2)
 
-ENQUEUED, COMPLETED, FAILED, DISCARDED = range(4)
+#: What is counted, and the column of each.
+ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
+COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped")
 
 Key = tuple[datetime, str, str]
 
@@ -37,7 +39,7 @@ class _Figures:
     __slots__ = ("counts", "ran", "waited")
 
     def __init__(self) -> None:
-        self.counts = [0, 0, 0, 0]
+        self.counts = [0] * len(COLUMNS)
         self.waited = [0] * BUCKETS
         self.ran = [0] * BUCKETS
 
@@ -118,10 +120,7 @@ def flush() -> int:
             minute=minute,
             queue=queue,
             type=type,
-            enqueued=figures.counts[ENQUEUED],
-            completed=figures.counts[COMPLETED],
-            failed=figures.counts[FAILED],
-            discarded=figures.counts[DISCARDED],
+            **dict(zip(COLUMNS, figures.counts, strict=True)),
             waited=figures.waited,
             ran=figures.ran,
         )
@@ -171,10 +170,8 @@ def fold(limit: int = 200) -> int:
 def _merge(parts: Sequence[Rollup]) -> Rollup:
     first, *others = parts
     for other in others:
-        first.enqueued += other.enqueued
-        first.completed += other.completed
-        first.failed += other.failed
-        first.discarded += other.discarded
+        for column in COLUMNS:
+            setattr(first, column, getattr(first, column) + getattr(other, column))
         first.waited = [a + b for a, b in zip(first.waited, other.waited, strict=True)]
         first.ran = [a + b for a, b in zip(first.ran, other.ran, strict=True)]
     return first
@@ -213,8 +210,10 @@ def percentile(histogram: Sequence[int], share: float) -> float | None:
 __all__ = [
     "COMPLETED",
     "DISCARDED",
+    "DROPPED",
     "ENQUEUED",
     "FAILED",
+    "REJECTED",
     "bucket",
     "completed_after_commit",
     "flush",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from django_ojs.spec import retry
+from django_ojs.spec import json, retry
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.storage.dialects.base import Row
 
@@ -11,6 +11,13 @@ from django_ojs.storage.dialects.base import Row
 def build(envelopes: Sequence[Envelope]) -> list[Row]:
     """Return the rows that `Dialect.insert` stores; what is absent or the default has no key."""
     return [_row(envelope) for envelope in envelopes]
+
+
+def size_of(row: Row) -> int:
+    """Return what a row counts in a bound by bytes, as `Dialect.insert` stores it."""
+    parts = [row["type"], row["queue"]]
+    parts += [json.dumps(row[name]) for name in ("args", "meta", "options")]
+    return sum(len(part.encode()) for part in parts)
 
 
 def _row(envelope: Envelope) -> Row:

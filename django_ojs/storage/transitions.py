@@ -48,11 +48,30 @@ ANYBODY = Claim()
 
 
 def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order.
+    """Store jobs in one statement, in order, whatever room their queues have.
 
     Raises DuplicateJob naming the first whose id is taken.
     """
-    stored = database.dialect().insert(database.connection(), rows.build(envelopes))
+    stored = _insert(envelopes, generated_ids=generated_ids, admit=False)
+    return [] if stored is None else stored
+
+
+def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored] | None:
+    """Store jobs in one statement, if it costs no look to say that their queues have room.
+
+    Return None, with nothing stored, when it does: `operations.bounds` looks. Raises DuplicateJob.
+    """
+    return _insert(envelopes, generated_ids=generated_ids, admit=True)
+
+
+def _insert(
+    envelopes: Sequence[Envelope], *, generated_ids: bool, admit: bool
+) -> list[Stored] | None:
+    stored = database.dialect().insert(
+        database.connection(), rows.build(envelopes), new=generated_ids, admit=admit
+    )
+    if stored is None:
+        return None
     if len(stored) != len(envelopes):
         if generated_ids:
             raise AssertionError(
@@ -109,6 +128,16 @@ def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) ->
 
 def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
     return item[0]
+
+
+def oldest(queue: str, most: int) -> list[Job]:
+    """Return the jobs of a queue that are available for the longest time, locked; id, type, size.
+
+    What another transaction is about to claim is left out.
+    """
+    keys = database.dialect().oldest(database.connection(), queue, most)
+    found = Job.objects.using(database.alias()).filter(pk__in=keys)
+    return list(found.only("id", "type", "size_bytes").order_by("enqueued_at", "id"))
 
 
 def promote(limit: int) -> list[tuple[UUID, str]]:
@@ -188,7 +217,9 @@ __all__ = [
     "complete",
     "get",
     "lock",
+    "oldest",
     "promote",
     "push",
+    "push_if_admitted",
     "refuse",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from django_ojs.operations import events, lease, maintain, overrun, rescue, stats
+from django_ojs.operations import events, lease, maintain, overrun, pressure, rescue, stats
 from django_ojs.storage import rollups
 from django_ojs.worker.report import Report
 
@@ -43,6 +43,7 @@ class Maintenance:
             Step(keeper.tidy, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(maintain.prune, 10.0),
+            Step(pressure.watch, 1.0),
             Step(events.settle, 1.0),
             Step(events.prune, 10.0),
         ]

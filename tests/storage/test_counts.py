@@ -182,7 +182,7 @@ def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]
 
 def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:
     Count.objects.create(queue="ghost", state="active", n=2)
-    assert counts.repair() == [("ghost", "active", 2, 0)]
+    assert counts.repair() == [("ghost", "active", 2, 0, 0, 0)]
     assert counted("ghost") == {}
 
 

@@ -30,8 +30,11 @@ class Command(BaseCommand):
             self._show()
             return
         wrong = counts.repair() if repair else counts.differences()
-        for queue, state, counted, actual in wrong:
-            self.stdout.write(f"{queue} {state}: counted {counted}, there are {actual}")
+        for queue, state, counted, actual, counted_bytes, size in wrong:
+            found = f"{queue} {state}: counted {counted}, there are {actual}"
+            if counted_bytes != size:
+                found += f"; counted {counted_bytes} bytes, there are {size}"
+            self.stdout.write(found)
         if not wrong:
             self.stdout.write("The counts are right.")
         elif repair:

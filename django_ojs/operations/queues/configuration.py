@@ -1,7 +1,7 @@
 """Create and configure queues (ojs-queue-config §5.2, §6, §7).
 
-Bounds, concurrency, rate limit and retention are kept and given back; what enforces them is built
-elsewhere, or not yet.
+Bounds hold at once; concurrency and rate limit are kept and given back, and enforced by nobody
+yet.
 """
 
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 from django.db import IntegrityError
 
 from django_ojs.conf import settings
-from django_ojs.models import Queue
 from django_ojs.operations import tell
 from django_ojs.operations.queues.known import QueueStatus, get, stored_default
 from django_ojs.operations.queues.rows import DEFAULT_POLICY, is_deleted, rows, touch
@@ -17,7 +16,8 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import QueueConfig, check, merge
-from django_ojs.storage import counts, database
+from django_ojs.storage import bounds, counts, database
+from django_ojs.storage.queue_configs import config_of
 
 
 def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
@@ -36,12 +36,14 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
         existing = rows().select_for_update().filter(pk=name).first()
         if existing is not None and is_deleted(existing):
             _store(name, given)
+            bounds.rebound(name)
         elif existing is not None or counts.by_queue([name]).get(name):
             raise _exists(name)
         else:
             try:
                 with database.atomic():
                     rows().create(name=name, config=merge({}, given))
+                    bounds.rebound(name)
             except IntegrityError:  # Another was faster.
                 raise _exists(name) from None
         tell.queue(EventType.QUEUE_CREATED, name)
@@ -76,25 +78,13 @@ def default_policy() -> QueueConfig:
     return QueueConfig.of(stored_default())
 
 
-def config_of(name: str) -> QueueConfig:
-    """Return what holds for a queue, its own values over the default policy's.
-
-    It is there for every name, known or not, and takes one query: for what happens with each job.
-    """
-    wanted = Queue.objects.using(database.alias()).filter(pk__in=[name, DEFAULT_POLICY])
-    found = {queue.name: queue for queue in wanted}
-    own, default = found.get(name), found.get(DEFAULT_POLICY)
-    return QueueConfig.of(
-        {} if own is None or is_deleted(own) else own.config, default.config if default else {}
-    )
-
-
 def _exists(name: str) -> Conflict:
     return Conflict("A queue with this name exists already.", details={"queue": name})
 
 
 def _change(name: str, given: dict[str, Any]) -> None:
     _store(name, given)
+    bounds.rebound(name)
     tell.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
 
 
@@ -102,3 +92,12 @@ def _store(name: str, given: dict[str, Any]) -> None:
     queue = touch(name)
     queue.config = merge(queue.config, given)
     queue.save(using=database.alias(), update_fields=["config"])
+
+
+__all__ = [
+    "config_of",
+    "configure",
+    "configure_default",
+    "create",
+    "default_policy",
+]

@@ -17,7 +17,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.queue_config import QueueConfig
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import counts, database
+from django_ojs.storage import counts, database, queue_configs
 from django_ojs.storage.counts import ByState
 
 
@@ -152,5 +152,5 @@ def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueSt
         created_at=queue.created_at,
         paused_at=queue.paused_at,
         counts=found,
-        config=QueueConfig.of({} if gone else queue.config, default),
+        config=queue_configs.effective(queue.name, queue.config, default),
     )

@@ -9,15 +9,9 @@ from django_ojs.models import Queue
 from django_ojs.spec import times
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
-
-#: The row that holds the default policy (ojs-queue-config §7.1).
-DEFAULT_POLICY = "_default"
+from django_ojs.storage.queue_configs import DEFAULT_POLICY, DELETED
 
 RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
-
-# What remains of a queue that was deleted while finished or running jobs still carry its name: a
-# row whose configuration is this one key. No client can send it.
-_DELETED = "_deleted_at"
 
 
 def rows() -> QuerySet[Queue]:
@@ -27,7 +21,7 @@ def rows() -> QuerySet[Queue]:
 
 def is_deleted(queue: Queue) -> bool:
     """Say whether the row is what remains of a deleted queue."""
-    return _DELETED in queue.config
+    return DELETED in queue.config
 
 
 def touch(name: str) -> Queue:
@@ -46,7 +40,7 @@ def touch(name: str) -> Queue:
 
 def revive(names: Iterable[str]) -> None:
     """Let deleted queues be new ones."""
-    rows().filter(pk__in=names, config__has_key=_DELETED).update(
+    rows().filter(pk__in=names, config__has_key=DELETED).update(
         config={}, paused_at=None, created_at=Now()
     )
 
@@ -54,10 +48,22 @@ def revive(names: Iterable[str]) -> None:
 def mark_deleted(queue: Queue) -> None:
     """Leave of a queue what says that it was deleted."""
     now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
-    queue.config, queue.paused_at = {_DELETED: times.format_timestamp(now)}, None
+    queue.config, queue.paused_at = {DELETED: times.format_timestamp(now)}, None
     queue.save(using=database.alias(), update_fields=["config", "paused_at"])
 
 
 def forget_deleted(names: Iterable[str]) -> None:
     """Remove the rows of deleted queues that no job is left of."""
-    rows().filter(pk__in=names, config__has_key=_DELETED).delete()
+    rows().filter(pk__in=names, config__has_key=DELETED).delete()
+
+
+__all__ = [
+    "DEFAULT_POLICY",
+    "RESERVED",
+    "forget_deleted",
+    "is_deleted",
+    "mark_deleted",
+    "revive",
+    "rows",
+    "touch",
+]

@@ -18,13 +18,41 @@ class QueueFull(OJSError):
     code = canonical = "QUEUE_FULL"
     number, status, retryable = "OJS-6001", 429, True
 
+    #: More than the queue may hold at all: waiting does not help.
+    hopeless: bool = False
+
     @classmethod
-    def at(cls, queue: str, *, depth: int, bound: int, strategy: str) -> Self:
-        """Say that `queue` holds `depth` waiting jobs of the `bound` it may hold."""
+    def at(cls, queue: str, *, depth: int, bound: int, strategy: str, busy: bool = False) -> Self:
+        """Say that `queue` holds `depth` of the `bound` it may hold, in jobs or in bytes.
+
+        `busy`: transactions that are open may fill it, and did not end in time.
+        """
+        told = f"queue {queue} is full: {depth} of {bound}"
+        if busy:
+            told = f"queue {queue} may be full: {depth} of {bound}, and transactions are open"
         return cls(
-            f"queue {queue} is full: {depth} jobs are waiting and its bound is {bound}",
-            details={"queue": queue, "depth": depth, "bound": bound, "strategy": strategy},
+            told, details={"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
         )
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return str(self.details["queue"])
+
+    @property
+    def depth(self) -> int:
+        """What waits there."""
+        return int(self.details["depth"])
+
+    @property
+    def bound(self) -> int:
+        """What may wait there."""
+        return int(self.details["bound"])
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds after which another try makes sense."""
+        return int(self.details.get("retry_after", 1))
 
 
 class ConcurrencyLimited(OJSError):

@@ -75,6 +75,9 @@ class Move:
         return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
 
 
+#: A count that is wrong: queue, state, jobs as counted and as they are, bytes likewise.
+Difference = tuple[str, str, int, int, int, int]
+
 #: A database session: the server's process id, and when it started.
 Session = tuple[int, datetime]
 
@@ -104,8 +107,41 @@ class Dialect(ABC):
     has_sessions: ClassVar[bool]
 
     @abstractmethod
-    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
-        """Store jobs, in order; skip any whose id is taken. Return the stored ones."""
+    def insert(
+        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    ) -> list[Stored] | None:
+        """Store jobs, in order; skip any whose id is taken. Return the stored ones.
+
+        `new`: the ids are ours, and none is taken. `admit`: only if it costs no look to say that
+        their queues have room; None says that it does, and that nothing was stored (or that the id
+        of a single job is taken).
+        """
+
+    @abstractmethod
+    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+        """Return up to `most` available jobs of a queue, the oldest ones, locked."""
+
+    @abstractmethod
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+        """Keep all others from adding to a queue until the transaction ends.
+
+        Waits for those who have added to it and not committed; OperationalError when that takes
+        longer than `seconds`, or when they wait for us.
+        """
+
+    @abstractmethod
+    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Give out new tickets of a queue that has none left and room."""
+
+    @abstractmethod
+    def depth(
+        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
+    ) -> tuple[int, int]:
+        """Return the number of jobs of a queue in these states, and their bytes."""
+
+    @abstractmethod
+    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
+        """Note that a turn added `cost` tickets' worth, and left room for so many more."""
 
     @abstractmethod
     def claim(
@@ -147,11 +183,11 @@ class Dialect(ABC):
         """Fold what changed into the counts. Return how many changes there were."""
 
     @abstractmethod
-    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Return (queue, state, counted, actual) where the counts are wrong, at one moment."""
 
     @abstractmethod
-    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Correct the counts, and return what was wrong."""
 
     def tidy(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # most have nothing to do

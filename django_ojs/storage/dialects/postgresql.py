@@ -1,5 +1,6 @@
 """PostgreSQL 14 and later."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -9,13 +10,15 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
+from django_ojs.spec.states import State
 from django_ojs.storage.dialects import postgresql_sql as sql
-from django_ojs.storage.dialects.base import Dialect, Row, Session, Stored
+from django_ojs.storage.dialects.base import Dialect, Difference, Row, Session, Stored
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Where each statement sees what was committed before it; elsewhere, before the first one.
 _FRESH = {"read committed", "read uncommitted"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AVAILABLE = State.AVAILABLE.value
 _NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
 
 
@@ -25,18 +28,34 @@ def _time(microseconds: int) -> datetime:
 
 
 def _parameters(row: Row) -> list[Any]:
+    args, meta, options = (json.dumps(row[name]) for name in ("args", "meta", "options"))
+    size = sum(len(text.encode()) for text in (row["type"], row["queue"], args, meta, options))
     return [
         row["id"],
         row["type"],
         row["queue"],
         row["priority"],
-        json.dumps(row["args"]),
-        json.dumps(row["meta"]),
-        json.dumps(row["options"]),
+        args,
+        meta,
+        options,
         row["max_attempts"],
         row.get("timeout_ms"),
         row.get("visibility_timeout_ms"),
+        size,
     ]
+
+
+def _wanted(rows: Sequence[Row], text: str) -> list[list[Any]]:
+    # All of the text for each queue: more than they take, and known without writing it twice. A
+    # pending job does not wait in its queue yet.
+    size = len(text) if text.isascii() else len(text.encode())
+    jobs = Counter(row["queue"] for row in rows if "pending" not in row)
+    return [list(jobs), list(jobs.values()), [size] * len(jobs)]
+
+
+def _is_alone(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether a statement is a transaction of its own."""
+    return not connection.in_atomic_block and connection.get_autocommit()
 
 
 class PostgreSQL(Dialect):
@@ -45,18 +64,64 @@ class PostgreSQL(Dialect):
     can_notify = True
     has_sessions = True
 
-    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
+    def insert(
+        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    ) -> list[Stored] | None:
+        if len(rows) == 1 and not _NOT_PLAIN & rows[0].keys():
+            return self._insert_one(connection, rows[0], new=new, admit=admit)
+        parameters: list[Any] = [text := json.dumps(rows)]
+        if admit:
+            parameters += [_is_alone(connection), *_wanted(rows, text)]
         with connection.cursor() as cursor:
-            if len(rows) == 1 and not _NOT_PLAIN & rows[0].keys():
-                cursor.execute(sql.INSERT_ONE, _parameters(rows[0]))
-                return [Stored(*row) for row in cursor.fetchall()]
-            cursor.execute(sql.INSERT, [json.dumps(rows)])
-            return [
-                Stored(
-                    key, state, _time(created), None if queued is None else _time(queued), *others
-                )
-                for key, state, created, queued, *others in cursor.fetchall()
-            ]
+            cursor.execute(sql.INSERT[new, admit], parameters)
+            found = cursor.fetchall()
+        if not found and admit:
+            return None
+        return [
+            Stored(key, state, _time(created), None if queued is None else _time(queued), *others)
+            for key, state, created, queued, *others in found
+        ]
+
+    def _insert_one(
+        self, connection: BaseDatabaseWrapper, row: Row, *, new: bool, admit: bool
+    ) -> list[Stored] | None:
+        parameters = _parameters(row)
+        if admit:
+            parameters += [row["queue"], parameters[-1], _is_alone(connection)]
+        with connection.cursor() as cursor:
+            cursor.execute(sql.INSERT_ONE[new, admit], parameters)
+            found = cursor.fetchone()
+        if found is None:
+            # No room, or an id that is taken: who asked for room has to ask again.
+            return None if admit else []
+        created = found[0]
+        return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None)]
+
+    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.OLDEST, {"queue": queue, "most": most})
+            return [row[0] for row in cursor.fetchall()]
+
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.TAKE_TURN, [f"{int(seconds * 1000)}ms", queue])
+            before = cursor.fetchone()[0]
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+
+    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT ojs_admit(%s, 1, 0, true)", [queue])
+
+    def depth(
+        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
+    ) -> tuple[int, int]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.DEPTH, {"queue": queue, "states": list(states)})
+            return cast("tuple[int, int]", cursor.fetchone())
+
+    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SPEND, [cost, room, queue])
 
     def claim(
         self,
@@ -103,15 +168,15 @@ class PostgreSQL(Dialect):
             cursor.execute(sql.FOLD)
             return cast("int", cursor.fetchone()[0])
 
-    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
             cursor.execute(sql.DIFFERENCES)
-            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+            return cast("list[Difference]", cursor.fetchall())
 
-    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
             cursor.execute(sql.REPAIR)
-            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+            return cast("list[Difference]", cursor.fetchall())
 
     def tidy(self, connection: BaseDatabaseWrapper) -> None:
         # Autovacuum looks once a minute; by then tens of thousands of dead changes would stand

@@ -13,28 +13,30 @@ _EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
 
 # One text parameter carries any number of jobs: one round trip, one plan, and json is dumped and
 # parsed in C at both ends. A microsecond per row keeps the order of a batch, whatever its ids.
-INSERT = f"""
+_INSERT = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, dead_letter)
-SELECT id, type, queue, state, priority, args, meta,
-       CASE WHEN due_in IS NULL AND expires_in IS NULL THEN options
-            ELSE options || jsonb_strip_nulls(jsonb_build_object(
+                     due_at, expires_at, unique_key, size_bytes, dead_letter)
+SELECT id, type, queue, state, priority, args::jsonb, meta::jsonb,
+       CASE WHEN due_in IS NULL AND expires_in IS NULL THEN options::jsonb
+            ELSE options::jsonb || jsonb_strip_nulls(jsonb_build_object(
                 'scheduled_at', CASE WHEN due_in IS NOT NULL THEN
                     to_char(due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END,
                 'expires_at', CASE WHEN expires_in IS NOT NULL THEN
                     to_char(expires AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END)) END,
        0, max_attempts, 0, 0, timeout_ms, visibility_timeout_ms, now,
        CASE WHEN state = '{State.AVAILABLE}' THEN now END,
-       due, expires, unique_key, false
+       due, expires, unique_key, size, false
 FROM (
     SELECT r.*, statement_timestamp() + (n - 1) * interval '1 microsecond' AS now,
            x.due, x.expires,
+           octet_length(type) + octet_length(queue) + octet_length(args::text)
+               + octet_length(meta::text) + octet_length(options::text) AS size,
            CASE WHEN r.pending THEN '{initial(State.PENDING)}'
                 WHEN x.due > statement_timestamp() THEN '{initial(State.SCHEDULED)}'
                 ELSE '{initial(State.AVAILABLE)}' END AS state
     FROM ROWS FROM (json_to_recordset(%s::json) AS (
-        id uuid, type text, queue text, priority smallint, args jsonb, meta jsonb, options jsonb,
+        id uuid, type text, queue text, priority smallint, args json, meta json, options json,
         max_attempts integer, timeout_ms bigint, visibility_timeout_ms bigint, pending boolean,
         due_at timestamptz, due_in double precision,
         expires_at timestamptz, expires_in double precision, unique_key text
@@ -50,22 +52,87 @@ FROM (
                         statement_timestamp() + r.expires_in * interval '1 second') AS expires
     ) AS x
 ) AS rows
-ON CONFLICT (id) DO NOTHING
+"""
+
+_STORED = """
 RETURNING id, state, (EXTRACT(EPOCH FROM created_at) * 1000000)::bigint,
           (EXTRACT(EPOCH FROM enqueued_at) * 1000000)::bigint, due_at, expires_at
 """
 
+# Asked once, before the first row is stored.
+_ALL_ADMITTED = """
+WHERE (SELECT coalesce(bool_and(ojs_admit(wanted.queue, wanted.jobs, wanted.size, %s)), true)
+       FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS wanted (queue, jobs, size))
+"""
+
+# Looking for taken ids costs a tenth; ours cannot be.
+_SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
+
+#: By whether the ids are ours, and whether to ask for room.
+INSERT = {
+    (new, admit): " ".join(
+        [_INSERT, _ALL_ADMITTED if admit else "", "" if new else _SKIP_TAKEN, _STORED]
+    )
+    for new in (True, False)
+    for admit in (True, False)
+}
+
 # One job that is available at once needs none of that, and the planner is done in a tenth of the
 # time: the whole enqueue takes half as long.
-INSERT_ONE = f"""
+_INSERT_ONE = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
-                     returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     dead_letter)
-VALUES (%s, %s, %s, '{initial(State.AVAILABLE)}', %s, %s, %s, %s, 0, %s,
-        0, 0, %s, %s, statement_timestamp(), statement_timestamp(), false)
-ON CONFLICT (id) DO NOTHING
-RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+                     returned, run, timeout_ms, visibility_timeout_ms, size_bytes, created_at,
+                     enqueued_at, dead_letter)
+SELECT %s::uuid, %s::varchar, %s::varchar, '{initial(State.AVAILABLE)}', %s::smallint, %s::jsonb,
+       %s::jsonb, %s::jsonb, 0, %s::integer, 0, 0, %s::bigint, %s::bigint, %s::bigint,
+       statement_timestamp(), statement_timestamp(), false
 """
+_ADMITTED = "WHERE ojs_admit(%s, 1, %s, %s)"
+_CREATED = "RETURNING created_at"
+
+INSERT_ONE = {
+    (new, admit): " ".join(
+        [_INSERT_ONE, _ADMITTED if admit else "", "" if new else _SKIP_TAKEN, _CREATED]
+    )
+    for new in (True, False)
+    for admit in (True, False)
+}
+
+# A turn, waited for until the lock timeout; what was set before comes back with the depth.
+TAKE_TURN = """
+SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true),
+       pg_advisory_xact_lock(20298, hashtext(%s))
+"""
+
+# The claim index is by priority first: the oldest of each priority, and the oldest of those. There
+# are few priorities, and looking for the next one is a step in the index.
+OLDEST = f"""
+WITH RECURSIVE priorities (priority) AS (
+    (SELECT priority FROM ojs_job WHERE queue = %(queue)s AND {_FETCH.expected}
+     ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.priority FROM ojs_job AS j
+            WHERE queue = %(queue)s AND {_FETCH.expected} AND j.priority < p.priority
+            ORDER BY j.priority DESC LIMIT 1)
+    FROM priorities AS p WHERE p.priority IS NOT NULL
+)
+SELECT j.id FROM priorities AS p CROSS JOIN LATERAL (
+    SELECT id, enqueued_at FROM ojs_job
+    WHERE queue = %(queue)s AND {_FETCH.expected} AND priority = p.priority
+    ORDER BY enqueued_at, id LIMIT %(most)s FOR UPDATE SKIP LOCKED
+) AS j
+ORDER BY j.enqueued_at, j.id LIMIT %(most)s
+"""
+
+DEPTH = """
+SELECT coalesce(sum(n), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM (
+    SELECT n, bytes FROM ojs_count WHERE queue = %(queue)s AND state = ANY(%(states)s)
+    UNION ALL
+    SELECT n, bytes FROM ojs_count_change WHERE queue = %(queue)s AND state = ANY(%(states)s)
+) AS counted
+"""
+
+SPEND = "UPDATE ojs_bound SET until = ojs_spend(slot, %s) + %s WHERE queue = %s"
 
 # Held by the transaction, and so through a pooler too. A look in the same statement would not see
 # what was committed while it waited.
@@ -117,7 +184,8 @@ RETURNING j.id, j.queue
 """
 
 _COUNTED = (
-    "SELECT queue, state, n FROM ojs_count UNION ALL SELECT queue, state, n FROM ojs_count_change"
+    "SELECT queue, state, n, bytes FROM ojs_count "
+    "UNION ALL SELECT queue, state, n, bytes FROM ojs_count_change"
 )
 
 COUNTS = f"""
@@ -128,30 +196,38 @@ GROUP BY queue, state ORDER BY queue, state
 
 # In the order of the key, so that two that fold at once never wait for each other in a circle.
 FOLD = """
-WITH changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n),
+WITH changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n, bytes),
 folded AS (
-    INSERT INTO ojs_count AS c (queue, state, n)
-    SELECT queue, state, sum(n) FROM changes GROUP BY queue, state ORDER BY queue, state
-    ON CONFLICT (queue, state) DO UPDATE SET n = c.n + EXCLUDED.n
+    INSERT INTO ojs_count AS c (queue, state, n, bytes)
+    SELECT queue, state, sum(n), sum(bytes) FROM changes
+    GROUP BY queue, state ORDER BY queue, state
+    ON CONFLICT (queue, state) DO UPDATE
+    SET n = c.n + EXCLUDED.n, bytes = c.bytes + EXCLUDED.bytes
 )
 SELECT count(*) FROM changes
 """
 
 DIFFERENCES = f"""
-SELECT queue, state, COALESCE(counted.n, 0)::bigint, COALESCE(actual.n, 0)
-FROM (SELECT queue, state, sum(n) AS n FROM ({_COUNTED}) AS c GROUP BY queue, state) AS counted
-FULL JOIN (SELECT queue, state, count(*) AS n FROM ojs_job GROUP BY queue, state) AS actual
-    USING (queue, state)
-WHERE COALESCE(counted.n, 0) <> COALESCE(actual.n, 0)
+SELECT queue, state, COALESCE(counted.n, 0)::bigint, COALESCE(actual.n, 0),
+       COALESCE(counted.bytes, 0)::bigint, COALESCE(actual.bytes, 0)::bigint
+FROM (SELECT queue, state, sum(n) AS n, sum(bytes) AS bytes
+      FROM ({_COUNTED}) AS c GROUP BY queue, state) AS counted
+FULL JOIN (SELECT queue, state, count(*) AS n, coalesce(sum(size_bytes), 0) AS bytes
+           FROM ojs_job GROUP BY queue, state) AS actual USING (queue, state)
+WHERE (COALESCE(counted.n, 0), COALESCE(counted.bytes, 0))
+      <> (COALESCE(actual.n, 0), COALESCE(actual.bytes, 0))
 ORDER BY queue, state
 """
 
 # The difference is one more change, found and added under one snapshot: what others change
 # meanwhile adds up as ever.
 REPAIR = f"""
-WITH wrong (queue, state, counted, actual) AS ({DIFFERENCES}),
-mended AS (INSERT INTO ojs_count_change SELECT queue, state, actual - counted FROM wrong)
-SELECT queue, state, counted, actual FROM wrong
+WITH wrong (queue, state, counted, actual, counted_bytes, bytes) AS ({DIFFERENCES}),
+mended AS (
+    INSERT INTO ojs_count_change
+    SELECT queue, state, actual - counted, bytes - counted_bytes FROM wrong
+)
+SELECT queue, state, counted, actual, counted_bytes, bytes FROM wrong
 """
 
 # The notification commits by itself and need not reach the disk: it is a hint, and a poll follows

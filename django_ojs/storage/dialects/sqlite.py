@@ -3,7 +3,7 @@
 One writer at a time; its lock is the only lock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -17,6 +17,7 @@ from django_ojs.storage.dialects.base import (
     ALL_QUEUES,
     CLAIMED,
     Dialect,
+    Difference,
     Move,
     Row,
     Session,
@@ -54,10 +55,14 @@ def _later_than(time: str, milliseconds: str) -> str:
     )
 
 
+def _bytes(name: str, arrow: str = "->") -> str:
+    return f"length(CAST(v {arrow} '{name}' AS BLOB))"
+
+
 _INSERT = f"""
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, dead_letter)
+                     due_at, expires_at, unique_key, size_bytes, dead_letter)
 SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
        v -> 'args', v -> 'meta',
        CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
@@ -70,7 +75,9 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
             ELSE v -> 'options' END,
        0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
        v ->> 'now', CASE WHEN state = '{State.AVAILABLE}' THEN v ->> 'now' END, due, expires,
-       v ->> 'unique_key', 0
+       v ->> 'unique_key',
+       {_bytes("type", "->>")} + {_bytes("queue", "->>")} + {_bytes("args")} + {_bytes("meta")}
+           + {_bytes("options")}, 0
 FROM (
     SELECT *, CASE WHEN v ->> 'pending' THEN '{initial(State.PENDING)}'
                    WHEN due > {_NOW} THEN '{initial(State.SCHEDULED)}'
@@ -144,12 +151,14 @@ FROM json_each(%(events)s)
 """
 
 _DIFFERENCES = """
-SELECT queue, state, COALESCE(counted.n, 0), COALESCE(actual.n, 0)
+SELECT queue, state, COALESCE(counted.n, 0), COALESCE(actual.n, 0),
+       COALESCE(counted.bytes, 0), COALESCE(actual.bytes, 0)
 FROM (SELECT queue, state FROM ojs_count UNION SELECT queue, state FROM ojs_job) AS both
 LEFT JOIN ojs_count AS counted USING (queue, state)
-LEFT JOIN (SELECT queue, state, count(*) AS n FROM ojs_job GROUP BY queue, state) AS actual
-    USING (queue, state)
+LEFT JOIN (SELECT queue, state, count(*) AS n, coalesce(sum(size_bytes), 0) AS bytes
+           FROM ojs_job GROUP BY queue, state) AS actual USING (queue, state)
 WHERE COALESCE(counted.n, 0) <> COALESCE(actual.n, 0)
+   OR COALESCE(counted.bytes, 0) <> COALESCE(actual.bytes, 0)
 ORDER BY queue, state
 """
 
@@ -160,7 +169,11 @@ class SQLite(Dialect):
     can_notify = False
     has_sessions = False
 
-    def insert(self, connection: BaseDatabaseWrapper, rows: Sequence[Row]) -> list[Stored]:
+    def insert(
+        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    ) -> list[Stored] | None:
+        if admit and self._is_bounded(connection, {row["queue"] for row in rows}):
+            return None
         with connection.cursor() as cursor:
             # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
             # order, those of a batch too.
@@ -176,6 +189,43 @@ class SQLite(Dialect):
                 Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
                 for key, state, *times in cursor.fetchall()
             ]
+
+    def _is_bounded(self, connection: BaseDatabaseWrapper, queues: Iterable[str]) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT queue, ceiling, ceiling_bytes FROM ojs_bound")
+            found = {queue: bounds for queue, *bounds in cursor.fetchall()}
+        default = found.get("_default", [None, None])
+        return any(found.get(queue, default) != [None, None] for queue in queues)
+
+    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT id FROM ojs_job WHERE queue = %s AND {_FETCH.expected} "
+                "ORDER BY enqueued_at, id LIMIT %s",
+                [queue, most],
+            )
+            return [self.uuid(row[0]) for row in cursor.fetchall()]
+
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+        self.begin_write(connection)
+
+    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Nothing to do: there are no tickets."""
+
+    def depth(
+        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
+    ) -> tuple[int, int]:
+        marks = ", ".join(["%s"] * len(states))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT coalesce(sum(n), 0), coalesce(sum(bytes), 0) FROM ojs_count "
+                f"WHERE queue = %s AND state IN ({marks})",
+                [queue, *states],
+            )
+            return cast("tuple[int, int]", cursor.fetchone())
+
+    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
+        """Nothing to do: who has the write lock can look."""
 
     def claim(
         self,
@@ -225,19 +275,20 @@ class SQLite(Dialect):
         """Nothing to do: triggers write the counts themselves."""
         return 0
 
-    def count_differences(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
             cursor.execute(_DIFFERENCES)
-            return cast("list[tuple[str, str, int, int]]", cursor.fetchall())
+            return cast("list[Difference]", cursor.fetchall())
 
-    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[tuple[str, str, int, int]]:
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         wrong = self.count_differences(connection)
         with connection.cursor() as cursor:
-            for queue, state, _, actual in wrong:
+            for queue, state, _, actual, _, size in wrong:
                 cursor.execute(
-                    "INSERT INTO ojs_count (queue, state, n) VALUES (%s, %s, %s) "
-                    "ON CONFLICT (queue, state) DO UPDATE SET n = excluded.n",
-                    [queue, state, actual],
+                    "INSERT INTO ojs_count (queue, state, n, bytes) VALUES (%s, %s, %s, %s) "
+                    "ON CONFLICT (queue, state) DO UPDATE "
+                    "SET n = excluded.n, bytes = excluded.bytes",
+                    [queue, state, actual, size],
                 )
         return wrong
 

@@ -1,0 +1,277 @@
+"""Backpressure (ojs-backpressure §5): whatever adds jobs to a bounded queue comes through here.
+
+That is PUSH, ACTIVATE and a retry by hand; not promotion, a retry after a failure or a return to
+the queue, whose jobs were let in before.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from typing import Final, TypeVar
+
+from django.db import OperationalError
+from django.db.models.functions import Now
+
+from django_ojs.models import Bound, Job
+from django_ojs.operations import jobs, tell
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.events import Event as Told
+from django_ojs.spec.events import EventType
+from django_ojs.spec.queue_config import Backpressure
+from django_ojs.spec.states import Event, State
+from django_ojs.storage import (
+    bounds,
+    database,
+    queue_configs,
+    recent,
+    rollups,
+    rows,
+    transitions,
+)
+from django_ojs.storage.bounds import Load
+from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.queue_configs import config_of
+
+T = TypeVar("T")
+
+#: Seconds to wait before another try, when nothing says how fast the queue is worked.
+RETRY_AFTER: Final = 5
+_LONGEST_RETRY_AFTER: Final = 60
+
+#: Who waits for room looks this often: within 100 ms of room, it knows.
+_LOOK_EVERY: Final = 0.05
+
+
+def store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
+    """Store jobs in one statement, if their queues have room.
+
+    Raises QueueFull before anything is stored, and leaves the caller's transaction usable;
+    DuplicateJob as `transitions.push` does.
+    """
+    bounds.settle_settings()
+    stored = transitions.push_if_admitted(envelopes, generated_ids=generated_ids)
+    if stored is not None:
+        return stored
+    added = _added(envelopes)
+
+    def operation() -> list[Stored]:
+        turns = _take_turns(added)
+        stored = transitions.push(envelopes, generated_ids=generated_ids)
+        for turn in turns:
+            turn.end()
+        return stored
+
+    return database.in_write_transaction(operation)
+
+
+def enter(job: Job) -> None:
+    """Let a job that is stored already into its queue; see `enter_all`."""
+    enter_all([job])
+
+
+def enter_all(stored: Sequence[Job]) -> None:
+    """Let jobs that are stored already into their queues; inside a write transaction.
+
+    Raises QueueFull, and whoever asked changes nothing.
+    """
+    added: dict[str, Load] = {}
+    for job in stored:
+        load = added.get(job.queue, Load(jobs=0, size=0))
+        added[job.queue] = load.with_(1, job.size_bytes or 0)
+    for turn in _take_turns(added):
+        turn.end()
+
+
+def pressure(queue: str) -> tuple[Load, Backpressure] | None:
+    """Return what waits in a queue and its bound, when that is above its warning threshold."""
+    bound = queue_configs.of(queue).backpressure
+    if not bounds.is_bounded(bound):
+        return None
+    found = bounds.load(queue)
+    if found.pressure(bound) < bound.warning_threshold:
+        return None
+    return found, bound
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """How long an enqueue may wait for room.
+
+    Only where the queue's strategy is `block`, or, with `always`, wherever it is full.
+    """
+
+    seconds: float
+    always: bool = False
+
+
+def with_patience(attempt: Callable[[], T], patience: Patience | None) -> T:
+    """Call `attempt`, and again whenever there is room, until the patience is over.
+
+    It waits outside of any transaction and without a lock; inside a caller's it does not wait.
+    Raises QueueFull.
+    """
+    end = time.monotonic() + (patience.seconds if patience is not None else 0.0)
+    while True:
+        try:
+            return attempt()
+        except QueueFull as full:
+            blocks = full.details["strategy"] == "block"
+            waits = patience is not None and (patience.always or blocks)
+            if not waits or full.hopeless or database.connection().in_atomic_block:
+                raise
+            if not _see_room(full.queue, end):
+                raise
+
+
+def _see_room(queue: str, end: float) -> bool:
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, random.uniform(_LOOK_EVERY / 2, _LOOK_EVERY)))
+        if bounds.load(queue).with_(1, 0).fits(config_of(queue).backpressure):
+            return True
+    return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Turn:
+    """A turn at a bounded queue, with what was and what will be in it."""
+
+    queue: str
+    bound: Backpressure
+    before: Load
+    after: Load
+
+    def end(self) -> None:
+        """Let others in as far as there is room, and tell who watches."""
+        bounds.spend(self.queue, self.bound, self.before, self.after)
+        limit = self.bound.warning_threshold
+        if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
+            depth, most = bounds.nearer(self.after, self.bound)
+            tell.queue(EventType.BACKPRESSURE_WARNING, self.queue, depth=depth, bound=most)
+            queue = self.queue
+            database.after_commit(lambda: bounds.note_pressure(queue, warned=True))
+
+
+def _take_turns(added: dict[str, Load]) -> list[_Turn]:
+    # In the order of their names, so that two that take several never wait in a circle.
+    return [turn for queue in sorted(added) if (turn := _take_turn(queue, added[queue]))]
+
+
+def _take_turn(queue: str, added: Load) -> _Turn | None:
+    bound = config_of(queue).backpressure
+    found = Bound.objects.using(database.alias()).filter(
+        pk__in=[queue, queue_configs.DEFAULT_POLICY]
+    )
+    known = set(found.values_list("pk", flat=True))
+    if known and queue not in known:
+        # Its bound, or that it has none, is the default policy's: from now on it is known.
+        bounds.write(queue, bound)
+    if not bounds.is_bounded(bound):
+        return None
+    try:
+        bounds.take_turn(queue)
+    except OperationalError as error:
+        if not database.dialect().lost_a_race(error):
+            raise
+        raise _full(queue, bound, None, added) from None
+    before = bounds.load(queue)
+    if not before.with_(added.jobs, added.size).fits(bound):
+        if not added.with_(0, 0).fits(bound) or bound.strategy != "drop_oldest":
+            raise _full(queue, bound, before, added)
+        before = _drop(queue, bound, before, added)
+    return _Turn(
+        queue=queue, bound=bound, before=before, after=before.with_(added.jobs, added.size)
+    )
+
+
+def _drop(queue: str, bound: Backpressure, before: Load, added: Load) -> Load:
+    """Discard the oldest available jobs until the added ones fit; return what is left."""
+    dropped, left = _to_drop(queue, bound, before, added)
+    if not left.with_(added.jobs, added.size).fits(bound):
+        raise _full(queue, bound, before, added)
+    keys = [job.pk for job in dropped]
+    transitions.apply(
+        Event.DROP,
+        State.DISCARDED,
+        jobs().filter(pk__in=keys),
+        finished_at=Now(),
+        discard_reason="dropped",
+    )
+    rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
+    if tell.keeps(EventType.BACKPRESSURE_DROPPED):
+        tell.keep(
+            Told(
+                type=EventType.BACKPRESSURE_DROPPED,
+                subject=queue,
+                queue=queue,
+                data={"queue": queue, "job_id": str(job.pk), "job_type": job.type},
+            )
+            for job in dropped
+        )
+    tell.discarded(keys)
+    return left
+
+
+def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
+    most = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
+    while True:
+        dropped: list[Job] = []
+        left = before
+        found = transitions.oldest(queue, most)
+        for job in found:
+            if left.with_(added.jobs, added.size).fits(bound):
+                return dropped, left
+            dropped.append(job)
+            left = left.with_(-1, -(job.size_bytes or 0))
+        if left.with_(added.jobs, added.size).fits(bound) or len(found) < most:
+            return dropped, left
+        # Bounded by bytes: how many jobs that is, only their sizes say.
+        most *= 4
+
+
+def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> QueueFull:
+    load = found if found is not None else Load(jobs=bound.max_depth or 0, size=0)
+    by_size = bound.max_depth is None or (
+        load.jobs + added.jobs <= bound.max_depth and bound.max_size_bytes is not None
+    )
+    error = QueueFull.at(
+        queue,
+        depth=load.size if by_size else load.jobs,
+        bound=(bound.max_size_bytes if by_size else bound.max_depth) or 0,
+        strategy=bound.strategy,
+        # Others have added jobs and not committed; what there will be, nobody knows yet.
+        busy=found is None,
+    )
+    if by_size:
+        error.details["unit"] = "bytes"
+    error.hopeless = not added.fits(bound)
+    return error
+
+
+def retry_after(queue: str, jobs: int = 1) -> int:
+    """Return how many seconds it will take until so many jobs are worked off, about."""
+    now = time.monotonic()
+    asked, rate = _rates.get(queue, (0.0, 0.0))
+    if now - asked > 1.0:
+        # Refusals come by the thousand, and one look is good for all of a second.
+        done = recent.by_queue(timedelta(minutes=2), [queue]).get(queue)
+        rate = done.completed / 120 if done is not None else 0.0
+        _rates[queue] = now, rate
+    return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
+
+
+def _added(envelopes: Sequence[Envelope]) -> dict[str, Load]:
+    waiting = [envelope for envelope in envelopes if not envelope.pending]
+    number = Counter(envelope.queue for envelope in waiting)
+    size: Counter[str] = Counter()
+    for row in rows.build(waiting):
+        size[row["queue"]] += rows.size_of(row)
+    return {queue: Load(jobs=number[queue], size=size[queue]) for queue in number}
+
+
+#: When it was asked, and jobs worked off in a second.
+_rates: dict[str, tuple[float, float]] = {}
