@@ -7,13 +7,11 @@ from example_project.open import database
 os.environ["DATABASE_URL"] = database.url()
 
 from example_project.settings import *  # noqa: F403  # it opens the database named above
-from example_project.settings import DATABASES, INSTALLED_APPS, MIDDLEWARE
+from example_project.settings import INSTALLED_APPS, MIDDLEWARE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "example_project.open"]
 MIDDLEWARE = ["example_project.open.middleware.loopback_only", *MIDDLEWARE]
 ROOT_URLCONF = "example_project.open.urls"
-# A connection a request would be most of the request.
-DATABASES["default"]["CONN_MAX_AGE"] = 60
 
 OJS = {
     "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"],
