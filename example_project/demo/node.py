@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from django.core.management.base import CommandError
+
 from django_ojs.operations import api_keys
 from django_ojs.spec.scopes import Scope
 from example_project.shop.jobs import LABELS
@@ -81,3 +83,5 @@ def _stopping(process: subprocess.Popen[bytes]) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    if process.returncode:
+        raise CommandError(f"The worker in Node ended with exit code {process.returncode}.")
