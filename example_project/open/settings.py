@@ -18,3 +18,9 @@ OJS = {
     "KEEP_EVENTS": ["*"],
 }
 SILENCED_SYSTEM_CHECKS = ["django_ojs.W002"]  # An open API is what this is for.
+# A 404 is for the client that gets it; here it would hide the errors.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {"django.request": {"level": "ERROR"}},
+}
