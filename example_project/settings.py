@@ -57,6 +57,8 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 DATABASES: dict[str, Any] = {"default": database_settings()}
+# To connect anew for each request would be most of what the API does.
+DATABASES["default"]["CONN_MAX_AGE"] = 60
 
 #: Everything the shop writes (PDFs, e-mails, worker logs); safe to delete. A folder for each kind
 #: of database: a demonstration on SQLite leaves the invoices of one on PostgreSQL where they are.

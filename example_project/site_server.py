@@ -1,14 +1,16 @@
 """The site behind gunicorn, on 127.0.0.1, for as long as the command that needs it."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Self
 
 from django.core.management.base import CommandError
@@ -85,6 +87,11 @@ class Site:
                 self._process.wait()
         os.close(self._pipe)
 
+    def serve_until(self, stop: threading.Event) -> None:
+        """Wait. Raises CommandError when the site is gone before it was told to."""
+        while not stop.wait(0.5):
+            self.check()
+
     def check(self) -> None:
         """Raise CommandError when the site is no longer there."""
         if self._process is not None and (code := self._process.poll()) is not None:
@@ -101,6 +108,18 @@ class Site:
                 if time.monotonic() > deadline:
                     raise CommandError("The web server does not answer.") from error
             time.sleep(0.05)
+
+
+def stop_signal() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set from now on."""
+    stop = threading.Event()
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ring)
+    return stop
 
 
 def _bind(port: int) -> socket.socket:

@@ -1,14 +1,16 @@
 """The conformance manifest (http-binding §21, conformance §4). It says no more than tests show."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django_ojs.conf import settings
+from django_ojs.http import compression
 from django_ojs.http.headers import VERSION
 from django_ojs.storage import database
 from django_ojs.version import VERSION as PACKAGE_VERSION
 
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
-EXTENSIONS: tuple[str, ...] = ()
+EXTENSIONS: tuple[str, ...] = ("payload-limits",)
 
 _BACKENDS = {"postgresql": "postgres"}
 
@@ -16,6 +18,7 @@ _BACKENDS = {"postgresql": "postgres"}
 def manifest(base: str) -> dict[str, Any]:
     """Return the manifest of the API that is served at `base`: an absolute URL, up to /ojs."""
     limits = settings().limits
+    path = urlsplit(base).path
     vendor = database.connection().vendor
     return {
         "specversion": VERSION,
@@ -50,8 +53,24 @@ def manifest(base: str) -> dict[str, Any]:
                 for name in EXTENSIONS
             ],
             "experimental": [],
+            # payload-limits §8.1
+            "payload_limits": {
+                "max_envelope_bytes": limits.envelope_bytes,
+                "max_meta_bytes": limits.meta_bytes,
+                "max_queue_name_bytes": limits.queue_bytes,
+                "max_job_type_bytes": limits.type_bytes,
+                "supported_compression": compression.supported(),
+                "external_references": True,
+                "chunking": False,
+                "per_queue_limits": True,
+            },
         },
         "limits": {
+            # The same under the names of the project's site.
+            "max_job_size_bytes": limits.envelope_bytes,
+            "max_meta_size_bytes": limits.meta_bytes,
+            "max_queue_name_length": limits.queue_bytes,
+            "max_type_length": limits.type_bytes,
             "max_envelope_bytes": limits.envelope_bytes,
             "max_metadata_bytes": limits.meta_bytes,
             "max_queue_name_bytes": limits.queue_bytes,
@@ -60,7 +79,7 @@ def manifest(base: str) -> dict[str, Any]:
         },
         "endpoints": {
             "base_url": f"{base}/v1",
-            "manifest": "/ojs/manifest",
-            "health": "/ojs/v1/health",
+            "manifest": f"{path}/manifest",
+            "health": f"{path}/v1/health",
         },
     }

@@ -6,16 +6,16 @@ from django.http import HttpRequest, UnreadablePostError
 from rest_framework.parsers import BaseParser
 
 from django_ojs.conf import settings
+from django_ojs.http import compression
 from django_ojs.http.renderers import MEDIA_TYPE
 from django_ojs.spec import json
-from django_ojs.spec.errors import (
-    InvalidPayload,
-    InvalidRequest,
-    PayloadTooLarge,
-    UnsupportedCompression,
-)
+from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLarge
 
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
+
+#: More of a Content-Length need not be read to see that it is too much.
+_DIGITS: Final = 19
+_ENDED: Final = "the body ended before its Content-Length"
 
 
 class OJSParser(BaseParser):
@@ -49,22 +49,50 @@ def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
 
 
 def _read(request: HttpRequest) -> bytes:
-    encoding = request.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in ("", "identity"):
-        raise UnsupportedCompression("Content-Encoding must be identity, or left out")
+    coding = compression.coding_of(request)
     limit = settings().http_max_body_bytes
-    length = request.headers.get("Content-Length", "")
-    if length.isdecimal() and len(length) < 20 and int(length) > limit:
-        _refuse(int(length), limit)
-    # Not `request.body`: Django's own limit for uploads is made for forms, and smaller than a job
-    # may be.
-    try:
-        data = request.read(limit + 1)
-    except UnreadablePostError:
-        raise InvalidPayload("the body ended before its Content-Length") from None
+    length = _length(request)
+    if length > limit:
+        _refuse(length, limit)
+    body = _Body(request)
+    if coding is None:
+        data = body.read(limit + 1)
+    else:
+        data = compression.decompress(coding, body.read, limit)
     if len(data) > limit:
         _refuse(len(data), limit)
+    if body.taken < length:
+        # What came may look complete. The client meant to say more, and did not.
+        raise InvalidPayload(_ENDED)
     return data
+
+
+def _length(request: HttpRequest) -> int:
+    given = request.headers.get("Content-Length", "")
+    if not (given.isascii() and given.isdigit()):
+        return 0  # as Django reads it
+    # Nobody has that much to say; int() would take its time, or refuse.
+    return int(given[:_DIGITS])
+
+
+class _Body:
+    """The bytes of a request as they come, and how many were taken.
+
+    Not `request.body`: Django's own limit for uploads is made for forms, and smaller than a job
+    may be.
+    """
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+        self.taken = 0
+
+    def read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._request.read(size)
+        except UnreadablePostError:
+            raise InvalidPayload(_ENDED) from None
+        self.taken += len(data)
+        return data
 
 
 def _refuse(actual: int, limit: int) -> None:

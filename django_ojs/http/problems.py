@@ -45,6 +45,9 @@ def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
     if status in (429, 503):
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
+    if status == 415:
+        # RFC 7694: what would have been read.
+        headers["Accept-Encoding"] = ", ".join(error.details.get("supported", []))
     if status in (401, 403):
         audit.refused(request, error, request_id(request))
     if status == 401:

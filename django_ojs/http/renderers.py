@@ -6,6 +6,7 @@ from django.http import HttpResponse
 from rest_framework.renderers import BaseRenderer
 
 from django_ojs.spec import json
+from django_ojs.spec.errors import InvalidPayload
 
 #: Exactly this, without a charset: JSON is UTF-8.
 MEDIA_TYPE: Final = "application/openjobspec+json"
@@ -30,5 +31,9 @@ def respond(data: dict[str, Any] | None, status: int = 200) -> HttpResponse:
 
     A plain response, because nothing is negotiated: DRF's own is rendered in three more steps.
     """
-    content = b"" if data is None else json.dumps(data).encode()
+    try:
+        content = b"" if data is None else json.dumps(data).encode()
+    except InvalidPayload as error:
+        # What is answered is ours: that it cannot be written is no fault of the client's.
+        raise RuntimeError("the answer cannot be written as JSON") from error
     return HttpResponse(content, status=status, content_type=MEDIA_TYPE)

@@ -1,31 +1,26 @@
 """The routes of the HTTP binding: `path("", include("django_ojs.http.urls"))`."""
 
-from collections.abc import Callable
 from typing import Any
 
-from django.db import connections
-from django.http import HttpResponseBase
-from django.urls import URLPattern, URLResolver, path, re_path
+from django.urls import URLPattern, URLResolver, re_path
 
-from django_ojs.http.views import jobs, openapi, system, workers
-from django_ojs.http.views.base import OJSView, Unknown
-
-
-def route(pattern: str, view: type[OJSView], name: str) -> URLPattern:
-    """Serve a view under `ojs/`. Each operation is a transaction of its own."""
-    return path(f"ojs/{pattern}", _own_transactions(view.as_view(route=name)), name=name)
-
-
-def _own_transactions(
-    view: Callable[..., HttpResponseBase],
-) -> Callable[..., HttpResponseBase]:
-    # ATOMIC_REQUESTS would hold a FETCH's row locks until its answer is rendered, and would roll
-    # back what an error's answer says was stored.
-    view._non_atomic_requests = set(connections)  # type: ignore[attr-defined]  # Django's own mark
-    return view
-
+from django_ojs.http import urls_admin
+from django_ojs.http.routing import route
+from django_ojs.http.views import (
+    dead_letter,
+    events,
+    jobs,
+    openapi,
+    progress,
+    queues,
+    system,
+    workers,
+)
+from django_ojs.http.views.base import Unknown
 
 _JOB = "v1/jobs/<str:key>"
+_QUEUE = "v1/queues/<str:name>"
+_DEAD_LETTER = "v1/dead-letter/<str:key>"
 
 urlpatterns: list[URLPattern | URLResolver | Any] = [
     route("manifest", system.Manifest, "ojs-manifest"),
@@ -40,12 +35,30 @@ urlpatterns: list[URLPattern | URLResolver | Any] = [
     route(f"{_JOB}/cancel", jobs.JobCancel, "ojs-job-cancel"),
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
+    route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
     route("v1/workers/ack", workers.Ack, "ojs-ack"),
     route("v1/workers/nack", workers.Nack, "ojs-nack"),
     route("v1/workers/heartbeat", workers.Heartbeat, "ojs-heartbeat"),
     route("v1/workers/beat", workers.Heartbeat, "ojs-beat"),
+    # Queues
+    route("v1/queues", queues.Queues, "ojs-queues"),
+    route(_QUEUE, queues.QueueDetail, "ojs-queue"),
+    route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
+    route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),
+    route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
+    route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
+    # Dead letters
+    route("v1/dead-letter", dead_letter.DeadLetters, "ojs-dead-letters"),
+    route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),
+    route(_DEAD_LETTER, dead_letter.DeadLetterDetail, "ojs-dead-letter"),
+    route(f"{_DEAD_LETTER}/retry", dead_letter.DeadLetterRetry, "ojs-dead-letter-retry"),
+    # Events
+    route("v1/events", events.Events, "ojs-events"),
+    # The control plane
+    *urls_admin.urlpatterns,
     # Anything else under ojs/
-    re_path(r"^ojs(/.*)?$", Unknown.as_view(), name="ojs-unknown"),
+    # Not a dot: a path may hold a line feed, and is answered all the same.
+    re_path(r"^ojs(?:/[\s\S]*)?\Z", Unknown.as_view(), name="ojs-unknown"),
 ]

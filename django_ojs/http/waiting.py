@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from threading import BoundedSemaphore
+from threading import Lock
 from typing import Final, TypeVar
 
 from django_ojs.conf import settings
@@ -12,7 +12,27 @@ T = TypeVar("T")
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.25
 
-_slots: BoundedSemaphore | None = None
+
+class _Room:
+    """Counts who waits in this process. No semaphore: its size would not follow the setting."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting = 0
+
+    def enter(self) -> bool:
+        with self._lock:
+            if self._waiting >= settings().http_waiting_requests:
+                return False
+            self._waiting += 1
+            return True
+
+    def leave(self) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+
+_room: Final = _Room()
 
 
 def until(look: Callable[[], T], seconds: float) -> T:
@@ -22,7 +42,7 @@ def until(look: Callable[[], T], seconds: float) -> T:
     of this process wait already, it looks once.
     """
     found = look()
-    if found or seconds <= 0 or not _free().acquire(blocking=False):
+    if found or seconds <= 0 or not _room.enter():
         return found
     try:
         end = time.monotonic() + seconds
@@ -33,11 +53,4 @@ def until(look: Callable[[], T], seconds: float) -> T:
             found = look()
         return found
     finally:
-        _free().release()
-
-
-def _free() -> BoundedSemaphore:
-    global _slots
-    if _slots is None:
-        _slots = BoundedSemaphore(settings().http_waiting_requests)
-    return _slots
+        _room.leave()

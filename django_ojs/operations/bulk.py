@@ -29,6 +29,8 @@ Action = Literal["retry", "cancel", "delete", "purge"]
 CHUNK = 500
 #: Jobs of one call: a few seconds. Whoever means more calls again.
 LIMIT = 10_000
+#: Jobs of one purge, which does nothing but delete.
+PURGE_LIMIT = 50_000
 #: Reasons that are told; what failed beyond these is counted.
 MAX_ERRORS = 100
 
@@ -73,6 +75,7 @@ class _Move:
     default: tuple[State, ...]
     act: Callable[[list[Job]], object]
     single: Callable[[UUID], object] | None = None
+    dead_letters: bool = False
 
 
 def _erase(held: list[Job]) -> None:
@@ -82,6 +85,7 @@ def _erase(held: list[Job]) -> None:
 _CANCELLABLE = sources(Event.CANCEL, State.CANCELLED)
 
 _RETRY = _Move("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
+_RETRY_DEAD = replace(_RETRY, dead_letters=True)
 # Running jobs are cancelled only where somebody asks for them (bulk-operations §6.1).
 _CANCEL = _Move(
     "cancel",
@@ -94,14 +98,21 @@ _DELETE = _Move("delete", TERMINAL, tuple(sorted(TERMINAL)), _erase)
 Which = Filter | Sequence[UUID]
 
 
-def retry_all(which: Which, *, within: frozenset[str] | None = None, limit: int = LIMIT) -> Summary:
+def retry_all(
+    which: Which,
+    *,
+    within: frozenset[str] | None = None,
+    limit: int = LIMIT,
+    dead_letters: bool = False,
+) -> Summary:
     """Make discarded jobs available again, each as RETRY would.
 
     `which` is a filter or ids; a filter that names no state means discarded jobs. `within` are the
-    queues whoever asks is kept to. Raises InvalidRequest for a filter that leaves no job out,
-    PayloadTooLarge for more ids than `limit`.
+    queues whoever asks is kept to. With `dead_letters`, jobs that were only discarded are left
+    alone. Raises InvalidRequest for a filter that leaves no job out, PayloadTooLarge for more ids
+    than `limit`.
     """
-    return _run(_RETRY, which, within, limit)
+    return _run(_RETRY_DEAD if dead_letters else _RETRY, which, within, limit)
 
 
 def cancel_all(
@@ -129,7 +140,7 @@ def purge(
     states: Sequence[State],
     *,
     older_than: datetime | None = None,
-    limit: int = 5 * LIMIT,
+    limit: int = PURGE_LIMIT,
 ) -> Summary:
     """Delete a queue's jobs in these states (ojs-admin-api §6.5), those that wait as well.
 
@@ -251,9 +262,21 @@ class _Tally:
         if state not in self._move.allowed:
             wanted = " or ".join(sorted(self._move.allowed))
             return f"The job is {state}; {self._move.action} needs it {wanted}."
+        if self._move.dead_letters and not job.dead_letter:
+            return "The job is no dead letter."
         if state not in self._expected:
             return f"The job has become {state}, and is no longer what the filter means."
         return None
 
 
-__all__ = ["LIMIT", "Refusal", "Summary", "cancel_all", "delete_all", "purge", "retry_all"]
+__all__ = [
+    "LIMIT",
+    "PURGE_LIMIT",
+    "Refusal",
+    "Summary",
+    "Which",
+    "cancel_all",
+    "delete_all",
+    "purge",
+    "retry_all",
+]

@@ -18,6 +18,7 @@ from django_ojs.operations.delete import erase
 from django_ojs.operations.retry import revive
 from django_ojs.operations.selection import Filter
 from django_ojs.spec import retry as retries
+from django_ojs.spec import unique
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, transitions
@@ -181,7 +182,12 @@ def _change(job: Job, override: Mapping[str, Any]) -> None:
     if "retry" in given:
         job.max_attempts = policy.max_attempts
         job.options = {**job.options, "retry": policy.render()}
-    fields = ["args", "queue", "meta", "priority", "max_attempts", "options"]
+    if job.unique_key is not None:
+        same = unique.parse(job.options["unique"])
+        # Only for what counts: a middleware may have changed the arguments after the key was made.
+        if not given.keys().isdisjoint(same.keys):
+            job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
+    fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=fields)
 
 

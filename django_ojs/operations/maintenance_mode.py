@@ -45,12 +45,7 @@ def enable(
     Enabling it again keeps the time it was enabled at, and replaces the reason and the estimate.
     Nothing ends it but `disable`: the estimate is for people. Raises InvalidRequest.
     """
-    if reason is not None:
-        check_text(reason, "reason", longest=MAX_REASON)
-    if estimated_duration is not None and estimated_duration <= timedelta(0):
-        raise InvalidRequest(
-            "estimated_duration must be longer than zero.", details={"field": "estimated_duration"}
-        )
+    check(reason, estimated_duration)
     queues = Queue.objects.using(database.alias())
 
     def operation() -> Maintenance:
@@ -67,6 +62,16 @@ def enable(
         return _as_value(row)
 
     return database.in_write_transaction(operation)
+
+
+def check(reason: str | None, estimated_duration: timedelta | None) -> None:
+    """Refuse what `enable` refuses. Raises InvalidRequest."""
+    if reason is not None:
+        check_text(reason, "reason", longest=MAX_REASON)
+    if estimated_duration is not None and estimated_duration <= timedelta(0):
+        raise InvalidRequest(
+            "estimated_duration must be longer than zero.", details={"field": "estimated_duration"}
+        )
 
 
 def disable() -> Maintenance:

@@ -156,9 +156,10 @@ def _status(row: Worker) -> WorkerStatus:
 
 
 def _unknown(worker_id: str) -> NotFound:
+    # What can be no worker's id may be what no answer can carry.
+    known = {"resource_id": worker_id} if _possible(worker_id) else {}
     return NotFound(
-        "There is no worker with this id.",
-        details={"resource_type": "worker", "resource_id": worker_id},
+        "There is no worker with this id.", details={"resource_type": "worker", **known}
     )
 
 

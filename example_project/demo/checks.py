@@ -8,8 +8,9 @@ from example_project.demo.facts import Facts, JobFact, OrderFact
 from example_project.demo.place import Placement
 from example_project.demo.wipe import JOB_TYPES
 from example_project.shop.cards import NEVER_PAYS
+from example_project.shop.labels import tracking
 
-_CHARGE, _RECEIPT, _INVOICE = JOB_TYPES
+_CHARGE, _RECEIPT, _INVOICE, _LABEL = JOB_TYPES
 
 
 def chargeable(order: OrderFact) -> bool:
@@ -102,6 +103,26 @@ def pdfs_again(facts: Facts) -> list[str]:
 def again_without_reason(facts: Facts) -> list[str]:
     """Documents that were written again although their job was never rescued from a dead worker."""
     return _unexplained(facts, emails_again, _RECEIPT) + _unexplained(facts, pdfs_again, _INVOICE)
+
+
+def labels(facts: Facts) -> list[JobFact]:
+    """The jobs that number parcels, and have."""
+    return [job for job in facts.jobs if job.type == _LABEL and job.state == State.COMPLETED]
+
+
+def without_label(facts: Facts) -> list[str]:
+    """Orders without their parcel's number, or with a wrong one."""
+    right = {
+        job.reference
+        for job in labels(facts)
+        if job.result.get("tracking") == tracking(job.reference)
+    }
+    return sorted(right ^ _all(facts))
+
+
+def labels_again(facts: Facts) -> list[str]:
+    """Orders whose label took more than one run although no worker died over it."""
+    return [job.reference for job in labels(facts) if job.spent > 1 and job.id not in facts.rescued]
 
 
 def _unexplained(facts: Facts, again: Callable[[Facts], Iterable[str]], type_: str) -> list[str]:

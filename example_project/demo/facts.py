@@ -1,6 +1,6 @@
 """What the database and the folders say after the work is done, read once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -25,8 +25,10 @@ class JobFact:
     reference: str
     state: str
     attempt: int = 1
+    spent: int = 1
     dead_letter: bool = False
     error: str = ""
+    result: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,8 +90,10 @@ def _jobs() -> Iterable[JobFact]:
             reference=job.args[0],
             state=job.state,
             attempt=job.attempt,
+            spent=job.spent,
             dead_letter=job.dead_letter,
             error=_describe(job.error),
+            result=job.result or {},
         )
 
 

@@ -45,6 +45,7 @@ def draw_up(facts: Facts, placed: Placement, run: Run) -> Ledger:
             ("Jobs", _job_lines(facts, placed, run)),
             ("Dead letters", _dead_letter_lines(facts)),
             ("Documents", _document_lines(facts)),
+            ("Labels, one queue for Python and Node", _label_lines(facts)),
             ("Time", _time_lines(facts, run)),
         )
     )
@@ -136,6 +137,21 @@ def _document_lines(facts: Facts) -> tuple[Entry, ...]:
             len(checks.again_without_reason(facts)),
             "document was written again without a reason",
             checks.again_without_reason(facts),
+        ),
+    )
+
+
+def _label_lines(facts: Facts) -> tuple[Entry, ...]:
+    by = Counter(job.result.get("by") for job in checks.labels(facts))
+    return (
+        _check("labels", by.total(), "order lacks its label", checks.without_label(facts)),
+        _line("made by Python, in the database", by["python"]),
+        _line("made by Node, over HTTP", by["node"]),
+        _check(
+            "made again without a dead worker",
+            len(checks.labels_again(facts)),
+            "label was made again without a reason",
+            checks.labels_again(facts),
         ),
     )
 

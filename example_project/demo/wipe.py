@@ -9,7 +9,7 @@ from django_ojs.models import Job
 from example_project.shop.models import Order, Source
 
 #: The types of the shop's jobs; jobs of other types are left alone.
-JOB_TYPES = ("order.charge", "order.receipt", "order.invoice")
+JOB_TYPES = ("order.charge", "order.receipt", "order.invoice", "order.label")
 
 
 def foreign_orders() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from example_project.shop.jobs import DOCUMENTS, MAIL, PAYMENTS
+from example_project.shop.jobs import DOCUMENTS, LABELS, MAIL, PAYMENTS
 
 _MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 #: Longer than a worker's grace period: whoever has not ended by then will not.
@@ -65,7 +65,7 @@ def stop_on_sigterm() -> None:
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_MANAGE), "ojs_worker", "--processes", "1", "--threads", "8"]
-    command += ["--queues", f"{PAYMENTS},{MAIL},{DOCUMENTS}"]
+    command += ["--queues", f"{PAYMENTS},{LABELS},{MAIL},{DOCUMENTS}"]
     with log.open("wb") as out:
         # A session of its own tells which workers are ours, and keeps Ctrl-C for us to pass on.
         return subprocess.Popen(

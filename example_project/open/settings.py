@@ -7,16 +7,20 @@ from example_project.open import database
 os.environ["DATABASE_URL"] = database.url()
 
 from example_project.settings import *  # noqa: F403  # it opens the database named above
-from example_project.settings import DATABASES, INSTALLED_APPS, MIDDLEWARE
+from example_project.settings import INSTALLED_APPS, MIDDLEWARE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "example_project.open"]
 MIDDLEWARE = ["example_project.open.middleware.loopback_only", *MIDDLEWARE]
 ROOT_URLCONF = "example_project.open.urls"
-# A connection a request would be most of the request.
-DATABASES["default"]["CONN_MAX_AGE"] = 60
 
 OJS = {
     "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"],
     "KEEP_EVENTS": ["*"],
 }
 SILENCED_SYSTEM_CHECKS = ["django_ojs.W002"]  # An open API is what this is for.
+# A 404 is for the client that gets it; here it would hide the errors.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {"django.request": {"level": "ERROR"}},
+}

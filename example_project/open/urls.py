@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from django_ojs.http.urls import route
+from django_ojs.http.routing import route
 from example_project.open.views import Heartbeat, Reset
 
 urlpatterns = [

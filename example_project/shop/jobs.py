@@ -7,10 +7,10 @@ reads it.
 from datetime import timedelta
 
 import django_ojs as ojs
-from example_project.shop import cards, invoices, mail
+from example_project.shop import cards, invoices, labels, mail
 from example_project.shop.models import Order, Payment, Status
 
-PAYMENTS, MAIL, DOCUMENTS = "payments", "mail", "documents"
+PAYMENTS, LABELS, MAIL, DOCUMENTS = "payments", "labels", "mail", "documents"
 
 
 @ojs.job(
@@ -48,3 +48,9 @@ def receipt(reference: str) -> None:
 def invoice(reference: str) -> dict[str, str]:
     """Draw the invoice. May run again after a crash: the same file is then written again."""
     return {"file": invoices.store(Order.objects.get(reference=reference))}
+
+
+@ojs.job("order.label", queue=LABELS, timeout=30)
+def label(reference: str) -> dict[str, str]:
+    """Number the parcel. The workers in Node know this type too, whoever comes first does it."""
+    return {"tracking": labels.tracking(reference), "by": "python"}

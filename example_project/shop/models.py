@@ -20,7 +20,7 @@ class Source(models.TextChoices):
 
 
 class Order(models.Model):
-    """An order. It remembers its three jobs, written in the transaction that enqueued them."""
+    """An order. It remembers its jobs, written in the transaction that enqueued them."""
 
     reference = models.CharField(max_length=32, unique=True)
     customer = models.CharField(max_length=200)
@@ -33,6 +33,7 @@ class Order(models.Model):
     charge_job = models.UUIDField(null=True, editable=False)
     receipt_job = models.UUIDField(null=True, editable=False)
     invoice_job = models.UUIDField(null=True, editable=False)
+    label_job = models.UUIDField(null=True, editable=False)
 
     class Meta:
         ordering = ["-placed_at", "-id"]

@@ -8,12 +8,12 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from example_project.shop import stock
 from example_project.shop.catalogue import Basket
-from example_project.shop.jobs import charge, invoice, receipt
+from example_project.shop.jobs import charge, invoice, label, receipt
 from example_project.shop.models import Order, OrderItem, Source
 
 
 def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
-    """Store the order, its lines and its three jobs, or none of them.
+    """Store the order, its lines and its jobs, or none of them.
 
     The shelf is asked last, on purpose: by then the jobs are enqueued, and SoldOut takes them back
     with the order. Raises SoldOut.
@@ -40,7 +40,8 @@ def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
         order.charge_job = _id(charge.options(priority=ojs.HIGH).enqueue(order.reference))
         order.receipt_job = _id(receipt.enqueue(order.reference))
         order.invoice_job = _id(invoice.enqueue(order.reference))
-        order.save(update_fields=["charge_job", "receipt_job", "invoice_job"])
+        order.label_job = _id(label.enqueue(order.reference))
+        order.save(update_fields=["charge_job", "receipt_job", "invoice_job", "label_job"])
         stock.reserve(basket.lines)
     return order
 

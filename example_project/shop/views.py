@@ -60,10 +60,10 @@ def place_random(request: HttpRequest) -> HttpResponse:
     except SoldOut as error:
         messages.warning(
             request,
-            f"{error}: the order of {basket.customer} was rolled back, and its three jobs with it.",
+            f"{error}: the order of {basket.customer} was rolled back, and its jobs with it.",
         )
         return redirect("shop:orders")
-    messages.success(request, f"Order {placed.reference} is placed, its three jobs are enqueued.")
+    messages.success(request, f"Order {placed.reference} is placed, its jobs are enqueued.")
     return redirect("shop:order", placed.reference)
 
 
@@ -82,5 +82,5 @@ def _rows(orders: Iterable[Order]) -> list[Row]:
 
 
 def _job_ids(order: Order) -> list[UUID]:
-    ids_ = (order.charge_job, order.receipt_job, order.invoice_job)
+    ids_ = (order.charge_job, order.receipt_job, order.invoice_job, order.label_job)
     return [id_ for id_ in ids_ if id_ is not None]

@@ -5,9 +5,10 @@ between it and the next prompt is its answer: JSON (see `shape`), text, or with 
 line, the headers that the page wants to show, an empty line and the body. No text: any answer that
 curl takes for one.
 
-`http://127.0.0.1:8000` is the live server. Variables work as in a shell: `$ KEY=…` sets one for the
-rest of the page, and in `$ KEY=$(python manage.py …)` the command really runs. OJS_URL and
-OJS_API_KEY are set from the start, to a key with every scope.
+`http://127.0.0.1:8000` is the live server; `:8080` is too, with the routes of the open one.
+Variables work as in a shell: `$ KEY=…` sets one for the rest of the page, and a command in
+`$ KEY=$(python manage.py …)` really runs. OJS_URL and OJS_API_KEY are set from the start, to a key
+with every scope.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from django.core.management import call_command
 from tests.docs import shape
 from tests.docs.pages import Block
 
+#: Where they say the open server of the example project is (`make serve-open`).
+OPEN_URL = "http://127.0.0.1:8080"
 #: Where the pages say the server is.
-SHOWN_URLS = ("http://127.0.0.1:8000", "http://localhost:8000")
+SHOWN_URLS = ("http://127.0.0.1:8000", "http://localhost:8000", OPEN_URL)
 SECONDS = 30.0
 
 # Not `NAME=value command`: that variable is the command's.

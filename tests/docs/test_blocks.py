@@ -27,6 +27,8 @@ def shell_for(page: Path, request: pytest.FixtureRequest) -> curl.Shell | None:
         return None
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
+    if curl.OPEN_URL in page.read_text():
+        request.getfixturevalue("settings").ROOT_URLCONF = "example_project.open.urls"
     _, key = api_keys.create(name="docs", scopes=Scope)
     return curl.Shell(url=request.getfixturevalue("live_server").url, key=key)
 

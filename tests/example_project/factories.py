@@ -14,7 +14,9 @@ from example_project.demo.watch import Run
 from example_project.demo.wipe import JOB_TYPES
 from example_project.shop.cards import DECLINED
 from example_project.shop.catalogue import Basket, Line
+from example_project.shop.labels import tracking
 
+LABEL = "order.label"
 TOTAL = Decimal("12.50")
 PLACED = Placement(committed=frozenset({"A", "B", "D"}), rolled_back=frozenset({"R"}))
 RUN = Run(seconds=2.0, killed=None)
@@ -46,7 +48,13 @@ def good_facts() -> Facts:
     """Build the facts of a run in which A and B were paid and the card of D was declined."""
     declined = replace(paid("D"), card=DECLINED, payments=())
     jobs = [
-        JobFact(id=ids.uuid7(), type=type_, reference=reference, state="completed")
+        JobFact(
+            id=ids.uuid7(),
+            type=type_,
+            reference=reference,
+            state="completed",
+            result={"tracking": tracking(reference), "by": "node"} if type_ == LABEL else {},
+        )
         for reference in ("A", "B", "D")
         for type_ in JOB_TYPES
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -12,19 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).parents[2] / "example_project" / "workers" / "node" / "worker.mjs"
+from example_project.demo.node import WORKER
+
 HANDLERS = Path(__file__).with_name("node_handlers.mjs")
 SECONDS = 30.0
 QUEUE = "node"
-
-
-def lacking() -> str:
-    """Say why the worker cannot run here, or nothing."""
-    node = shutil.which("node")
-    if node is None:
-        return "node is not installed"
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return "" if int(version[1:].split(".")[0]) >= 18 else "node is older than 18"
 
 
 class Node:

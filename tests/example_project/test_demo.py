@@ -88,7 +88,7 @@ def test_the_facts_tell_what_is_in_the_database() -> None:
 
     assert [(o.reference, o.total, o.payments) for o in found.orders] == [("T-9", order.total, ())]
     assert {(job.reference, job.state) for job in found.jobs} == {("T-9", "available")}
-    assert len(found.jobs) == 3
+    assert len(found.jobs) == 4
     assert found.emails == found.pdfs == frozenset()
 
 

@@ -11,6 +11,7 @@ from example_project.demo import table
 from example_project.demo.facts import Facts, JobFact
 from example_project.demo.ledger import draw_up
 from tests.example_project.factories import (
+    LABEL,
     PLACED,
     RUN,
     TOTAL,
@@ -106,6 +107,25 @@ def test_a_missing_email_is_found() -> None:
 def test_a_missing_invoice_is_found() -> None:
     facts = with_order(good_facts(), replace(paid("A"), invoices=0))
     assert "order lacks its invoice (A)" in problems(facts)
+
+
+def label_of(facts: Facts, reference: str) -> JobFact:
+    return next(j for j in facts.jobs if (j.type, j.reference) == (LABEL, reference))
+
+
+def test_a_wrong_label_is_found() -> None:
+    facts = good_facts()
+    wrong = replace(label_of(facts, "A"), result={"tracking": "CK1", "by": "node"})
+    jobs = [wrong if job.id == wrong.id else job for job in facts.jobs]
+    assert "order lacks its label (A)" in problems(with_jobs(facts, jobs))
+
+
+def test_a_label_made_twice_needs_a_dead_worker_to_explain_it() -> None:
+    facts = good_facts()
+    again = replace(label_of(facts, "B"), spent=2)
+    facts = with_jobs(facts, [again if job.id == again.id else job for job in facts.jobs])
+    assert "label was made again without a reason (B)" in problems(facts)
+    assert problems(replace(facts, rescued=frozenset({again.id}))) == ""
 
 
 def test_an_email_sent_again_needs_a_dead_worker_to_explain_it() -> None:

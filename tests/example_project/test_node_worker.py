@@ -19,7 +19,8 @@ from django_ojs.operations import api_keys, beat, cancel
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.worker.maintenance import Maintenance
 from django_ojs.worker.report import Report
-from tests.example_project.node import QUEUE, Node, lacking, wait_for
+from example_project.demo.node import lacking
+from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
 
 pytestmark = [

@@ -14,15 +14,18 @@ from tests.example_project.factories import basket
 pytestmark = pytest.mark.django_db
 
 
-def test_an_order_brings_its_lines_and_its_three_jobs() -> None:
+def test_an_order_brings_its_lines_and_its_jobs() -> None:
     order = place_order(basket("T-1"))
 
     assert str(order.total) == "28.95"
     assert list(order.items.values_list("quantity", flat=True)) == [3, 1]
-    jobs = Job.objects.in_bulk([order.charge_job, order.receipt_job, order.invoice_job])
+    jobs = Job.objects.in_bulk(
+        [order.charge_job, order.receipt_job, order.invoice_job, order.label_job]
+    )
     assert sorted(job.type for job in jobs.values()) == [
         "order.charge",
         "order.invoice",
+        "order.label",
         "order.receipt",
     ]
     assert all(job.args == ["T-1"] and job.state == "available" for job in jobs.values())

@@ -31,7 +31,7 @@ def test_the_list_shows_orders_with_the_state_of_their_jobs(client: Client) -> N
 
     assert "T-1" in page
     assert "28.95 €" in page
-    assert page.count("· available") == 3
+    assert page.count("· available") == 4
 
 
 def test_the_list_asks_the_database_the_same_number_of_times_however_long_it_is(
@@ -59,7 +59,7 @@ def test_the_button_places_an_order(client: Client, monkeypatch: pytest.MonkeyPa
     response = client.post("/orders/random")
     order = Order.objects.get()
     assert response.headers["Location"] == f"/orders/{order.reference}"
-    assert Job.objects.count() == 3
+    assert Job.objects.count() == 4
 
 
 def test_the_button_tells_of_an_order_that_rolled_back(

@@ -17,6 +17,7 @@ from django_ojs.operations.selection import Filter
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.ids import uuid7
+from django_ojs.spec.unique import UniquePolicy
 from tests.factories import BOOM, active, hourly, in_state, push, read, snapshot
 
 pytestmark = pytest.mark.django_db
@@ -173,6 +174,18 @@ def test_a_retry_may_change_the_job() -> None:
     assert job.retry_policy.initial_interval == timedelta(hours=1)  # as it was
     assert [got.id for got in fetch.fetch(["mended"])] == [key]
     assert fail.fail(key, BOOM).state == "discarded"
+
+
+def test_a_retry_that_changes_what_makes_a_job_unique_gives_it_another_key() -> None:
+    policy = UniquePolicy(keys=("type", "args"))
+    one, two = dead(args=["one"], unique=policy), dead(args=["two"], unique=policy)
+    before = read(one).unique_key
+    assert before is not None
+    assert dead_letter.retry(one, override={"queue": "b", "meta": {"a": 1}}).unique_key == before
+    mended = dead_letter.retry(two, override={"args": ["mended"]})
+    assert mended.unique_key == policy.key(
+        type="test.job", queue=mended.queue, args=["mended"], meta={}
+    )
 
 
 def test_a_retry_without_changes_changes_nothing_else() -> None:

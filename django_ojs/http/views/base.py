@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.module_loading import import_string
 from rest_framework.authentication import BaseAuthentication
@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from django_ojs.conf import settings
-from django_ojs.http import headers, problems
+from django_ojs.http import compression, headers, problems
 from django_ojs.http.access import Access, Scope, access_of
 from django_ojs.http.negotiation import NoNegotiation
 from django_ojs.http.parsers import OJSParser, read_object
@@ -33,11 +33,23 @@ class OJSView(APIView):
     content_negotiation_class = NoNegotiation
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
     throttle_classes = ()
+    # A version of the project's own API in a path or a header is no business of these routes.
+    versioning_class = None
     http_method_names = ["get", "head", "post", "put", "delete"]
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return those of the settings, so that tests and sites can change them."""
         return [import_string(path)() for path in settings().http_authentication]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer a request, in the contract's shape whatever happens."""
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except Exception as error:
+            # Outside of what DRF guards: finding the authenticators, writing the answer.
+            response = problems.answer(request, error)
+            headers.stamp(request, response)
+            return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse other versions, then who may not."""
@@ -79,6 +91,7 @@ class OJSView(APIView):
         if isinstance(response, dict):
             response = respond(response)
         headers.stamp(request, response)
+        compression.compress(request, response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
 
 

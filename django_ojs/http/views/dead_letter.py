@@ -98,19 +98,24 @@ class DeadLetterFigures(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         """Return the figures of the queues that the caller may use."""
-        found = dead_letter.figures(self.access.queues)
-        out: dict[str, Any] = {
-            "total": found.total,
-            "by_queue": found.by_queue,
-            "by_error_type": found.by_error_type,
-            "retention": {"max_age": _days(settings().keep_dead_letters)},
-        }
-        if found.capped:
-            out["total_capped"] = True
-        if found.oldest_at is not None and found.newest_at is not None:
-            out["oldest_at"] = format_timestamp(found.oldest_at)
-            out["newest_at"] = format_timestamp(found.newest_at)
-        return out
+        return figures(self.access.queues)
+
+
+def figures(within: frozenset[str] | None) -> dict[str, Any]:
+    """Return the answer about all dead letters, or those of the queues the caller is kept to."""
+    found = dead_letter.figures(within)
+    out: dict[str, Any] = {
+        "total": found.total,
+        "by_queue": found.by_queue,
+        "by_error_type": found.by_error_type,
+        "retention": {"max_age": _days(settings().keep_dead_letters)},
+    }
+    if found.capped:
+        out["total_capped"] = True
+    if found.oldest_at is not None and found.newest_at is not None:
+        out["oldest_at"] = format_timestamp(found.oldest_at)
+        out["newest_at"] = format_timestamp(found.newest_at)
+    return out
 
 
 def _position(cursor: tuple[Any, ...]) -> dead_letter.Position:

@@ -28,7 +28,7 @@ from django_ojs.storage.transitions import Claim
 #: A worker that waits longer asks again: proxies cut idle connections.
 LONGEST_WAIT_MS = 20_000
 _MOST_JOBS = 10_000
-#: What a worker may say of itself is kept in its row, and shown in lists.
+#: Of queues in a FETCH, and of what a worker says of itself: it is kept in a row, and shown.
 _MOST_NAMES = 1_000
 
 
@@ -42,6 +42,9 @@ class Fetch(OJSView):
         data = self.body()
         fields.required(data, "queues")
         queues = fields.strings(data, "queues") or []
+        if len(queues) > _MOST_NAMES:
+            # Each of them may be a statement.
+            raise fields.refuse("queues", f"must hold at most {_MOST_NAMES} names")
         count = fields.integer(data, "count", minimum=1, maximum=MAX_COUNT) or 1
         worker_id = fields.string(data, "worker_id")
         lease = fields.milliseconds(data, "visibility_timeout_ms")

@@ -34,6 +34,9 @@ MOST = 50_000
 
 _LEFT = (*sorted(WAITING), State.PENDING)
 
+# Each as an index has it; the available ones from the end that workers do not claim from.
+_ORDER = {State.AVAILABLE: ("priority", "-enqueued_at"), State.PENDING: ("pk",)}
+
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
 
 
@@ -122,7 +125,7 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
     if not counts.by_queue([name]).get(name, {}).get(state):
         return 0
     which = Q(queue=name, state=state)
-    order = ("priority", "-enqueued_at") if state is State.AVAILABLE else ("due_at", "pk")
+    order = _ORDER.get(state, ("due_at", "pk"))
 
     def operation() -> int:
         # What somebody claims just now stays his.

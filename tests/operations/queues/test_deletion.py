@@ -6,6 +6,8 @@ import threading
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fail, fetch, jobs, queues, stats
@@ -138,6 +140,29 @@ def test_a_queue_that_is_not_there_is_not_deleted(name: str) -> None:
     queues.delete("gone")
     with pytest.raises(NotFound):
         queues.delete(name, strategy="discard")
+
+
+@pytest.mark.postgresql
+def test_no_batch_reads_the_table_of_jobs() -> None:
+    for state in ("retryable", "scheduled", "pending", "available"):
+        in_state(state, queue="a")
+    with CaptureQueriesContext(connection) as captured:
+        assert queues.delete("a", strategy="discard").jobs_affected == 4
+    looks = [
+        query["sql"]
+        for query in captured
+        if query["sql"].startswith("SELECT") and "SKIP LOCKED" in query["sql"]
+    ]
+    assert len(looks) == 4
+    with connection.cursor() as cursor:
+        # So few rows are read as a whole by choice: the plan is what there would be with many.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_sort = off")
+        for sql in looks:
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "Index Scan" in plan
+            assert "Sort" not in plan
 
 
 @pytest.mark.slow

@@ -2,13 +2,22 @@
 
 from typing import Any, Final
 
-from django_ojs.http.schema.components import basics, headers, jobs, system, workers
+from django_ojs.http.schema.components import (
+    admin,
+    basics,
+    dead_letter,
+    headers,
+    jobs,
+    queues,
+    system,
+    workers,
+)
 from django_ojs.http.schema.operation import error_responses
 from django_ojs.http.schema.values import Schema
 
 SCHEMAS: Final[dict[str, Schema]] = {
     name: schema
-    for part in (basics, jobs, workers, system)
+    for part in (basics, jobs, workers, queues, dead_letter, admin, system)
     for name, schema in part.SCHEMAS.items()
 }
 

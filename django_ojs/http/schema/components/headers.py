@@ -24,6 +24,8 @@ HEADERS: Final = {
         "The request's own id, or one made for it.", _REQUEST_ID, required=True
     ),
     "Location": _header("The path of the job.", STRING),
+    "X-OJS-Progress": _header("The share of the work that is done.", NUMBER),
+    "Last-Modified": _header("When progress was reported last.", STRING),
     "Retry-After": _header(
         "Seconds after which asking again makes sense.", {"type": "integer", "minimum": 1}
     ),

@@ -29,7 +29,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "backend": STRING,
             "capabilities": {"type": "object", "additionalProperties": {"type": "boolean"}},
             "extensions": object_(
-                {"official": array(OBJECT), "experimental": array(OBJECT)},
+                {
+                    "official": array(OBJECT),
+                    "experimental": array(OBJECT),
+                    "payload_limits": OBJECT,
+                },
                 ["official", "experimental"],
             ),
             "limits": OBJECT,

@@ -1,9 +1,6 @@
 """`manage.py serve_open`: an open OJS server for whoever writes a client or a worker."""
 
 import os
-import signal
-import threading
-from types import FrameType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,7 +11,7 @@ from django_ojs.worker.maintenance import Maintenance
 from django_ojs.worker.report import Report
 from example_project.open import middleware
 from example_project.shop.management.commands.serve import create_login
-from example_project.site_server import Site
+from example_project.site_server import Site, stop_signal
 
 
 class Command(BaseCommand):
@@ -35,7 +32,7 @@ class Command(BaseCommand):
             middleware.check()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
-        stop = _stop_on_signals()
+        stop = stop_signal()
         site = Site(port)
         call_command("migrate", verbosity=0, interactive=False)
         username, password = create_login()
@@ -48,18 +45,6 @@ class Command(BaseCommand):
                     f"Admin   {site.url}/admin/  login {username}, password {password}"
                 )
                 self.stdout.flush()
-                while not stop.wait(0.5):
-                    site.check()
+                site.serve_until(stop)
         finally:
             maintenance.close()
-
-
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ring)
-    return stop

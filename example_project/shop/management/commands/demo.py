@@ -1,12 +1,13 @@
 """`manage.py demo`: place orders, work their jobs, kill a worker, check the ledger."""
 
+from contextlib import ExitStack
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import facts, ledger, table, wipe
+from example_project.demo import facts, ledger, node, table, wipe
 from example_project.demo.place import Placement, place
 from example_project.demo.progress import Progress
 from example_project.demo.watch import Run, job_states, watch
@@ -71,8 +72,14 @@ class Command(BaseCommand):
         total = job_states().total()
         progress = Progress(out=self.stdout, title="working jobs  ", total=total)
         stop_on_sigterm()
-        with Workers(count, logs=settings.VAR_DIR / "logs") as workers:
-            run = watch(workers, progress)
+        logs = settings.VAR_DIR / "logs"
+        with ExitStack() as stack:
+            if reason := node.lacking():
+                self.stdout.write(f"{reason}: Python makes all the labels")
+            else:
+                url = stack.enter_context(node.node_worker(logs=logs))
+                self.stdout.write(f"a worker in Node makes labels too, over {url}/ojs/v1")
+            run = watch(stack.enter_context(Workers(count, logs=logs)), progress)
         progress.close()
         if run.killed is None:
             self.stdout.write("no worker was killed: none had a job in hand at the right moment")

@@ -1,7 +1,6 @@
 """`manage.py serve`: the site, a worker beside it, and a login for the admin."""
 
 import secrets
-import time
 from typing import Any
 
 from django.conf import settings
@@ -9,8 +8,8 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
-from example_project.demo.workers import Workers, stop_on_sigterm
-from example_project.site_server import Site
+from example_project.demo.workers import Workers
+from example_project.site_server import Site, stop_signal
 
 
 class Command(BaseCommand):
@@ -24,7 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *, port: int, **options: Any) -> None:
         """Serve."""
-        stop_on_sigterm()
+        stop = stop_signal()
         site = Site(port)
         call_command("migrate", verbosity=0, interactive=False)
         username, password = create_login()
@@ -32,9 +31,7 @@ class Command(BaseCommand):
             self.stdout.write(f"Orders  {site.url}/")
             self.stdout.write(f"Admin   {site.url}/admin/  login {username}, password {password}")
             self.stdout.flush()
-            while True:
-                site.check()
-                time.sleep(0.5)
+            site.serve_until(stop)
 
 
 def create_login() -> tuple[str, str]:

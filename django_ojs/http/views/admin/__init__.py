@@ -1,0 +1,1 @@
+"""The control plane: what operators look at and do (ojs-admin-api)."""

@@ -1,0 +1,72 @@
+"""Totals, and what happened over time (ojs-admin-api §10)."""
+
+from typing import Any
+
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.http import fields
+from django_ojs.http.access import Scope
+from django_ojs.http.views.admin.base import AdminView
+from django_ojs.http.views.admin.queues import rated
+from django_ojs.operations import stats
+from django_ojs.operations.history import PERIODS, Point, history
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.times import format_timestamp
+
+
+class AdminStats(AdminView):
+    """All queues together."""
+
+    needs = {"GET": Scope.OPERATOR}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return the totals."""
+        found = stats.totals(within=self.within)
+        return {
+            "queues": found.queues,
+            "workers": found.workers,
+            "jobs": {state.value: number for state, number in found.jobs.items()},
+            **rated(found.rates),
+            "uptime_seconds": found.uptime_seconds,
+        }
+
+
+class AdminHistory(AdminView):
+    """The same, over time."""
+
+    needs = {"GET": Scope.OPERATOR}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        """Return a point a period."""
+        query = request.query_params
+        named = fields.choice(query, "period", tuple(PERIODS), "5m")
+        period = next(one for one in PERIODS if one == named)
+        queue = query.get("queue") or None
+        if queue is not None:
+            check_queue(queue, settings().limits)
+            self.access.check_queue(queue)
+        points = history(
+            period,
+            since=fields.query_timestamp(query, "since"),
+            until=fields.query_timestamp(query, "until"),
+            queue=queue,
+            within=self.within,
+        )
+        return {"period": period, "data": [_point(point) for point in points]}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "timestamp": format_timestamp(point.timestamp),
+        "processed": point.processed,
+        "failed": point.failed,
+        "enqueued": point.enqueued,
+        "completed": point.completed,
+        "discarded": point.discarded,
+    }
+    for name, histogram in (("latency", point.waited), ("duration", point.ran)):
+        for share, value in stats.percentiles(histogram).items():
+            if value is not None:
+                out[f"{name}_{share}_ms"] = value
+    return out

@@ -1,0 +1,87 @@
+"""The worker in Node, over HTTP: the site, a key of its own, and the process."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from django.core.management.base import CommandError
+
+from django_ojs.operations import api_keys
+from django_ojs.spec.scopes import Scope
+from example_project.shop.jobs import LABELS
+from example_project.site_server import Site
+
+WORKER = Path(__file__).resolve().parents[1] / "workers" / "node" / "worker.mjs"
+#: The oldest Node whose `fetch` needs no package.
+OLDEST = 18
+_BEAT_MS = 1_000  # As often as the example's HEARTBEAT_INTERVAL says.
+_PATIENCE_SECONDS = 40
+
+
+def lacking() -> str:
+    """Say why the worker cannot run here, or nothing."""
+    node = shutil.which("node")
+    if node is None:
+        return "node is not installed"
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    major = said.strip().removeprefix("v").partition(".")[0]
+    if major.isdecimal() and int(major) >= OLDEST:
+        return ""
+    return f"node is older than {OLDEST}"
+
+
+@contextmanager
+def node_worker(*, logs: Path) -> Iterator[str]:
+    """Serve the site and run the worker, whose key is for its queue only; yield the site's URL."""
+    key, secret = api_keys.create(
+        name="demo, labels in Node",
+        scopes=[Scope.WORKER],
+        queues=[LABELS],
+        expires=timedelta(hours=1),
+        by="manage.py demo",
+    )
+    try:
+        with (
+            Site(0, log=logs / "gunicorn.log") as site,
+            (logs / "node.log").open("wb") as out,
+            _stopping(_start(site.url, secret, out.fileno())),
+        ):
+            yield site.url
+    finally:
+        api_keys.revoke(key.prefix, by="manage.py demo")
+
+
+def _start(url: str, key: str, out: int) -> subprocess.Popen[bytes]:
+    variables = {
+        "OJS_URL": url,
+        "OJS_API_KEY": key,
+        "OJS_QUEUES": LABELS,
+        "OJS_BEAT_MS": str(_BEAT_MS),
+    }
+    return subprocess.Popen(
+        ["node", str(WORKER)],
+        env={**os.environ, **variables},
+        stdout=out,
+        stderr=subprocess.STDOUT,
+        # Ctrl-C is for us to pass on.
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def _stopping(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.returncode:
+        raise CommandError(f"The worker in Node ended with exit code {process.returncode}.")

@@ -1,0 +1,142 @@
+"""The table of abuse: each body is told what is wrong, quickly, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+from django.core.handlers.wsgi import WSGIHandler
+from django.test import RequestFactory
+
+from tests.http.abuse import MIB, STORED, TABLE, Abuse, job
+from tests.http.api import JSON_TYPE, Answer, Api, framed, stored
+
+pytestmark = pytest.mark.django_db
+
+#: Quadratic work on a megabyte takes minutes; a loaded machine makes nothing take this long.
+SECONDS = 10
+#: Of memory, for each byte of a body: Python's objects are larger than their text.
+FACTOR, FLOOR = 100, 16 * MIB
+api = Api()
+
+
+def send(abuse: Abuse, body: bytes) -> Answer:
+    return api.post(abuse.path, body, headers=abuse.headers)
+
+
+@pytest.mark.parametrize("abuse", TABLE, ids=lambda abuse: abuse.name)
+def test_it_is_told_what_is_wrong_and_leaves_nothing_behind(abuse: Abuse) -> None:
+    body = abuse.make()
+    began = time.monotonic()
+    answer = send(abuse, body)
+    took = time.monotonic() - began
+    if abuse.answer == STORED:
+        key = answer.ok(201)["job"]["id"]
+        assert api.info(key)["args"] == answer["job"]["args"]
+        assert stored() == 1
+    else:
+        answer.error(*abuse.answer)
+        assert len(answer.response.content) < 2_000
+        assert stored() == 0
+    assert took < SECONDS
+
+
+@pytest.mark.parametrize(
+    "abuse",
+    [abuse for abuse in TABLE if abuse.answer != STORED and len(abuse.make()) > 900_000],
+    ids=lambda abuse: abuse.name,
+)
+def test_what_is_refused_takes_little_memory(abuse: Abuse) -> None:
+    body = abuse.make()
+    send(abuse, b"{}")  # What is loaded and kept by a first request is no matter of this one.
+    tracemalloc.start()
+    try:
+        send(abuse, body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < FLOOR + FACTOR * min(len(body), 16 * MIB)
+
+
+class Slow(io.RawIOBase):
+    """A body that counts how much of it was asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.asked = io.BytesIO(data), 0
+
+    def read(self, size: int = -1) -> bytes:
+        self.asked += max(size, 0)
+        return self.data.read(size)
+
+
+def raw(body: Any, length: str | None) -> Answer:
+    """Send a body with a Content-Length of its own, past the test client's care for it."""
+    environ = RequestFactory().generic("POST", "/ojs/v1/jobs", b"", JSON_TYPE).environ
+    environ |= {"wsgi.input": body, "CONTENT_TYPE": JSON_TYPE}
+    environ.pop("CONTENT_LENGTH", None)
+    if length is not None:
+        environ["CONTENT_LENGTH"] = length
+    handler = WSGIHandler()
+    with pytest.MonkeyPatch.context() as patch:
+        # The signals of a real request would close the connection of the test.
+        patch.setattr("django.core.handlers.wsgi.signals.request_started.send", lambda **kw: None)
+        return framed(handler(environ, lambda status, headers: None))
+
+
+class TestContentLength:
+    @pytest.mark.parametrize("more", [1, 1_000, 10 * MIB])
+    def test_a_body_that_ends_before_it_is_refused_though_it_looks_complete(
+        self, more: int
+    ) -> None:
+        answer = raw(io.BytesIO(job()), str(len(job()) + more))
+        assert "Content-Length" in answer.error(400, "invalid_payload")["message"]
+        assert stored() == 0
+
+    def test_what_comes_after_it_is_not_read(self) -> None:
+        assert raw(io.BytesIO(job() + b"x" * 999), str(len(job()))).status == 201
+
+    def test_a_body_that_is_cut_by_it_is_no_json(self) -> None:
+        raw(io.BytesIO(job()), str(len(job()) - 1)).error(400, "invalid_payload")
+
+    @pytest.mark.parametrize("length", [str(16 * MIB + 1), "9" * 19, "9" * 5_000])
+    def test_too_much_is_refused_before_any_of_it_is_read(self, length: str) -> None:
+        body = Slow(b"x")
+        raw(body, length).error(413, "PAYLOAD_TOO_LARGE", field="body", max_bytes=16 * MIB)
+        assert body.asked == 0
+
+    @pytest.mark.parametrize("length", [None, "", "0", "-1", "x", "1e9", "0x10", "٣", "²", "1 2"])
+    def test_without_one_that_is_a_number_there_is_no_body(self, length: str | None) -> None:
+        raw(io.BytesIO(job()), length).error(400, "invalid_payload")
+
+    def test_a_connection_that_breaks_is_a_400(self) -> None:
+        class Broken(io.RawIOBase):
+            def read(self, size: int = -1) -> bytes:
+                raise OSError("connection reset by peer")
+
+        raw(Broken(), "100").error(400, "invalid_payload")
+
+
+def test_a_job_of_ten_mebibytes_passes_djangos_own_limits_at_their_defaults(settings: Any) -> None:
+    assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE == 2_621_440
+    answer = api.post("jobs", job(b'["%s"]' % (b"x" * (10 * MIB - 100))))
+    assert len(api.info(answer.ok(201)["job"]["id"])["args"][0]) == 10 * MIB - 100
+
+
+def test_the_largest_body_is_a_setting(settings: Any) -> None:
+    settings.OJS = settings.OJS | {"HTTP_MAX_BODY_BYTES": MIB, "MAX_ENVELOPE_BYTES": MIB}
+    api.post("jobs", job(b'["%s"]' % (b"x" * MIB))).error(413, "PAYLOAD_TOO_LARGE", max_bytes=MIB)
+
+
+def test_the_names_of_a_413_are_those_of_both_documents() -> None:
+    details = api.post("jobs", job(more=b',"meta":{"x":"%s"}' % (b"x" * 70_000))).body["error"]
+    assert details["type"] == "MetadataTooLarge"
+    assert details["details"] == {
+        "field": "meta",
+        "actual_bytes": 70_008,
+        "max_bytes": 65_536,
+        "size_bytes": 70_008,
+        "max_size_bytes": 65_536,
+    }

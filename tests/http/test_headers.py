@@ -1,0 +1,118 @@
+"""Ids of requests, versions, content types. What each answer carries, `api.framed` looks at."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from django_ojs.spec import ids
+from tests.http.api import JSON_TYPE, Api, stored
+
+pytestmark = pytest.mark.django_db
+
+JOB = {"type": "a", "args": []}
+GENERATED = re.compile(r"req_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+api = Api()
+
+
+class TestRequestId:
+    @pytest.mark.parametrize("given", ["a", "req_1", "x" * 200, '<>"&;%00', "~!@#$%^&*()"])
+    def test_the_clients_own_comes_back(self, given: str) -> None:
+        headers = {"X-Request-Id": given}
+        assert api.post("jobs", JOB, headers=headers).headers["X-Request-Id"] == given
+        error = api.get("nothing", headers=headers).error(404, "not_found")
+        assert error["request_id"] == given
+
+    @pytest.mark.parametrize(
+        "given", ["", " ", "a b", "a\tb", "x" * 201, "é", "a\x00b", "a\r\nSet-Cookie: b", "\x7f"]
+    )
+    def test_a_hostile_one_is_replaced(self, given: str) -> None:
+        answer = api.get("health", headers={"X-Request-Id": given})
+        assert GENERATED.fullmatch(answer.headers["X-Request-Id"])
+        assert "Set-Cookie" not in answer.headers
+
+    def test_each_request_gets_its_own(self) -> None:
+        found = {api.get("health").headers["X-Request-Id"] for _ in range(20)}
+        assert len(found) == 20
+        assert all(GENERATED.fullmatch(text) for text in found)
+
+
+class TestVersion:
+    @pytest.mark.parametrize("asked", ["1.0", "1", " 1.0 ", "1.0.0-rc.1"])
+    def test_ours_may_be_asked_for(self, asked: str) -> None:
+        api.post("jobs", JOB, headers={"OJS-Version": asked}).ok(201)
+
+    @pytest.mark.parametrize("asked", ["", "2.0", "0.9", "1.1", "x", "1.0, 2.0", "é" * 100])
+    @pytest.mark.parametrize("path", ["jobs", "nothing"])
+    def test_another_is_unsupported(self, path: str, asked: str) -> None:
+        api.post(path, JOB, headers={"OJS-Version": asked}).error(422, "unsupported")
+        assert stored() == 0
+
+
+class TestContentType:
+    @pytest.mark.parametrize(
+        "given",
+        [
+            JSON_TYPE,
+            "application/json",
+            f"{JSON_TYPE}; charset=utf-8",
+            "application/json;charset=UTF-8",
+            "APPLICATION/JSON",
+            " application/json ; charset=nonsense",
+        ],
+    )
+    def test_both_types_are_read_with_or_without_a_charset(self, given: str) -> None:
+        assert api.post("jobs", JOB | {"args": ["ä"]}, content_type=given).ok(201)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            "",
+            "text/plain",
+            "text/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "application/json, text/plain",
+            "application/jsonx",
+            "application/xml",
+            "*/*",
+            "x" * 5_000,
+        ],
+    )
+    def test_any_other_is_400_and_stores_nothing(self, given: str) -> None:
+        answer = api.post("jobs", JOB, content_type=given)
+        answer.error(400, "invalid_request", field="Content-Type")
+        assert stored() == 0
+
+    @pytest.mark.parametrize("accept", ["text/html", "application/xml;q=1", "", "nonsense", "*/*"])
+    def test_accept_decides_nothing(self, accept: str) -> None:
+        api.post("jobs", JOB, headers={"Accept": accept}).ok(201)
+        api.get("nothing", headers={"Accept": accept}).error(404, "not_found")
+        api.get("health?format=xml", headers={"Accept": accept}).ok()
+
+
+class TestHead:
+    def test_it_answers_like_get_without_a_body(self) -> None:
+        key = api.push()["id"]
+        for path in (f"jobs/{key}", "health", "/ojs/manifest"):
+            answer = api.ask("HEAD", path)
+            assert (answer.status, answer.body) == (200, None)
+
+    def test_its_errors_have_the_same_status_and_headers(self) -> None:
+        assert api.ask("HEAD", f"jobs/{ids.uuid7()}").status == 404
+        assert api.ask("HEAD", "nothing").status == 404
+        answer = api.ask("HEAD", "workers/fetch")
+        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("given", ["br", "deflate", "gzip, gzip", "identity, br", "x" * 999, "é"])
+def test_a_content_encoding_that_is_not_read_is_415_and_nothing_else_is(given: str) -> None:
+    answer = api.post("jobs", JOB, headers={"Content-Encoding": given})
+    assert answer.error(415, "UNSUPPORTED_COMPRESSION")["type"] == "UnsupportedCompression"
+    assert stored() == 0
+
+
+@pytest.mark.parametrize("given", ["identity", "IDENTITY", " identity ", ""])
+def test_identity_passes(given: str) -> None:
+    api.post("jobs", JOB, headers={"Content-Encoding": given}).ok(201)

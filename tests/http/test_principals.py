@@ -1,0 +1,113 @@
+"""Every method of every route, asked by everybody; see `principals`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from django_ojs.operations import jobs as all_jobs
+from django_ojs.operations.queues import create
+from tests.factories import hourly, in_state, snapshot, worker
+from tests.http.api import Answer, Api, make_key
+from tests.http.principals import DENIED, HIDDEN, MAY, OPEN, TABLE, Line
+
+pytestmark = pytest.mark.django_db
+
+SECRET_WORD = "classified"
+
+
+def served(patterns: Any = None) -> Iterator[tuple[str, str]]:
+    """Walk through what the resolver knows of ours: (method, name of the route)."""
+    for each in get_resolver().url_patterns if patterns is None else patterns:
+        if isinstance(each, URLResolver):
+            yield from served(each.url_patterns)
+        elif isinstance(each, URLPattern) and (each.name or "").startswith("ojs-"):
+            view: Any = each.callback.view_class  # type: ignore[attr-defined]  # Django's as_view
+            for method in set(view.http_method_names) - {"head", "options"}:
+                if hasattr(view, method):
+                    yield method.upper(), str(each.name)
+
+
+def test_every_method_of_every_route_has_one_line() -> None:
+    lines = [(line.method, line.route) for line in TABLE]
+    assert len(lines) == len(set(lines))
+    assert sorted(lines) == sorted(served()), "see tests/http/principals.py"
+
+
+@pytest.fixture
+def other() -> str:
+    """Make a dead letter in the queue "other", and what else a route may ask for."""
+    job = in_state(
+        "discarded", queue="other", type=f"{SECRET_WORD}.job", args=[SECRET_WORD], retry=hourly(1)
+    )
+    worker("w-classified")
+    return str(job.pk)
+
+
+@pytest.fixture(autouse=True)
+def _closed(settings: Any) -> None:
+    settings.OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"]}
+
+
+def ask(api: Api, line: Line, job: str) -> Answer:
+    pattern = next(found for found in patterns() if found.name == line.route)
+    kinds = {"name": "other", "key": "w-classified" if "worker" in line.route else job}
+    path = reverse(line.route, kwargs={name: kinds[name] for name in pattern.pattern.converters})
+    body = json.loads(json.dumps(line.body).replace("{job}", job))
+    return api.ask(line.method, path, body)
+
+
+def patterns(found: Any = None) -> Iterator[URLPattern]:
+    for each in get_resolver().url_patterns if found is None else found:
+        if isinstance(each, URLResolver):
+            yield from patterns(each.url_patterns)
+        else:
+            yield each
+
+
+each_line = pytest.mark.parametrize("line", TABLE, ids=lambda line: f"{line.method} {line.route}")
+
+
+@each_line
+@pytest.mark.parametrize("who", MAY)
+def test_who_has_the_right_gets_an_answer_and_nobody_else(line: Line, who: str, other: str) -> None:
+    answer = ask(Api(None if who == "anonymous" else make_key(who)), line, other)
+    if line.least in MAY[who]:
+        assert answer.status not in (401, 403)
+        assert answer.status < 500
+    elif who == "anonymous":
+        answer.error(401, "UNAUTHENTICATED")
+    else:
+        answer.error(403, "PERMISSION_DENIED", required_scope=line.least)
+
+
+@each_line
+def test_who_is_kept_to_another_queue_sees_and_changes_nothing_there(
+    line: Line, other: str
+) -> None:
+    job = all_jobs().get(pk=other)
+    before = snapshot(job.pk)
+    count = all_jobs().count()
+    answer = ask(Api(make_key("admin", queues=("mine",))), line, other)
+    text = answer.response.content.decode().replace(other, "", 1)
+    if line.elsewhere == HIDDEN:
+        assert answer.status == 200 or answer.status == 404, answer.body
+        assert SECRET_WORD not in text.replace("w-classified", "")
+        assert '"other"' not in text
+    elif line.elsewhere == OPEN:
+        answer.ok()
+    else:
+        error = answer.error(403, "PERMISSION_DENIED")
+        assert ("all queues" in error["message"]) is (line.elsewhere != DENIED)
+        assert SECRET_WORD not in text
+    assert snapshot(job.pk) == before
+    assert all_jobs().count() == count
+
+
+def test_a_key_without_queues_is_for_all_of_them(other: str) -> None:
+    create("mine")
+    assert Api(make_key("admin")).get(f"jobs/{other}").ok()["job"]["args"] == [SECRET_WORD]
