@@ -36,6 +36,15 @@ RETRIES: list[Any] = [
 BAD: dict[str, list[Any]] = {
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
     "SERVICE_NAME": [None, "", "a b", "a/b", "x" * 64, 4711, ["shop"]],
+    "QUEUES": [
+        None,
+        [],
+        "email",
+        {"Bad Name": {}},
+        {"email": None},
+        {"email": {"backpressure": {"max_depth": -1}}},
+        {"email": {"backpressure": {"strategy": "shrug"}}},
+    ],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
     "DEFAULT_RETRY": RETRIES,
     "MAX_QUEUE_NAME_BYTES": [*COUNTS, 256],

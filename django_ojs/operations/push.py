@@ -229,6 +229,7 @@ def _job(envelope: Envelope, stored: Stored, make: Callable[[dict[str, Any]], Jo
         "enqueued_at": stored.enqueued_at,
         "due_at": stored.due_at,
         "expires_at": stored.expires_at,
+        "size_bytes": stored.size_bytes,
         "unique_key": envelope.unique_key,
         "dead_letter": False,
     }

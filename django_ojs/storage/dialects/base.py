@@ -96,6 +96,7 @@ class Stored:
     enqueued_at: datetime | None
     due_at: datetime | None
     expires_at: datetime | None
+    size_bytes: int
 
 
 class Dialect(ABC):

@@ -86,8 +86,9 @@ class PostgreSQL(Dialect):
         self, connection: BaseDatabaseWrapper, row: Row, *, new: bool, admit: bool
     ) -> list[Stored] | None:
         parameters = _parameters(row)
+        size = parameters[-1]
         if admit:
-            parameters += [row["queue"], parameters[-1], _is_alone(connection)]
+            parameters += [row["queue"], size, _is_alone(connection)]
         with connection.cursor() as cursor:
             cursor.execute(sql.INSERT_ONE[new, admit], parameters)
             found = cursor.fetchone()
@@ -95,7 +96,7 @@ class PostgreSQL(Dialect):
             # No room, or an id that is taken: who asked for room has to ask again.
             return None if admit else []
         created = found[0]
-        return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None)]
+        return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None, size)]
 
     def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
         with connection.cursor() as cursor:

@@ -56,7 +56,7 @@ FROM (
 
 _STORED = """
 RETURNING id, state, (EXTRACT(EPOCH FROM created_at) * 1000000)::bigint,
-          (EXTRACT(EPOCH FROM enqueued_at) * 1000000)::bigint, due_at, expires_at
+          (EXTRACT(EPOCH FROM enqueued_at) * 1000000)::bigint, due_at, expires_at, size_bytes
 """
 
 # Asked once, before the first row is stored.

@@ -3,7 +3,7 @@
 One writer at a time; its lock is the only lock.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -91,9 +91,17 @@ FROM (
                         {_after("value ->> 'expires_in'")}) AS expires
         FROM json_each(%(rows)s))
 )
-WHERE true
+WHERE {{room}}
 ON CONFLICT (id) DO NOTHING
-RETURNING id, state, created_at, enqueued_at, due_at, expires_at
+RETURNING id, state, size_bytes, created_at, enqueued_at, due_at, expires_at
+"""
+
+# One row of a batch that needs a look sends all of it to have one.
+_NO_BOUND = """
+NOT EXISTS (
+    SELECT 1 FROM ojs_bound AS b CROSS JOIN json_each(%(rows)s) AS r
+    WHERE b.queue IN (r.value ->> 'queue', '_default')
+      AND (b.ceiling IS NOT NULL OR b.ceiling_bytes IS NOT NULL))
 """
 
 _LEASE = """\
@@ -172,8 +180,6 @@ class SQLite(Dialect):
     def insert(
         self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
     ) -> list[Stored] | None:
-        if admit and self._is_bounded(connection, {row["queue"] for row in rows}):
-            return None
         with connection.cursor() as cursor:
             # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
             # order, those of a batch too.
@@ -184,18 +190,19 @@ class SQLite(Dialect):
                     for n, row in enumerate(rows)
                 ]
             )
-            cursor.execute(_INSERT, {"rows": text})
-            return [
-                Stored(self.uuid(key), state, *cast("Any", [self.time(time) for time in times]))
-                for key, state, *times in cursor.fetchall()
-            ]
-
-    def _is_bounded(self, connection: BaseDatabaseWrapper, queues: Iterable[str]) -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT queue, ceiling, ceiling_bytes FROM ojs_bound")
-            found = {queue: bounds for queue, *bounds in cursor.fetchall()}
-        default = found.get("_default", [None, None])
-        return any(found.get(queue, default) != [None, None] for queue in queues)
+            cursor.execute(_INSERT.format(room=_NO_BOUND if admit else "true"), {"rows": text})
+            found = cursor.fetchall()
+        if admit and not found:
+            return None
+        return [
+            Stored(
+                self.uuid(key),
+                state,
+                *cast("Any", [self.time(time) for time in times]),
+                size_bytes=size,
+            )
+            for key, state, size, *times in found
+        ]
 
     def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
         with connection.cursor() as cursor:
