@@ -1,10 +1,14 @@
 """PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
 
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
 from django.db import connections
 from django.db.models.base import ModelState
@@ -13,9 +17,9 @@ from django.db.models.signals import post_init, pre_init
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import tell, unique
+from django_ojs.operations import queue_limits, tell, unique
 from django_ojs.spec import retry, times
-from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
+from django_ojs.spec.envelope import Envelope, Limits, options_of, validate, when_text
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, WrongDatabase
 from django_ojs.spec.states import State
 from django_ojs.storage import database, rollups, transitions, wakeup
@@ -25,7 +29,25 @@ _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 _BLANK = dict.fromkeys(_FIELDS)
 
 
-def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
+class Aside(Protocol):
+    """Keeps large arguments elsewhere, so that a reference to them is stored (payload-limits §5).
+
+    The Python client brings one; what comes over HTTP is stored as it is.
+    """
+
+    def take(self, envelope: Envelope) -> Envelope:
+        """Return the envelope with references in the place of large arguments."""
+
+    def keep(self) -> None:
+        """Store what was taken last."""
+
+    def settle(self, stored: Collection[UUID]) -> None:
+        """Forget what was kept for other jobs than these."""
+
+
+def push(
+    envelope: Envelope, *, generated_id: bool = False, aside: Aside | None = None
+) -> Job | None:
     """Store one job and return it; None when an enqueue middleware dropped it.
 
     It commits with the transaction that is open on the jobs' database, savepoints included.
@@ -33,10 +55,14 @@ def push(envelope: Envelope, *, generated_id: bool = False) -> Job | None:
     duplicate returns the job that was there, `deduplicated`. Raises an OJSError that names the
     field and the rule.
     """
-    return _push([envelope], generated_ids=generated_id, place=False)[0]
+    with _settled(aside) as jobs:
+        jobs += _push([envelope], generated_ids=generated_id, place=False, aside=aside)
+    return jobs[0]
 
 
-def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) -> list[Job | None]:
+def push_batch(
+    envelopes: Sequence[Envelope], *, generated_ids: bool = False, aside: Aside | None = None
+) -> list[Job | None]:
     """Store jobs in order, in one statement: all or none.
 
     What a middleware dropped is None in its place.
@@ -45,26 +71,41 @@ def push_batch(envelopes: Sequence[Envelope], *, generated_ids: bool = False) ->
     """
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
-    if generated_ids:
-        return _push(envelopes, generated_ids=True, place=True)
-    # A taken id shows only once the others are stored; the savepoint takes them back and leaves the
-    # caller's transaction usable.
-    return database.retried(lambda: _push_atomically(envelopes))
+    with _settled(aside) as jobs:
+        if generated_ids:
+            jobs += _push(envelopes, generated_ids=True, place=True, aside=aside)
+        else:
+            # A taken id shows only once the others are stored; the savepoint takes them back and
+            # leaves the caller's transaction usable.
+            jobs += database.retried(lambda: _push_atomically(envelopes, aside))
+    return jobs
 
 
-def _push_atomically(envelopes: Sequence[Envelope]) -> list[Job | None]:
+@contextmanager
+def _settled(aside: Aside | None) -> Iterator[list[Job | None]]:
+    jobs: list[Job | None] = []
+    try:
+        yield jobs
+    finally:
+        if aside is not None:
+            aside.settle({job.pk for job in jobs if job is not None})
+
+
+def _push_atomically(envelopes: Sequence[Envelope], aside: Aside | None) -> list[Job | None]:
     with database.atomic():
-        return _push(envelopes, generated_ids=False, place=True)
+        return _push(envelopes, generated_ids=False, place=True, aside=aside)
 
 
-def _push(envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool) -> list[Job | None]:
+def _push(
+    envelopes: Sequence[Envelope], *, generated_ids: bool, place: bool, aside: Aside | None
+) -> list[Job | None]:
     _refuse_other_transactions()
     chain = middleware.enqueue_chain()
     chain.freeze()
     accepted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
-            accepted.append(_prepare(envelope, chain))
+            accepted.append(_prepare(envelope, chain, aside))
         except OJSError as error:
             if place:
                 error.details.setdefault("index", index)
@@ -104,9 +145,25 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
     return jobs
 
 
-def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | None:
+def _prepare(
+    envelope: Envelope, chain: middleware.EnqueueChain, aside: Aside | None
+) -> Envelope | None:
     limits = settings().limits
+    if aside is None:
+        return _accept(envelope, chain, limits)
+    # What is kept elsewhere does not count.
+    passed = _accept(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
+    if passed is not None:
+        passed = aside.take(passed)
+        validate(passed, limits)
+        queue_limits.check(passed, limits)
+        aside.keep()
+    return passed
+
+
+def _accept(envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits) -> Envelope | None:
     validate(envelope, limits)
+    queue_limits.check(envelope, limits)
     if not chain:
         return _with_key(envelope, envelope.args)
     # The key is made of the arguments that were asked for: a middleware may encrypt them
@@ -121,7 +178,9 @@ def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | N
             "id must not be changed by an enqueue middleware.", details={"field": "id"}
         )
     # A middleware may change anything else; what it made is checked like what a client sent.
+    passed.document = None
     validate(passed, limits)
+    queue_limits.check(passed, limits)
     if passed.scheduled_at != due:
         passed.scheduled_at_text = _text(passed.scheduled_at)
     if passed.expires_at != expires:

@@ -17,7 +17,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import QueueConfig, check, merge
-from django_ojs.storage import counts, database
+from django_ojs.storage import counts, database, queue_configs
 
 
 def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
@@ -42,6 +42,7 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
             try:
                 with database.atomic():
                     rows().create(name=name, config=merge({}, given))
+                queue_configs.changed()
             except IntegrityError:  # Another was faster.
                 raise _exists(name) from None
         tell.queue(EventType.QUEUE_CREATED, name)
@@ -102,3 +103,4 @@ def _store(name: str, given: dict[str, Any]) -> None:
     queue = touch(name)
     queue.config = merge(queue.config, given)
     queue.save(using=database.alias(), update_fields=["config"])
+    queue_configs.changed()

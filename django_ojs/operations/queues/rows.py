@@ -9,9 +9,7 @@ from django_ojs.models import Queue
 from django_ojs.spec import times
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
-
-#: The row that holds the default policy (ojs-queue-config §7.1).
-DEFAULT_POLICY = "_default"
+from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
 
