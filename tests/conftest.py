@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import connections
 
+from django_ojs.storage import queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 
 
@@ -21,6 +22,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("postgresql", "sqlite"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+
+
+@pytest.fixture(autouse=True)
+def no_queue_is_configured() -> None:
+    """Begin with a fresh memory of what queues are configured for, that no statement has to fill.
+
+    What a test configures is read from the database, as always.
+    """
+    for alias in ALIASES:
+        queue_configs.remember(alias, {}, seconds=3_600)
 
 
 @pytest.fixture

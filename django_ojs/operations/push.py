@@ -2,22 +2,19 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from django.db import connections
-from django.db.models.base import ModelState
-from django.db.models.signals import post_init, pre_init
 
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations import bounds, rejections, tell, unique
+from django_ojs.operations.accept import Aside, accept, settled
 from django_ojs.operations.bounds import Patience
-from django_ojs.spec import retry, times
-from django_ojs.spec.envelope import Envelope, options_of, validate, when_text
+from django_ojs.operations.stored_job import job_of, maker
+from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
     DuplicateJob,
     InvalidRequest,
@@ -27,14 +24,14 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.states import State
 from django_ojs.storage import database, rollups, wakeup
-from django_ojs.storage.dialects.base import Stored
-
-_FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
-_BLANK = dict.fromkeys(_FIELDS)
 
 
 def push(
-    envelope: Envelope, *, generated_id: bool = False, patience: Patience | None = None
+    envelope: Envelope,
+    *,
+    generated_id: bool = False,
+    aside: Aside | None = None,
+    patience: Patience | None = None,
 ) -> Job | None:
     """Store one job and return it; None when an enqueue middleware dropped it.
 
@@ -43,24 +40,33 @@ def push(
     duplicate returns the job that was there, `deduplicated`. Raises an OJSError that names the
     field and the rule, and QueueFull when the queue is at its bound and `patience` is over.
     """
-    return _push([envelope], generated_ids=generated_id, place=False, patience=patience)[0]
+    with settled(aside) as jobs:
+        jobs += _push(
+            [envelope], generated_ids=generated_id, place=False, aside=aside, patience=patience
+        )
+    return jobs[0]
 
 
 def push_batch(
     envelopes: Sequence[Envelope],
     *,
     generated_ids: bool = False,
+    aside: Aside | None = None,
     patience: Patience | None = None,
 ) -> list[Job | None]:
     """Store jobs in order, in one statement: all or none.
 
     What a middleware dropped is None in its place.
 
-    An error about one job carries its `index` in `details`.
+    An error about one job carries its `index` in `details`. Raises as `push` does.
     """
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
-    return _push(envelopes, generated_ids=generated_ids, place=True, patience=patience)
+    with settled(aside) as jobs:
+        jobs += _push(
+            envelopes, generated_ids=generated_ids, place=True, aside=aside, patience=patience
+        )
+    return jobs
 
 
 def _push(
@@ -68,6 +74,7 @@ def _push(
     *,
     generated_ids: bool,
     place: bool,
+    aside: Aside | None,
     patience: Patience | None,
 ) -> list[Job | None]:
     _refuse_other_transactions()
@@ -76,7 +83,7 @@ def _push(
     accepted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
-            accepted.append(_prepare(envelope, chain))
+            accepted.append(accept(envelope, chain, aside))
         except OJSError as error:
             if place:
                 error.details.setdefault("index", index)
@@ -133,47 +140,10 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
         rollups.note_after_commit(
             rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in envelopes]
         )
-        make = _model_maker()
-        jobs = [_job(envelope, stored[envelope.id], make) for envelope in envelopes]
+        make = maker()
+        jobs = [job_of(envelope, stored[envelope.id], make) for envelope in envelopes]
         tell.pushed(jobs)
     return jobs
-
-
-def _prepare(envelope: Envelope, chain: middleware.EnqueueChain) -> Envelope | None:
-    limits = settings().limits
-    validate(envelope, limits)
-    if not chain:
-        return _with_key(envelope, envelope.args)
-    # The key is made of the arguments that were asked for: a middleware may encrypt them
-    # (extension-interactions §4). Type, queue and meta are those that come out.
-    asked = None if envelope.unique is None else _as_read(envelope.args)
-    key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
-    passed = chain.run(envelope)
-    if passed is None:
-        return None
-    if passed.id != key:
-        raise InvalidRequest(
-            "id must not be changed by an enqueue middleware.", details={"field": "id"}
-        )
-    # A middleware may change anything else; what it made is checked like what a client sent.
-    validate(passed, limits)
-    if passed.scheduled_at != due:
-        passed.scheduled_at_text = _text(passed.scheduled_at)
-    if passed.expires_at != expires:
-        passed.expires_at_text = _text(passed.expires_at)
-    return _with_key(passed, passed.args if asked is None else asked)
-
-
-def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:
-    if envelope.unique is not None:
-        envelope.unique_key = envelope.unique.key(
-            type=envelope.type, queue=envelope.queue, args=args, meta=envelope.meta
-        )
-    return envelope
-
-
-def _text(when: datetime | timedelta | None) -> str | None:
-    return None if when is None else when_text(None, when)
 
 
 def _refuse_other_transactions() -> None:
@@ -195,68 +165,4 @@ def _refuse_other_transactions() -> None:
             return
 
 
-def _job(envelope: Envelope, stored: Stored, make: Callable[[dict[str, Any]], Job]) -> Job:
-    options = options_of(envelope)
-    # A relative time was made absolute by the database.
-    if (
-        envelope.scheduled_at is not None
-        and "scheduled_at" not in options
-        and stored.due_at is not None
-    ):
-        options["scheduled_at"] = times.format_timestamp(stored.due_at)
-    if (
-        envelope.expires_at is not None
-        and "expires_at" not in options
-        and stored.expires_at is not None
-    ):
-        options["expires_at"] = times.format_timestamp(stored.expires_at)
-    values = {
-        "id": envelope.id,
-        "type": envelope.type,
-        "queue": envelope.queue,
-        "state": stored.state,
-        "priority": envelope.priority,
-        "args": _as_read(envelope.args),
-        "meta": _as_read(envelope.meta),
-        "options": _as_read(options),
-        "attempt": 0,
-        "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
-        "returned": 0,
-        "run": 0,
-        "timeout_ms": envelope.timeout_ms,
-        "visibility_timeout_ms": envelope.visibility_timeout_ms,
-        "created_at": stored.created_at,
-        "enqueued_at": stored.enqueued_at,
-        "due_at": stored.due_at,
-        "expires_at": stored.expires_at,
-        "size_bytes": stored.size_bytes,
-        "unique_key": envelope.unique_key,
-        "dead_letter": False,
-    }
-    return make(values)
-
-
-def _model_maker() -> Callable[[dict[str, Any]], Job]:
-    alias = database.alias()
-    if pre_init.has_listeners(Job) or post_init.has_listeners(Job):
-        return lambda values: Job.from_db(alias, _FIELDS, [values.get(name) for name in _FIELDS])
-    return partial(_quick_model, alias)
-
-
-def _quick_model(alias: str, values: dict[str, Any]) -> Job:
-    # What `from_db` makes, in a fifth of its time: it shows with a thousand.
-    job = Job.__new__(Job)
-    job.__dict__.update(_BLANK)
-    job.__dict__.update(values)
-    job._state = ModelState()
-    job._state.adding, job._state.db = False, alias
-    return job
-
-
-def _as_read(value: Any) -> Any:
-    # As the database will give it back, and nobody else's: tuples as lists, all containers new.
-    if isinstance(value, (list, tuple)):
-        return [_as_read(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _as_read(item) for name, item in value.items()}
-    return value
+__all__ = ["Aside", "push", "push_batch"]

@@ -20,6 +20,7 @@ from django_ojs.spec.retry import RetryPolicy
 from django_ojs.worker.maintenance import Maintenance
 from django_ojs.worker.report import Report
 from example_project.demo.node import lacking
+from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
 
@@ -248,6 +249,45 @@ def test_a_server_that_is_not_there_is_tried_again(start: Start, unused_port: in
     node.said("trying again", operation="fetch", error="ECONNREFUSED")
     node.send(signal.SIGTERM)
     assert node.wait() == 0
+
+
+def test_an_answer_that_is_lost_is_given_again_and_nothing_happens_twice(
+    start: Start, live_server: LiveServer
+) -> None:
+    keys = [job_of("test.echo"), job_of("test.never")]
+    with bad_line(live_server.url, ack=["lost", "busy"], nack=["busy", "lost"]) as line:
+        node = start(url=line.url)
+        for key in keys:
+            node.said("the answer was not taken", job_id=str(key), error="409 conflict")
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0
+    assert (line.asked["ack"], line.asked["nack"]) == (3, 3)
+    assert [Job.objects.get(pk=key).state for key in keys] == ["completed", "discarded"]
+    assert Attempt.objects.filter(job__in=keys).count() == 1
+    node.said("trying again", error="503")
+
+
+def test_beats_that_fail_change_nothing(start: Start, live_server: LiveServer) -> None:
+    with bad_line(live_server.url, heartbeat=["busy", "busy", "lost"]) as line:
+        node = start(url=line.url)
+        becomes(job_of("test.echo"), "completed")
+        wait_for(lambda: line.asked["heartbeat"] > 4, "it does not beat")
+        node.send(signal.SIGTERM)
+        assert node.wait() == 0
+    node.said("the first beat failed")
+    node.said("a beat failed")
+
+
+def test_jobs_whose_fetch_was_not_heard_are_back_when_their_reservation_ends(
+    start: Start, live_server: LiveServer
+) -> None:
+    key = job_of("test.echo")
+    with bad_line(live_server.url, fetch=["lost"]) as line:
+        node = start(url=line.url, OJS_VISIBILITY_MS="1000")
+        job = becomes(key, "completed")
+        node.close()
+    assert job.attempt == 2
+    assert Attempt.objects.get(job=key).outcome == "lapsed"
 
 
 @pytest.fixture

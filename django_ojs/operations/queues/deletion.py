@@ -22,7 +22,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, Event, State
-from django_ojs.storage import counts, database, rollups, transitions, wakeup
+from django_ojs.storage import counts, database, queue_configs, rollups, transitions, wakeup
 from django_ojs.storage.counts import ByState
 
 Strategy = Literal["reject", "discard", "move"]
@@ -169,6 +169,7 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
+    queue_configs.changed()
 
 
 __all__ = ["MOST", "Deletion", "Strategy", "delete"]

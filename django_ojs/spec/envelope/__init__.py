@@ -17,6 +17,7 @@ from django_ojs.spec.envelope.validate import (
     check_queue,
     check_size,
     check_type,
+    sized,
     validate,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "parse",
     "render",
     "retry_of",
+    "sized",
     "validate",
     "when_text",
 ]

@@ -1,5 +1,6 @@
 """The job envelope as a value (ojs-core §5): what a client asks for, before a job is stored."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -39,7 +40,8 @@ class Envelope:
 
     `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
     answers repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
-    None where the defaults apply. `unique_key` is what PUSH makes of `unique`.
+    None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
+    object that a client sent: its size counts.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -63,3 +65,4 @@ class Envelope:
     specversion: str = SPECVERSION
     extra: dict[str, JSON] = field(default_factory=dict)
     unique_key: str | None = None
+    document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

@@ -94,6 +94,7 @@ def parse(
         args=args,
         specversion=SPECVERSION if specversion is None else specversion,
         extra=_extra(data, options),
+        document=data,
     )
     meta = _merged(data, options)
     if meta:

@@ -67,7 +67,7 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         size += _validate_meta(envelope.meta, limits)
     size += _validate_options(envelope, limits)
     if size > limits.envelope_bytes:
-        check_size(_sized(envelope), limits)
+        check_size(sized(envelope), limits)
 
 
 def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -199,7 +199,7 @@ def _measure(value: object, field: str, limits: Limits, error: type[OJSError]) -
         raise error(found or f"{field} cannot be stored as JSON") from None
 
 
-def _sized(envelope: Envelope) -> dict[str, Any]:
+def sized(envelope: Envelope) -> dict[str, Any]:
     """Return what counts as the envelope: the fields whose size the client chose."""
     # Never more than the client sent, so that what passed on arrival passes again before it is
     # stored.

@@ -198,8 +198,7 @@ class SQLite(Dialect):
             Stored(
                 self.uuid(key),
                 state,
-                *cast("Any", [self.time(time) for time in times]),
-                size_bytes=size,
+                *cast("Any", [*map(self.time, times), size]),
             )
             for key, state, size, *times in found
         ]
