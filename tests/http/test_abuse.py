@@ -11,7 +11,7 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.test import RequestFactory
 
-from tests.http.abuse import MIB, STORED, TABLE, Abuse, job
+from tests.http.abuse import MIB, STORED, TABLE, TOO_LARGE, Abuse, job, sized
 from tests.http.api import JSON_TYPE, Answer, Api, framed, stored
 
 pytestmark = pytest.mark.django_db
@@ -119,10 +119,20 @@ class TestContentLength:
         raw(Broken(), "100").error(400, "invalid_payload")
 
 
+@pytest.mark.requirement("PL-001", "PL-008")
 def test_a_job_of_ten_mebibytes_passes_djangos_own_limits_at_their_defaults(settings: Any) -> None:
     assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE == 2_621_440
     answer = api.post("jobs", job(b'["%s"]' % (b"x" * (10 * MIB - 100))))
     assert len(api.info(answer.ok(201)["job"]["id"])["args"][0]) == 10 * MIB - 100
+
+
+@pytest.mark.requirement("PL-006")
+def test_an_envelope_over_the_declared_maximum_is_413(settings: Any) -> None:
+    settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": MIB}
+    declared = api.get("/ojs/manifest").ok()["limits"]["max_envelope_bytes"]
+    assert api.post("jobs", sized(declared)).status == 201
+    answer = api.post("jobs", sized(declared + 1))
+    answer.error(*TOO_LARGE, actual_bytes=declared + 1, max_bytes=declared, field="envelope")
 
 
 def test_the_largest_body_is_a_setting(settings: Any) -> None:
@@ -130,6 +140,7 @@ def test_the_largest_body_is_a_setting(settings: Any) -> None:
     api.post("jobs", job(b'["%s"]' % (b"x" * MIB))).error(413, "PAYLOAD_TOO_LARGE", max_bytes=MIB)
 
 
+@pytest.mark.requirement("PL-002")
 def test_the_names_of_a_413_are_those_of_both_documents() -> None:
     details = api.post("jobs", job(more=b',"meta":{"x":"%s"}' % (b"x" * 70_000))).body["error"]
     assert details["type"] == "MetadataTooLarge"

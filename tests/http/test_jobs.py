@@ -232,6 +232,7 @@ class TestPush:
     def test_a_bad_queue_is_refused(self, bad: Any) -> None:
         api.post("jobs", {"type": "a", "args": [], "queue": bad}).error(400, "invalid_request")
 
+    @pytest.mark.requirement("PL-003", "PL-004")
     @pytest.mark.parametrize(
         ("field", "code", "kind"),
         [

@@ -47,6 +47,7 @@ class TestManifest:
         assert ends["manifest"] == "/jobs/ojs/manifest"
         assert ends["health"] == "/jobs/ojs/v1/health"
 
+    @pytest.mark.requirement("PL-005")
     def test_its_limits_are_those_of_the_settings(self, settings: Any) -> None:
         settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": 2 * 2**20, "MAX_META_BYTES": 1_000}
         limits = api.get("/ojs/manifest").ok()["limits"]
