@@ -31,12 +31,15 @@ _NOTHING: Final = QueueConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
-    read_at: float
+class Snapshot:
+    """All configurations as they were, and what those mean that were asked for."""
+
+    good_until: float
     stored: Mapping[str, Mapping[str, Any]]
     meant: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
+        """Return what holds for a queue."""
         in_code = settings().queues
         if not self.stored and not in_code:
             return _NOTHING
@@ -48,7 +51,7 @@ class _Snapshot:
         return found
 
 
-_snapshots: dict[str, _Snapshot] = {}
+_snapshots: dict[str, Snapshot] = {}
 
 
 def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> QueueConfig:
@@ -68,9 +71,17 @@ def of(name: str) -> QueueConfig:
     """Return what holds for a queue, known or not, as it was at most a second ago."""
     alias = database.alias()
     snapshot = _snapshots.get(alias)
-    if snapshot is None or time.monotonic() - snapshot.read_at > LIFETIME:
-        snapshot = _snapshots[alias] = _read(alias)
+    if snapshot is None or time.monotonic() > snapshot.good_until:
+        snapshot = remember(alias, _read(alias))
     return snapshot.of(name)
+
+
+def remember(
+    alias: str, stored: Mapping[str, Mapping[str, Any]], seconds: float = LIFETIME
+) -> Snapshot:
+    """Take these configurations, by name, for those of the queues."""
+    snapshot = _snapshots[alias] = Snapshot(time.monotonic() + seconds, stored)
+    return snapshot
 
 
 def changed() -> None:
@@ -79,11 +90,10 @@ def changed() -> None:
     database.after_commit(_snapshots.clear)
 
 
-def _read(alias: str) -> _Snapshot:
-    now = time.monotonic()
+def _read(alias: str) -> dict[str, dict[str, Any]]:
     if connections[alias].in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow.
         database.dialect().begin_write(connections[alias])
-    rows = Queue.objects.using(alias).exclude(config={}).values_list("name", "config")
-    return _Snapshot(now, dict(rows))
+    rows = Queue.objects.using(alias).exclude(config={})
+    return dict(rows.values_list("name", "config"))
