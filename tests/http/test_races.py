@@ -1,0 +1,137 @@
+"""Clients that ask at the same moment: one of them wins, and the others are told so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from django_ojs.operations.push import push_batch
+from django_ojs.spec import ids
+from tests.factories import envelope, in_state, own_connections
+from tests.http.api import Answer, Api, state_of, stored
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ERROR = {"type": "Boom", "message": "it broke"}
+BOUND = 60
+ROUNDS = 12
+api = Api()
+
+
+def at_once(*asks: Callable[[Api], Answer]) -> list[Answer]:
+    """Ask all of these at the same moment, each on a connection of its own."""
+    start = Barrier(len(asks))
+
+    def one(ask: Callable[[Api], Answer]) -> Answer:
+        with own_connections():
+            start.wait(BOUND)
+            return ask(Api())
+
+    with ThreadPoolExecutor(len(asks)) as pool:
+        return list(pool.map(one, asks, timeout=BOUND))
+
+
+def statuses(answers: Sequence[Answer]) -> Counter[int]:
+    return Counter(answer.status for answer in answers)
+
+
+def posting(path: str, body: Any = None) -> Callable[[Api], Answer]:
+    return lambda client: client.post(path, body)
+
+
+def acking(key: str, **values: Any) -> Callable[[Api], Answer]:
+    return posting("workers/ack", {"job_id": key, **values})
+
+
+def failing(key: str) -> Callable[[Api], Answer]:
+    return posting("workers/nack", {"job_id": key, "error": ERROR})
+
+
+def cancelling(key: str) -> Callable[[Api], Answer]:
+    return lambda client: client.delete(f"jobs/{key}")
+
+
+def test_one_of_two_acks_is_accepted_and_its_result_is_kept() -> None:
+    for _ in range(ROUNDS):
+        key = str(in_state("active").pk)
+        answers = at_once(*(acking(key, result=number) for number in range(4)))
+        assert statuses(answers) == {200: 1, 409: 3}
+        (winner,) = [number for number, answer in enumerate(answers) if answer.status == 200]
+        assert api.info(key)["result"] == winner
+
+
+def test_ack_fail_and_cancel_have_one_winner_and_the_others_conflict() -> None:
+    for _ in range(ROUNDS):
+        key = str(in_state("active").pk)
+        acked, failed, cancelled = at_once(acking(key), failing(key), cancelling(key))
+        ended = state_of(key)
+        if acked.status == 200:
+            assert (failed.status, cancelled.status, ended) == (409, 409, "completed")
+        elif failed.status == 200 and cancelled.status == 200:
+            # It failed, and was cancelled while it waited for its next attempt.
+            assert (acked.status, ended) == (409, "cancelled")
+        else:
+            won = "retryable" if failed.status == 200 else "cancelled"
+            assert statuses([acked, failed, cancelled]) == {200: 1, 409: 2}
+            assert ended == won
+
+
+def test_no_job_is_handed_out_twice() -> None:
+    queue = "contended"
+    push_batch([envelope(queue=queue) for _ in range(120)], generated_ids=True)
+
+    def drain(client: Api) -> Answer:
+        found: list[str] = []
+        while claimed := client.fetch(queue, count=7):
+            found += [job["id"] for job in claimed]
+        answer = client.get("health")
+        answer.body["found"] = found
+        return answer
+
+    taken = [key for answer in at_once(*[drain] * 8) for key in answer["found"]]
+    assert len(taken) == len(set(taken)) == 120
+
+
+def test_of_many_pushes_with_one_id_one_is_stored() -> None:
+    for _ in range(ROUNDS):
+        key = str(ids.uuid7())
+        body = {"id": key, "type": "a", "args": []}
+        answers = at_once(*(posting("jobs", body | {"args": [n]}) for n in range(4)))
+        assert statuses(answers) == {201: 1, 409: 3}
+        (winner,) = [number for number, answer in enumerate(answers) if answer.status == 201]
+        assert api.info(key)["args"] == [winner]
+
+
+def test_of_two_batches_that_share_an_id_one_is_stored_whole() -> None:
+    for _ in range(ROUNDS):
+        before = stored()
+        shared, own = str(ids.uuid7()), [str(ids.uuid7()) for _ in range(4)]
+        batches = [
+            {"jobs": [{"id": key, "type": "a", "args": []} for key in keys]}
+            for keys in ([own[0], shared, own[1]], [own[2], own[3], shared])
+        ]
+        answers = at_once(*(posting("jobs/batch", batch) for batch in batches))
+        assert statuses(answers) == {201: 1, 409: 1}
+        assert stored() == before + 3
+
+
+def test_a_pending_job_is_activated_once() -> None:
+    for _ in range(ROUNDS):
+        key = str(in_state("pending").pk)
+        answers = at_once(*[posting(f"jobs/{key}/activate")] * 3)
+        assert statuses(answers) == {200: 1, 409: 2}
+        assert state_of(key) == "available"
+
+
+def test_a_job_given_back_by_two_is_given_back_once() -> None:
+    for _ in range(ROUNDS):
+        key = str(in_state("active").pk)
+        body = {"job_id": key, "requeue": True}
+        answers = at_once(*[posting("workers/nack", body)] * 3)
+        assert statuses(answers) == {200: 1, 409: 2}
+        assert state_of(key) == "available"
