@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import announce, tell
+from django_ojs.operations import tell
 from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import Event, State
@@ -24,7 +24,7 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     """
     job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
-    announce(signals.job_completed, job)
+    tell.announce(signals.job_completed, job)
     return job
 
 

@@ -6,6 +6,7 @@ not at all. What is neither kept nor listened to costs a look into a set.
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.dispatch import Signal
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import announce, announce_all, jobs
+from django_ojs.operations import jobs
 from django_ojs.spec import job_events
 from django_ojs.spec.events import Event, EventType
 from django_ojs.spec.failure import Failure, clean
@@ -50,6 +51,19 @@ def keep(events: Iterable[Event]) -> None:
     """Store those of these events whose types the site keeps, in the current transaction."""
     kept = settings().keep_events
     stored.add([event for event in events if event.type in kept])
+
+
+def announce(signal: Signal, job: Any, **details: Any) -> None:
+    """Send a signal once the current transaction has committed."""
+    if signal.has_listeners(Job):
+        database.after_commit(partial(signal.send_robust, sender=Job, job=job, **details))
+
+
+def announce_all(signal: Signal, keys: Collection[UUID]) -> None:
+    """Send a signal for each of these jobs once the current transaction has committed."""
+    if keys and signal.has_listeners(Job):
+        for job in jobs().filter(pk__in=keys):
+            announce(signal, job)
 
 
 def pushed(new: Sequence[Job | None]) -> None:

@@ -15,7 +15,7 @@ from django.db import InterfaceError, OperationalError, connections
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import ack, announce_all, fail, rescue
+from django_ojs.operations import ack, fail, rescue, tell
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure, from_exception
 from django_ojs.storage import rollups
@@ -230,7 +230,7 @@ class Finisher:
 def _send_completed(run: Run) -> None:
     # An `atomic` run has committed its own ACK, and its event with that. The receivers are called
     # here: they must not use up the handler's time.
-    announce_all(signals.job_completed, [run.job.id])
+    tell.announce_all(signals.job_completed, [run.job.id])
 
 
 def _waited(job: Claimed) -> float | None:

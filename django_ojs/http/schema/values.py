@@ -70,7 +70,8 @@ def array(items: Schema, **more: Any) -> Schema:
 
 def enum(*values: str) -> Schema:
     """Describe a string that is one of these."""
-    return {"type": "string", "enum": list(values)}
+    # str: YAML knows no members of an enumeration.
+    return {"type": "string", "enum": [str(value) for value in values]}
 
 
 def optional(schema: Schema) -> Schema:

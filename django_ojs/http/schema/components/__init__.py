@@ -6,6 +6,7 @@ from django_ojs.http.schema.components import (
     admin,
     basics,
     dead_letter,
+    events,
     headers,
     jobs,
     queues,
@@ -17,7 +18,7 @@ from django_ojs.http.schema.values import Schema
 
 SCHEMAS: Final[dict[str, Schema]] = {
     name: schema
-    for part in (basics, jobs, workers, queues, dead_letter, admin, system)
+    for part in (basics, jobs, workers, queues, dead_letter, events, admin, system)
     for name, schema in part.SCHEMAS.items()
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from django_ojs.http.schema.operation import Operation
-from django_ojs.http.schema.routes import admin, dead_letter, jobs, queues, system, workers
+from django_ojs.http.schema.routes import admin, dead_letter, events, jobs, queues, system, workers
 
 #: In the order in which a reader meets them.
 TAGS: Final = {
@@ -12,6 +12,7 @@ TAGS: Final = {
     "Workers": "Claim jobs and answer for them.",
     "Queues": "Look at them, configure, pause and delete them.",
     "Dead letters": "Jobs that nothing will run again, unless somebody says so.",
+    "Events": "What happened, for whoever polls.",
     "Admin": "The control plane: look for jobs, change many at once, direct workers.",
     "System": "What is served here, and whether it is well.",
 }
@@ -21,6 +22,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     **workers.ROUTES,
     **queues.ROUTES,
     **dead_letter.ROUTES,
+    **events.ROUTES,
     **admin.ROUTES,
     **system.ROUTES,
 }

@@ -56,7 +56,7 @@ class AdminQueuePause(_Queue):
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
         """Hand out no more of its jobs. A queue nobody has used yet can be paused too."""
-        queue = queues.pause(self.queue(name))
+        queue = queues.pause(self.queue(name), by=self.access.name)
         since = queue.paused_at or timezone.now()
         return {
             "name": queue.name,
@@ -73,7 +73,7 @@ class AdminQueueResume(_Queue):
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
         """Hand out its jobs again."""
-        queue = queues.resume(self.queue(name))
+        queue = queues.resume(self.queue(name), by=self.access.name)
         return {
             "name": queue.name,
             "state": "active",

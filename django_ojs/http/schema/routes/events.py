@@ -1,0 +1,45 @@
+"""The kept events (ojs-events §6.4)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from django_ojs.http.access import Scope
+from django_ojs.http.schema.operation import Answer, Operation, Query
+from django_ojs.http.schema.values import STRING, ref
+from django_ojs.operations.events import DEFAULT_LIMIT, MAX_LIMIT
+
+_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+_SEVERAL: Final = "Commas or repetition name several."
+
+ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
+    "ojs-events": {
+        "GET": Operation(
+            id="readEvents",
+            tag="Events",
+            summary="What happened, in the order of the commits",
+            text="A reader that goes on from each cursor sees every kept event once. A page may be "
+            "empty and have more. A key for some queues sees the events of these alone.",
+            scope=Scope.READ,
+            query=[
+                Query(
+                    name="types",
+                    text=f"Types, or patterns such as `job.*`. {_SEVERAL}",
+                    schema=STRING,
+                    repeated=True,
+                ),
+                Query(name="queues", text=_SEVERAL, schema=STRING, repeated=True),
+                Query(
+                    name="job_types",
+                    text=f"Types of jobs. {_SEVERAL}",
+                    schema=STRING,
+                    repeated=True,
+                ),
+                Query(
+                    name="after", text="The `cursor` of an answer, or an event's id.", schema=STRING
+                ),
+                Query(name="limit", text="More than the maximum is the maximum.", schema=_LIMIT),
+            ],
+            answers={200: Answer(text="The events.", schema=ref("EventsAnswer"))},
+        )
+    }
+}
