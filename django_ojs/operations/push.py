@@ -1,27 +1,16 @@
 """PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from django.db import connections
-
-from django_ojs import middleware
-from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import bounds, rejections, tell, unique
+from django_ojs.operations import bounds, rejections, tell, tied, unique
 from django_ojs.operations.accept import Aside, accept, settled
 from django_ojs.operations.bounds import Patience
 from django_ojs.operations.stored_job import job_of, maker
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import (
-    DuplicateJob,
-    InvalidRequest,
-    OJSError,
-    QueueFull,
-    WrongDatabase,
-)
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull
 from django_ojs.spec.states import State
 from django_ojs.storage import database, rollups, wakeup
 
@@ -53,10 +42,11 @@ def push_batch(
     generated_ids: bool = False,
     aside: Aside | None = None,
     patience: Patience | None = None,
+    accepted: bool = False,
 ) -> list[Job | None]:
     """Store jobs in order, in one statement: all or none.
 
-    What a middleware dropped is None in its place.
+    What a middleware dropped is None in its place. `accepted`: they come from `accept`.
 
     An error about one job carries its `index` in `details`. Raises as `push` does.
     """
@@ -64,7 +54,12 @@ def push_batch(
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     with settled(aside) as jobs:
         jobs += _push(
-            envelopes, generated_ids=generated_ids, place=True, aside=aside, patience=patience
+            envelopes,
+            generated_ids=generated_ids,
+            place=True,
+            aside=aside,
+            patience=patience,
+            accepted=accepted,
         )
     return jobs
 
@@ -76,21 +71,13 @@ def _push(
     place: bool,
     aside: Aside | None,
     patience: Patience | None,
+    accepted: bool = False,
 ) -> list[Job | None]:
-    _refuse_other_transactions()
-    chain = middleware.enqueue_chain()
-    chain.freeze()
-    accepted: list[Envelope | None] = []
-    for index, envelope in enumerate(envelopes):
-        try:
-            accepted.append(accept(envelope, chain, aside))
-        except OJSError as error:
-            if place:
-                error.details.setdefault("index", index)
-            raise
-    kept = [envelope for envelope in accepted if envelope is not None]
+    tied.refuse_other_transactions()
+    passed = list(envelopes) if accepted else accept(envelopes, place=place, aside=aside)
+    kept = [envelope for envelope in passed if envelope is not None]
     if not kept:
-        return [None] * len(accepted)
+        return [None] * len(passed)
     attempt = partial(_attempt, kept, generated_ids=generated_ids, together=place)
     try:
         jobs = iter(bounds.with_patience(attempt, patience))
@@ -99,12 +86,12 @@ def _push(
         raise
     except DuplicateJob as error:
         if place:  # Its index counts what was stored, the caller's what was asked for.
-            asked = [index for index, envelope in enumerate(accepted) if envelope is not None]
+            asked = [index for index, envelope in enumerate(passed) if envelope is not None]
             error.details["index"] = asked[error.details.get("index", 0)]
         else:
             error.details.pop("index", None)
         raise
-    return [None if envelope is None else next(jobs) for envelope in accepted]
+    return [None if envelope is None else next(jobs) for envelope in passed]
 
 
 def _attempt(envelopes: Sequence[Envelope], *, generated_ids: bool, together: bool) -> list[Job]:
@@ -146,23 +133,4 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
     return jobs
 
 
-def _refuse_other_transactions() -> None:
-    alias = database.alias()
-    if connections[alias].in_atomic_block:
-        return
-    for other in connections.all(initialized_only=True):
-        if other.in_atomic_block and other.alias != alias:
-            message = (
-                f"A job was enqueued inside atomic(using={other.alias!r}), but jobs are stored in "
-                f"{alias!r}: it would not roll back with that transaction. Enqueue inside "
-                f"atomic(using={alias!r}), enqueue after the transaction, or route the models of "
-                "both to one database; OJS = {'WRONG_DATABASE': 'warn'} turns this error into a "
-                "warning."
-            )
-            if settings().wrong_database == "error":
-                raise WrongDatabase(message)
-            warnings.warn(message, RuntimeWarning, stacklevel=6)
-            return
-
-
-__all__ = ["Aside", "push", "push_batch"]
+__all__ = ["Aside", "accept", "push", "push_batch"]

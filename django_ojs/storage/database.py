@@ -25,27 +25,27 @@ def alias() -> str:
     return router.db_for_write(Job)
 
 
-def connection() -> BaseDatabaseWrapper:
-    """Return this thread's connection to the jobs' database."""
-    return connections[alias()]
+def connection(using: str | None = None) -> BaseDatabaseWrapper:
+    """Return this thread's connection to the jobs' database, or to another alias."""
+    return connections[using or alias()]
 
 
-def dialect() -> Dialect:
-    """Return the dialect of the jobs' database.
+def dialect(using: str | None = None) -> Dialect:
+    """Return the dialect of the jobs' database, or of another alias.
 
     Raises NotSupportedError for a database that is not supported.
     """
-    return dialects.of(connection())
+    return dialects.of(connection(using))
 
 
-def retried(operation: Callable[[], T]) -> T:
+def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a lost race.
 
     A race is lost when the database broke a deadlock or a lock wait.
 
     Inside a caller's `atomic()` it runs once: the caller's transaction is not ours to repeat.
     """
-    link = connection()
+    link = connection(using)
     if link.in_atomic_block:
         return operation()
     pause = FIRST_PAUSE
@@ -61,18 +61,18 @@ def retried(operation: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def in_write_transaction(operation: Callable[[], T]) -> T:
+def in_write_transaction(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation in a transaction that holds the write lock from its start.
 
     Only where a database has just one such lock.
     """
 
     def attempt() -> T:
-        with transaction.atomic(using=alias()):
-            dialect().begin_write(connection())
+        with transaction.atomic(using=using or alias()):
+            dialect(using).begin_write(connection(using))
             return operation()
 
-    return retried(attempt)
+    return retried(attempt, using)
 
 
 def after_commit(then: Callable[[], object]) -> None:
