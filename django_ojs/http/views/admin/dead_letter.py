@@ -53,7 +53,7 @@ class AdminDeadLetters(AdminView):
 class AdminDeadLetter(_DeadLetter):
     """One dead letter."""
 
-    needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
+    needs = {"GET": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         """Return it with the history of its errors."""

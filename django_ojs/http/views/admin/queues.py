@@ -85,7 +85,7 @@ class AdminQueueResume(_Queue):
 class AdminQueueConfig(_Queue):
     """A queue's configuration."""
 
-    needs = {"PUT": Scope.OPERATOR}
+    needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
         """Change it by top-level key, at once; a queue that is not known is created."""
