@@ -119,6 +119,23 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "ADM-R006": "Queues are configured.",
         },
     ),
+    "backpressure": Section(
+        title="Extension: backpressure",
+        must={
+            "BP-001": "A queue may be bounded in its depth.",
+            "BP-002": "A job over the bound is refused with 429 and Retry-After.",
+            "BP-003": "Operators set the bound.",
+            "BP-004": "A refusal is an event.",
+            "BP-005": "A refusal says how deep the queue is, and its bound.",
+        },
+        may={
+            "BP-R001": "A queue may be bounded in its bytes.",
+            "BP-R002": "A producer may wait for room.",
+            "BP-R003": "The oldest jobs may make room.",
+            "BP-R004": "A success says when the queue is nearly full.",
+            "BP-R005": "How full a queue is, is measured.",
+        },
+    ),
     "payload-limits": Section(
         title="Extension: payload-limits",
         must={
