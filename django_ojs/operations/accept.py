@@ -1,7 +1,7 @@
 """What becomes of an envelope before it is stored: it is checked, and passes the middleware."""
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from django_ojs.models import Job
 from django_ojs.operations import queue_limits
 from django_ojs.operations.stored_job import as_read
 from django_ojs.spec.envelope import Envelope, Limits, validate, when_text
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.errors import InvalidRequest, OJSError
 
 
 class Aside(Protocol):
@@ -45,12 +45,28 @@ def settled(aside: Aside | None) -> Iterator[list[Job | None]]:
 
 
 def accept(
+    envelopes: Sequence[Envelope], *, place: bool, aside: Aside | None = None
+) -> list[Envelope | None]:
+    """Check jobs and pass them through the enqueue middleware; what that dropped is None.
+
+    With `place` an error carries the `index`. Raises an OJSError that names the field and the rule.
+    """
+    chain = middleware.enqueue_chain()
+    chain.freeze()
+    accepted: list[Envelope | None] = []
+    for index, envelope in enumerate(envelopes):
+        try:
+            accepted.append(_accept_one(envelope, chain, aside))
+        except OJSError as error:
+            if place:
+                error.details.setdefault("index", index)
+            raise
+    return accepted
+
+
+def _accept_one(
     envelope: Envelope, chain: middleware.EnqueueChain, aside: Aside | None
 ) -> Envelope | None:
-    """Return the envelope that is to be stored, or None when a middleware dropped it.
-
-    Raises an OJSError that names the field and the rule.
-    """
     limits = settings().limits
     if aside is None:
         return _accept(envelope, chain, limits)
