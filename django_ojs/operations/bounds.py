@@ -47,13 +47,16 @@ _LONGEST_RETRY_AFTER: Final = 60
 _LOOK_EVERY: Final = 0.05
 
 
-def store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
+def store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Stored]:
     """Store jobs in one statement, if their queues have room.
 
-    Raises QueueFull before anything is stored, and leaves the caller's transaction usable;
-    DuplicateJob as `transitions.push` does.
+    A bound that another process has set within the last second may be overlooked, unless
+    `at_once`: then the statement looks, which costs a tenth. Raises QueueFull before anything is
+    stored, and leaves the caller's transaction usable; DuplicateJob as `transitions.push` does.
     """
     bounds.settle_settings()
+    if not at_once and not _known_to_be_bounded(envelopes):
+        return transitions.push(envelopes, generated_ids=generated_ids)
     stored = transitions.push_if_admitted(envelopes, generated_ids=generated_ids)
     if stored is not None:
         return stored
@@ -67,6 +70,11 @@ def store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]
         return stored
 
     return database.in_write_transaction(operation)
+
+
+def _known_to_be_bounded(envelopes: Sequence[Envelope]) -> bool:
+    queues = {envelope.queue for envelope in envelopes}
+    return any(bounds.is_bounded(queue_configs.of(queue).backpressure) for queue in queues)
 
 
 def enter(job: Job) -> None:
@@ -102,7 +110,8 @@ def pressure(queue: str) -> tuple[Load, Backpressure] | None:
 class Patience:
     """How long an enqueue may wait for room.
 
-    Only where the queue's strategy is `block`, or, with `always`, wherever it is full.
+    Only where the queue's strategy is `block`, or, with `always`, wherever it is full. Who brings
+    patience, even none at all, asks for the bounds as they are at this moment; see `store`.
     """
 
     seconds: float

@@ -78,7 +78,13 @@ def _push(
     kept = [envelope for envelope in passed if envelope is not None]
     if not kept:
         return [None] * len(passed)
-    attempt = partial(_attempt, kept, generated_ids=generated_ids, together=place)
+    attempt = partial(
+        _attempt,
+        kept,
+        generated_ids=generated_ids,
+        together=place,
+        at_once=patience is not None,
+    )
     try:
         jobs = iter(bounds.with_patience(attempt, patience))
     except QueueFull as full:
@@ -94,8 +100,10 @@ def _push(
     return [None if envelope is None else next(jobs) for envelope in passed]
 
 
-def _attempt(envelopes: Sequence[Envelope], *, generated_ids: bool, together: bool) -> list[Job]:
-    store = partial(_store, generated_ids=generated_ids)
+def _attempt(
+    envelopes: Sequence[Envelope], *, generated_ids: bool, together: bool, at_once: bool
+) -> list[Job]:
+    store = partial(_store, generated_ids=generated_ids, at_once=at_once)
     if any(envelope.unique is not None for envelope in envelopes):
         return unique.store(envelopes, store)
     if generated_ids or not together:
@@ -117,10 +125,11 @@ def _refused(full: QueueFull, envelopes: Sequence[Envelope]) -> None:
         rejections.note(queue, type, depth=depth, bound=bound, number=number)
 
 
-def _store(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Job]:
+def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Job]:
     """Store jobs that were accepted, in one statement, and tell of them."""
     with tell.together(*tell.PUSHED):
-        stored = {job.id: job for job in bounds.store(envelopes, generated_ids=generated_ids)}
+        found = bounds.store(envelopes, generated_ids=generated_ids, at_once=at_once)
+        stored = {job.id: job for job in found}
         wakeup.announce(
             envelope.queue for envelope in envelopes if stored[envelope.id].state == State.AVAILABLE
         )

@@ -11,6 +11,7 @@ from django_ojs.http import fields
 from django_ojs.http.access import Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.activate import activate
+from django_ojs.operations.bounds import Patience
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
@@ -51,7 +52,7 @@ class Jobs(OJSView):
         data = self.body()
         wanted = _read(data)
         _admit(wanted, self.access)
-        job = push(wanted, generated_id=data.get("id") is None)
+        job = push(wanted, generated_id=data.get("id") is None, patience=Patience(seconds=0))
         if job is None:
             # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
             return self.answer({"job": None, "dropped": True})
@@ -80,7 +81,7 @@ class JobBatch(OJSView):
             except OJSError as error:
                 raise error.with_details(index=index) from None
         ours = all(item.get("id") is None for item in items)
-        stored = push_batch(wanted, generated_ids=ours)
+        stored = push_batch(wanted, generated_ids=ours, patience=Patience(seconds=0))
         jobs = [None if job is None else envelope.render(job) for job in stored]
         return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201)
 
