@@ -18,7 +18,9 @@ pytestmark = pytest.mark.django_db
 #: What destroys, or stops everything.
 FOR_ADMINS = {
     ("ojs-admin-bulk-delete", "POST"),
+    ("ojs-admin-queue-config", "PUT"),
     ("ojs-admin-queue-jobs", "DELETE"),
+    ("ojs-admin-dead-letter", "DELETE"),
     ("ojs-admin-dead-letters", "DELETE"),
     ("ojs-admin-maintenance", "POST"),
 }

@@ -92,6 +92,7 @@ _QUEUES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "Change a queue's configuration",
             "AdminQueueDetail",
             text="By top-level key, at once. A queue that is not known is created.",
+            scope=_ADMIN,
             body=OBJECT,
             path=_NAME,
         )
@@ -166,7 +167,7 @@ _DEAD_LETTERS: Final[Mapping[str, Mapping[str, Operation]]] = {
             id="deleteDeadLetter_admin",
             tag="Admin",
             summary="Delete a dead letter",
-            scope=_OPERATOR,
+            scope=_ADMIN,
             answers={204: Answer(text="Deleted.")},
             errors=[409],
         ),
