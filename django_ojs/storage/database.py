@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import OperationalError, connections, router, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.models import Job
@@ -22,7 +22,8 @@ FIRST_PAUSE = 0.02
 
 def alias() -> str:
     """Return the alias that holds the jobs: what the routers say for writing a Job."""
-    return router.db_for_write(Job)
+    # Ten times an enqueue; most sites have no router.
+    return router.db_for_write(Job) if router.routers else DEFAULT_DB_ALIAS
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:

@@ -28,8 +28,11 @@ def _time(microseconds: int) -> datetime:
 
 
 def _parameters(row: Row) -> list[Any]:
-    args, meta, options = (json.dumps(row[name]) for name in ("args", "meta", "options"))
-    size = sum(len(text.encode()) for text in (row["type"], row["queue"], args, meta, options))
+    args, meta, options = json.dumps(row["args"]), row["meta"], row["options"]
+    meta = json.dumps(meta) if meta else "{}"
+    options = json.dumps(options) if options else "{}"
+    text = f"{row['type']}{row['queue']}{args}{meta}{options}"
+    size = len(text) if text.isascii() else len(text.encode())
     return [
         row["id"],
         row["type"],
