@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from django_ojs.handlers import Handler, job
     from django_ojs.models import Job
     from django_ojs.options import Request
+    from django_ojs.payloads.reference import payload_reference
+    from django_ojs.payloads.sources import PayloadFile, PayloadStream
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
     from django_ojs.spec.retry import RetryPolicy
@@ -66,6 +68,8 @@ _HOME = {
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",
     "django_ojs.options": "Request",
+    "django_ojs.payloads.reference": "payload_reference",
+    "django_ojs.payloads.sources": "PayloadFile PayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
     "django_ojs.spec.retry": "RetryPolicy",
@@ -84,6 +88,8 @@ __all__ = [
     "Job",
     "JobContext",
     "OJSError",
+    "PayloadFile",
+    "PayloadStream",
     "Request",
     "Retry",
     "RetryPolicy",
@@ -109,6 +115,7 @@ __all__ = [
     "job",
     "new_id",
     "pause_queue",
+    "payload_reference",
     "request",
     "resume_queue",
     "retry",

@@ -14,6 +14,8 @@ class DjangoOJSConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app."""
-        from django_ojs import checks  # noqa: F401  # registers on import; needs the apps loaded
+        # They register on import, which needs the apps loaded.
+        from django_ojs import checks  # noqa: F401
+        from django_ojs.payloads import offload  # noqa: F401
 
         autodiscover_modules("jobs")

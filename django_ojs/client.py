@@ -17,6 +17,7 @@ from django_ojs.operations import push as _push
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.options import OptionArguments, Request, envelope_of, read_options
+from django_ojs.payloads import offload
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
@@ -76,12 +77,14 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
             error.details.setdefault("index", index)
             raise
     ours = all(item.options.id is None for item in wanted)
-    return _push.push_batch(envelopes, generated_ids=ours)
+    return _push.push_batch(envelopes, generated_ids=ours, aside=offload.offloader())
 
 
 def send(item: Request) -> Job | None:
     """Store one described job; see `enqueue`."""
-    return _push.push(envelope_of(item), generated_id=item.options.id is None)
+    return _push.push(
+        envelope_of(item), generated_id=item.options.id is None, aside=offload.offloader()
+    )
 
 
 def cancel(job_id: UUID | str) -> Job:

@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import events, queue_config, retry, times
+from django_ojs.spec import events, payload_config, queue_config, retry, times
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry import RetryPolicy
@@ -105,8 +105,10 @@ def _service(value: object) -> str:
     return value
 
 
-def _setting(default: object, read: Callable[[object], object], kind: str) -> Any:
-    return field(default=default, metadata={"read": read, "kind": kind})
+def _setting(
+    default: object, read: Callable[[object], object], kind: str, *, secret: bool = False
+) -> Any:
+    return field(default=default, repr=not secret, metadata={"read": read, "kind": kind})
 
 
 _ANY_SIZE = 2**53
@@ -120,6 +122,16 @@ BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
 QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
 EVENTS = "a list of event types, or patterns such as job.* or *"
+HOSTS = "a list of host names; .example.com is all below it, :8443 another port than 443"
+BUCKETS = "a list of buckets, or bucket/prefix"
+FOLDERS = "a list of absolute paths"
+NETWORKS = "a list of networks such as 10.1.0.0/16"
+FILE = "an absolute path, or None"
+S3 = f"a dictionary with some of {', '.join(payload_config.S3_OPTIONS)}"
+OFFLOAD = (
+    "None, or a dictionary with bucket, prefix (ending in /), over (bytes) and sweep_after (at "
+    "least an hour)"
+)
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
     "django_ojs.http.authentication.ApiKeyAuthentication",
@@ -176,6 +188,21 @@ class Settings:
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
+    payload_https_hosts: tuple[str, ...] = _setting((), payload_config.hosts, HOSTS)
+    payload_s3_buckets: tuple[str, ...] = _setting((), payload_config.buckets, BUCKETS)
+    payload_gs_buckets: tuple[str, ...] = _setting((), payload_config.buckets, BUCKETS)
+    payload_file_roots: tuple[str, ...] = _setting((), payload_config.roots, FOLDERS)
+    payload_files: bool = _setting(False, _boolean, BOOLEAN)
+    payload_private_networks: tuple[payload_config.Network, ...] = _setting(
+        (), payload_config.networks, NETWORKS
+    )
+    payload_max_bytes: int = _setting(64 * 1024 * 1024, _count, COUNT)
+    payload_max_file_bytes: int = _setting(10 * 1024**3, _count, COUNT)
+    payload_timeout: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
+    payload_ca_file: str | None = _setting(None, payload_config.path, FILE)
+    payload_s3: tuple[tuple[str, str], ...] = _setting((), payload_config.s3, S3, secret=True)
+    offload: payload_config.Offload | None = _setting(None, payload_config.offload, OFFLOAD)
+
     @property
     def limits(self) -> Limits:
         """The limits an envelope is checked against."""
@@ -206,7 +233,7 @@ def _read(given: Mapping[str, Any]) -> Settings:
         setting = known[key]
         try:
             values[setting.name] = setting.metadata["read"](value)
-        except (ValueError, TypeError, OverflowError, OJSError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
             raise ImproperlyConfigured(
                 f"OJS[{key!r}] must be {setting.metadata['kind']}."
             ) from error

@@ -56,6 +56,16 @@ class JobContext:
         self._sent_at: float | None = None
         self._cancelled = threading.Event()
         self._result: Any = _UNSET
+        self._args: list[Any] | None = None
+
+    @property
+    def args(self) -> list[Any]:
+        """What the handler is called with: the job's arguments, references resolved."""
+        return self.job.args if self._args is None else self._args
+
+    def resolved(self, args: list[Any]) -> None:
+        """Set what references lead to. The worker calls this; the job keeps its own."""
+        self._args = args
 
     @property
     def attempt(self) -> int:

@@ -22,6 +22,7 @@ from django_ojs.options import (
     envelope_of,
     read_options,
 )
+from django_ojs.payloads.sources import Kinds
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
@@ -79,6 +80,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
+        self.payload_kinds = Kinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
         self.defaults = self._placed(options)
         self.__name__ = getattr(function, "__name__", type)
@@ -123,7 +125,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
         Return its result, or the awaitable of an `async def`.
         """
-        args = context.job.args
+        args = context.args
         return self.function(context, *args) if self.takes_context else self.function(*args)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:

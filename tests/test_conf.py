@@ -32,6 +32,20 @@ RETRIES: list[Any] = [
     {"on_exhaustion": "explode"},
 ]
 
+OFFLOADS: list[dict[str, Any]] = [
+    {"bucket": 5},
+    {"bucket": "a/b"},
+    {"prefix": ""},
+    {"prefix": "a"},
+    {"prefix": "../a/"},
+    {"over": 0},
+    {"over": True},
+    {"over": "5"},
+    {"sweep_after": "PT59M"},
+    {"sweep_after": None},
+    {"keep": 5},
+]
+
 #: Values that each key refuses, by what its own default is.
 BAD: dict[str, list[Any]] = {
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
@@ -46,6 +60,16 @@ BAD: dict[str, list[Any]] = {
         {"email": {"backpressure": {"strategy": "shrug"}}},
     ],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
+    "PAYLOAD_HTTPS_HOSTS": [*PATHS, ["https://a"], ["a/b"], ["a b"], ["*"], [""], ["a:b"]],
+    "PAYLOAD_S3_BUCKETS": [*PATHS, ["s3://bucket"], ["B"], ["/a"], ["*"]],
+    "PAYLOAD_FILE_ROOTS": [*PATHS, ["media"], ["/a/../b"], [""]],
+    "PAYLOAD_PRIVATE_NETWORKS": [*PATHS, ["10.0.0.1/8"], ["everything"]],
+    "PAYLOAD_S3": [None, [], "s3", {"endpoint": "x"}, {"region_name": 5}, {"verify": "no"}],
+    "PAYLOAD_CA_FILE": ["ca.pem", 4711, True, [], b"/ca.pem"],
+    "OFFLOAD": [
+        *("s3", [], 4711, True, {}, {"bucket": "jobs"}, {"prefix": "a/"}),
+        *({"bucket": "jobs", "prefix": "a/"} | bad for bad in OFFLOADS),
+    ],
     "DEFAULT_RETRY": RETRIES,
     "MAX_QUEUE_NAME_BYTES": [*COUNTS, 256],
     "MAX_JOB_TYPE_BYTES": [*COUNTS, 256],
@@ -198,3 +222,19 @@ def test_nobody_changes_them_by_the_way() -> None:
     read_settings: Any = settings()
     with pytest.raises(FrozenInstanceError):
         read_settings.notify = False
+
+
+def test_where_large_arguments_go_is_read_and_its_secrets_are_not_shown() -> None:
+    given = {"bucket": "jobs", "prefix": "shop/", "sweep_after": "PT2H"}
+    found = read(
+        {
+            "OFFLOAD": given,
+            "PAYLOAD_S3": {"aws_secret_access_key": "hunter2"},
+            "PAYLOAD_HTTPS_HOSTS": ["Files.Example.com:8443", ".example.com", "[::1]"],
+        }
+    )
+    assert found.offload is not None
+    assert (found.offload.root, found.offload.over) == ("s3://jobs/shop/", 262_144)
+    assert found.offload.sweep_after == timedelta(hours=2)
+    assert found.payload_https_hosts[0] == "files.example.com:8443"
+    assert "hunter2" not in repr(found)

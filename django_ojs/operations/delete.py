@@ -1,6 +1,6 @@
 """Delete jobs for good. Only jobs that have ended; pruning does the same by age."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from django_ojs.models import Attempt, Job
@@ -8,6 +8,9 @@ from django_ojs.operations import jobs
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, transitions
+
+#: Called with the keys of jobs that are about to be deleted, in the transaction that deletes them.
+before_erase: list[Callable[[Collection[UUID]], None]] = []
 
 
 def delete(job_id: UUID) -> Job:
@@ -41,6 +44,8 @@ def not_ended(job: Job) -> Conflict:
 
 def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
+    for look in before_erase:
+        look(keys)
     alias = database.alias()
     # Raw: what Django's collector would read first is known here to be all there is.
     Attempt.objects.using(alias).filter(job_id__in=keys)._raw_delete(alias)

@@ -119,7 +119,10 @@ class Failure:
 
     @classmethod
     def from_exception(cls, exception: BaseException, *, backtrace: bool = True) -> Self:
-        """Describe an exception: `ojs_type` or class name, message, the innermost frames."""
+        """Describe an exception: `ojs_type` or class name, message, the innermost frames.
+
+        One that has `ojs_retryable` says for itself whether another attempt makes sense.
+        """
         kind = getattr(exception, "ojs_type", None)
         code = exception.code if isinstance(exception, HandlerAnswer) else None
         details = exception.details if isinstance(exception, OJSError) else None
@@ -131,6 +134,7 @@ class Failure:
             message=clean(_message(exception), MAX_MESSAGE_CHARACTERS),
             backtrace=_frames(exception.__traceback__) if backtrace else (),
             code=code,
+            retryable=getattr(exception, "ojs_retryable", None),
             details=_details(details) if details else None,
             delay=exception.delay if isinstance(exception, Retry) else None,
         )

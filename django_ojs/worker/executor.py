@@ -19,6 +19,8 @@ from django.db import close_old_connections, connections, reset_queries
 from django_ojs import context as contexts
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
+from django_ojs.payloads import resolve
+from django_ojs.payloads.resolve import Resolved
 from django_ojs.storage import database
 from django_ojs.worker.runs import Run
 
@@ -129,14 +131,30 @@ class Executor:
 
 
 def _run_plain(run: Run) -> tuple[Any, bool]:
+    if not resolve.is_needed(run.job.args, run.handler.payload_kinds):
+        return _run_handler(run, _nothing)
+    # Before the transaction of an atomic handler: a slow host must not hold its locks.
+    with Resolved(run.job.id, run.job.args, run.handler.payload_kinds) as resolved:
+        run.context.resolved(resolved.args)
+        return _run_handler(run, resolved.finish)
+
+
+def _nothing() -> None:
+    """There is nothing to check once the handler has returned."""
+
+
+def _run_handler(run: Run, finish: Callable[[], None]) -> tuple[Any, bool]:
     if run.handler.atomic:
         with database.atomic():
             result = _checked(run, _call_to_end(run))
+            finish()
             # The handler's rows and the job's completion commit together or not at all. Whoever has
             # taken the job from this run meanwhile makes this fail, and the rows with it.
             ack.complete(run.job.id, claim=run.claim, result=result)
         return result, True
-    return _checked(run, _call_to_end(run)), False
+    result = _checked(run, _call_to_end(run))
+    finish()
+    return result, False
 
 
 def _call_to_end(run: Run) -> Any:
@@ -241,9 +259,11 @@ class EventLoop:
                 return
             helper = self._helpers.popleft()
             SyncToAsync.thread_sensitive_context.set(helper)  # The task's own, and ends with it.
-            result, error = None, None
+            result, error, resolved = None, None, None
             try:
                 contexts.enter(run.context)
+                if resolve.is_needed(run.job.args, run.handler.payload_kinds):
+                    resolved = await _resolved(run)
                 returned = _call(run)
                 result = _checked(
                     run,
@@ -251,8 +271,12 @@ class EventLoop:
                     if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
                     else returned,
                 )
+                if resolved is not None:
+                    await sync_to_async(resolved.finish)()
             except BaseException as raised:  # as above
                 error = raised
+            if resolved is not None:
+                resolved.close()
             if run.context.has_unsent:
                 with suppress(asyncio.CancelledError):  # It came late.
                     await sync_to_async(run.context.flush)()
@@ -265,6 +289,12 @@ class EventLoop:
                 pass  # It came late.
             finally:
                 self._helpers.append(helper)
+
+
+async def _resolved(run: Run) -> Resolved:
+    resolved = await sync_to_async(Resolved)(run.job.id, run.job.args, run.handler.payload_kinds)
+    run.context.resolved(resolved.args)
+    return resolved
 
 
 __all__ = ["Executor", "Interrupted", "interrupt"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db import Error, InterfaceError, OperationalError, connections
 
 from django_ojs.operations import events, lease, maintain, overrun, pressure, rescue, stats
+from django_ojs.payloads import sweep
 from django_ojs.storage import rollups
 from django_ojs.worker.report import Report
 
@@ -46,6 +47,7 @@ class Maintenance:
             Step(pressure.watch, 1.0),
             Step(events.settle, 1.0),
             Step(events.prune, 10.0),
+            Step(sweep.Sweeper().start, sweep.EVERY),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)

@@ -20,7 +20,7 @@ from django_ojs.storage import queue_configs
 from tests import factories
 from tests.http.api import Api
 
-pytestmark = [pytest.mark.django_db, pytest.mark.requirement("PL-014")]
+pytestmark = pytest.mark.django_db
 
 api = Api()
 LIMIT = 2_000
@@ -49,6 +49,7 @@ def python_batch(job: dict[str, Any]) -> None:
     ojs.enqueue_batch([ojs.request(job["type"], job["args"], queue=job["queue"])])
 
 
+@pytest.mark.requirement("PL-014")
 @pytest.mark.parametrize("way", [python, python_batch])
 def test_python_may_send_the_limit_and_not_a_byte_more(
     small: str, way: Callable[[dict[str, Any]], None]
@@ -63,6 +64,7 @@ def test_python_may_send_the_limit_and_not_a_byte_more(
     assert jobs().count() == 1
 
 
+@pytest.mark.requirement("PL-014")
 @pytest.mark.parametrize("more", [{}, {"options": {"priority": 5}, "meta": {"a": "ä"}}])
 def test_http_measures_the_document_that_was_sent(small: str, more: dict[str, Any]) -> None:
     # With spaces, which do not count.

@@ -41,7 +41,8 @@ class Envelope:
     `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
     answers repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
     None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
-    object that a client sent: its size counts.
+    object that a client sent: its size counts. `offloaded` are the objects that hold large
+    arguments.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -65,4 +66,5 @@ class Envelope:
     specversion: str = SPECVERSION
     extra: dict[str, JSON] = field(default_factory=dict)
     unique_key: str | None = None
+    offloaded: tuple[str, ...] = ()
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

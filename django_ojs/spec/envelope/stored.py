@@ -33,6 +33,8 @@ def options_of(envelope: Envelope) -> dict[str, Any]:
         options["schema"] = envelope.schema
     if envelope.tags:
         options["tags"] = list(envelope.tags)
+    if envelope.offloaded:
+        options["offloaded"] = list(envelope.offloaded)
     if envelope.extra:
         options["extra"] = envelope.extra
     return options

@@ -34,7 +34,9 @@ from django_ojs.spec.errors.client import (
     JobTypeNotAllowed,
     JobTypeTooLong,
     MetadataTooLarge,
+    PayloadRefused,
     PayloadTooLarge,
+    PayloadUnavailable,
     QueueNameTooLong,
     RequestTimeout,
     SchemaValidationFailed,
@@ -159,6 +161,8 @@ _CLASSES: Final[tuple[type[OJSError], ...]] = (
     JobTypeNotAllowed,
     ExtensionNotSupported,
     WrongDatabase,
+    PayloadRefused,
+    PayloadUnavailable,
 )
 for _entry in _CLASSES:
     for _name in (_entry.code, _entry.canonical):
@@ -216,7 +220,9 @@ __all__ = [
     "NonRetryableError",
     "NotFound",
     "OJSError",
+    "PayloadRefused",
     "PayloadTooLarge",
+    "PayloadUnavailable",
     "PermissionDenied",
     "QueueFull",
     "QueueNameTooLong",

@@ -134,6 +134,21 @@ class ChecksumMismatch(OJSError):
 
     code = canonical = "CHECKSUM_MISMATCH"
     number, status, type = "OJS-1016", 422, "PayloadChecksumMismatch"
+    #: What a job that fails of it says (§5.4), and that another attempt would end the same way.
+    ojs_type = "PayloadChecksumMismatch"
+    ojs_retryable = False
+
+
+class PayloadRefused(OJSError):
+    """A reference leads where this site does not go, or to what a handler cannot get."""
+
+    code, ojs_retryable = "PAYLOAD_REFUSED", False
+
+
+class PayloadUnavailable(OJSError):
+    """What a reference leads to cannot be had now; the retry policy decides."""
+
+    code, retryable = "PAYLOAD_UNAVAILABLE", True
 
 
 class UnsupportedCompression(OJSError):

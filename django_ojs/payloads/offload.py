@@ -1,0 +1,177 @@
+"""Arguments that are too large for the database (payload-limits §5): kept in S3, by the client.
+
+The keys of objects tell their job: `<prefix><day of its id>/<job id>/<call>-<index>.json`. An
+object whose job does not exist is removed by the sweep, whatever became of the transaction that put
+it there.
+"""
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django_ojs.conf import settings
+from django_ojs.operations import jobs
+from django_ojs.operations.delete import before_erase
+from django_ojs.payloads import s3
+from django_ojs.payloads.reference import Reference, is_reference
+from django_ojs.spec import json
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import ConnectionError, PayloadRefused
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs.payloads")
+
+#: Objects that one request to S3 removes.
+MOST_AT_ONCE: Final = 1_000
+
+
+class Offloader:
+    """Keeps the large arguments of one call of the client; see `operations.push.Aside`."""
+
+    def __init__(self) -> None:
+        # A call of its own: one that repeats an id must not touch what is kept for the first.
+        self._call = secrets.token_hex(8)
+        self._taken: list[tuple[str, Any]] = []
+        self._kept: dict[UUID, list[str]] = {}
+
+    def take(self, envelope: Envelope) -> Envelope:
+        """Return the envelope with references in the place of large arguments."""
+        config = settings().offload
+        self._taken = []
+        if config is None:
+            return envelope
+        args: list[Any] = []
+        for index, arg in enumerate(envelope.args):
+            data = b"" if _is_small(arg, config.over) else json.dumps(arg).encode()
+            if len(data) <= config.over:
+                args.append(arg)
+                continue
+            uri = f"{_folder(envelope.id)}{self._call}-{index}.json"
+            checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+            args.append(Reference(uri=uri, size=len(data), checksum=checksum).render())
+            self._taken.append((uri, arg))
+        if not self._taken:
+            return envelope
+        return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in self._taken))
+
+    def keep(self) -> None:
+        """Put what was taken last into S3. Raises ConnectionError."""
+        service: Any = s3.client() if self._taken else None
+        for uri, arg in self._taken:
+            bucket, key = _located(uri)
+            # Noted first: what fails in the middle may be there all the same.
+            self._kept.setdefault(_job_of(uri), []).append(uri)
+            try:
+                service.put_object(
+                    Bucket=bucket,
+                    Key=key,
+                    Body=json.dumps(arg).encode(),
+                    ContentType="application/json",
+                )
+            except s3.errors():
+                raise ConnectionError(
+                    "An argument over OJS['OFFLOAD']['over'] could not be put into S3."
+                ) from None
+        self._taken = []
+
+    def settle(self, stored: Collection[UUID]) -> None:
+        """Remove what was kept for other jobs than these, which were refused or not needed."""
+        remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
+
+
+def offloader() -> Offloader | None:
+    """Return what keeps large arguments elsewhere, where the settings say so."""
+    return None if settings().offload is None else Offloader()
+
+
+def owns(uri: str, job_id: UUID) -> bool:
+    """Say whether an object was put into S3 for this job."""
+    return settings().offload is not None and uri.startswith(_folder(job_id))
+
+
+def bucket() -> str:
+    """Return the bucket of OFFLOAD. Raises PayloadRefused when there is none."""
+    config = settings().offload
+    if config is None:
+        raise PayloadRefused("OJS['OFFLOAD'] is not set")
+    return config.bucket
+
+
+def forget(keys: Collection[UUID]) -> None:
+    """Remove what was offloaded for jobs that are about to be deleted, once they are."""
+    if settings().offload is None:
+        return
+    rows = jobs().filter(pk__in=keys, options__has_key="offloaded")
+    uris = [uri for options in rows.values_list("options", flat=True) for uri in _uris(options)]
+    if uris:
+        database.after_commit(lambda: remove(uris))
+
+
+def remove(uris: Iterable[str]) -> None:
+    """Remove objects that OFFLOAD has put. What fails is left to the sweep, and logged."""
+    config, uris = settings().offload, list(uris)
+    if config is None or not uris:
+        return
+    service = s3.client()
+    keys = [_located(uri)[1] for uri in uris if uri.startswith(config.root)]
+    for start in range(0, len(keys), MOST_AT_ONCE):
+        some = [{"Key": key} for key in keys[start : start + MOST_AT_ONCE]]
+        try:
+            service.delete_objects(Bucket=config.bucket, Delete={"Objects": some})
+        except s3.errors() as error:
+            logger.warning(
+                "%d offloaded arguments could not be removed (%s); the sweep will.",
+                len(some),
+                type(error).__name__,
+            )
+
+
+def job_of_key(key: str) -> UUID | None:
+    """Return the job that an object belongs to, None when no job's arguments are called so."""
+    try:
+        return UUID(key.split("/")[-2])
+    except (IndexError, ValueError):
+        return None
+
+
+def _uris(options: dict[str, Any]) -> list[str]:
+    return [uri for uri in options.get("offloaded", ()) if isinstance(uri, str)]
+
+
+def _is_small(arg: object, over: int) -> bool:
+    # A reference is never put elsewhere: it is what a worker resolves.
+    return (
+        is_reference(arg)
+        or arg is None
+        or isinstance(arg, bool | int | float)
+        or (isinstance(arg, str) and len(arg) * 6 + 2 <= over)
+    )
+
+
+def _folder(job_id: UUID) -> str:
+    config = settings().offload
+    assert config is not None
+    # The day is in the id. Of a client's own id it may be any; it only spreads the objects.
+    day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None
+    return f"{config.root}{day:%Y-%m-%d}/{job_id}/" if day else f"{config.root}unknown/{job_id}/"
+
+
+def _is_sane(job_id: UUID) -> bool:
+    return job_id.int >> 80 < 253_402_300_799_000  # the last millisecond of year 9999
+
+
+def _job_of(uri: str) -> UUID:
+    return UUID(uri.split("/")[-2])
+
+
+def _located(uri: str) -> tuple[str, str]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+before_erase.append(forget)

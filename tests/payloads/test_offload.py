@@ -1,0 +1,283 @@
+"""OFFLOAD: large arguments go to S3 with the enqueue, come back in the worker, and do not stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+import django_ojs as ojs
+from django_ojs.models import Job
+from django_ojs.operations import delete, jobs, maintain
+from django_ojs.payloads import offload, s3, sweep
+from django_ojs.payloads.reference import KEY
+from django_ojs.payloads.resolve import Resolved
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import (
+    ConnectionError,
+    DuplicateJob,
+    InvalidRequest,
+    PayloadRefused,
+    PayloadTooLarge,
+)
+from tests import factories
+from tests.payloads.conftest import Bucket
+from tests.payloads.resolving import checksum, kinds
+
+pytestmark = pytest.mark.django_db
+
+LARGE = {"text": "ä" * 600}
+BODY = json.dumps(LARGE, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def enqueue(*args: Any, **options: Any) -> Job:
+    job = ojs.enqueue("test.job", args, **options)
+    assert job is not None
+    return job
+
+
+def value_of(job: Job) -> Any:
+    with Resolved(job.pk, job.args, kinds(Any)) as found:
+        return found.args
+
+
+def test_large_arguments_are_put_into_s3_and_small_ones_are_not(offloading: Bucket) -> None:
+    job = enqueue("small", LARGE, 3)
+    small, reference, number = factories.read(job.pk).args
+    assert (small, number) == ("small", 3)
+    assert reference["size"] == len(BODY)
+    assert reference["checksum"] == checksum(BODY)
+    day = f"{job.created_at:%Y-%m-%d}"
+    assert reference[KEY].startswith(f"s3://{offloading.name}/jobs/{day}/{job.pk}/")
+    assert offloading.get(reference[KEY]) == BODY
+    assert len(offloading.keys) == 1
+    assert "offloaded" not in factories.read(job.pk).envelope()
+    assert value_of(job) == ["small", LARGE, 3]
+
+
+def test_the_size_is_that_of_compact_json(offloading: Bucket) -> None:
+    assert isinstance(enqueue("x" * 998).args[0], str)
+    assert isinstance(enqueue("ä" * 499).args[0], str)
+    assert KEY in enqueue("x" * 999).args[0]
+    assert KEY in enqueue(["ä" * 499]).args[0]
+
+
+def test_a_reference_is_never_put_elsewhere(offloading: Bucket) -> None:
+    given = {KEY: "s3://bucket/key", "note": "x" * 5_000}
+    assert enqueue(given).args == [given]
+
+
+@pytest.mark.requirement("PL-011")
+def test_what_is_elsewhere_does_not_count_for_the_envelope(
+    offloading: Bucket, settings: Any
+) -> None:
+    settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": 2**20}
+    text = "x" * 2**21
+    assert value_of(enqueue(text)) == [text]
+    with pytest.raises(PayloadTooLarge):
+        enqueue(*["x" * 900] * 1_300)
+    settings.OJS = {name: v for name, v in settings.OJS.items() if name != "OFFLOAD"}
+    with pytest.raises(PayloadTooLarge):
+        enqueue(text)
+
+
+def test_a_batch_is_offloaded_too(offloading: Bucket) -> None:
+    found = ojs.enqueue_batch([ojs.request("test.job", [LARGE, i]) for i in range(3)])
+    assert [value_of(job) for job in found if job] == [[LARGE, i] for i in range(3)]
+    assert len(offloading.keys) == 3
+
+
+def test_what_comes_over_http_is_stored_as_it_is(offloading: Bucket) -> None:
+    from tests.http.api import Api
+
+    assert Api().push(args=[LARGE])["args"] == [LARGE]
+    assert offloading.keys == []
+
+
+def bad_option() -> None:
+    enqueue(LARGE, priority=1_000)
+
+
+def bad_neighbour() -> None:
+    ojs.enqueue_batch([ojs.request("test.job", [LARGE]), ojs.request("test.job", [object()])])  # type: ignore[list-item]  # what is tested
+
+
+def unstorable() -> None:
+    enqueue(["x" * 2_000, float("nan")])
+
+
+@pytest.mark.parametrize("way", [bad_option, bad_neighbour, unstorable])
+def test_what_is_refused_leaves_nothing_behind(offloading: Bucket, way: Callable[[], None]) -> None:
+    with pytest.raises(InvalidRequest):
+        way()
+    assert offloading.keys == []
+    assert jobs().count() == 0
+
+
+def test_a_repeated_id_leaves_the_first_jobs_arguments_alone(offloading: Bucket) -> None:
+    first = enqueue(LARGE, id=ojs.new_id())
+    with pytest.raises(DuplicateJob):
+        enqueue({"text": "y" * 2_000}, id=first.pk)
+    assert value_of(first) == [LARGE]
+    assert len(offloading.keys) == 1
+
+
+def test_a_unique_key_is_made_of_the_arguments_and_not_of_where_they_are(
+    offloading: Bucket,
+) -> None:
+    policy = ojs.UniquePolicy(keys=["type", "args"], on_conflict="ignore")
+    first, second = enqueue(LARGE, unique=policy), enqueue(LARGE, unique=policy)
+    assert first.pk == second.pk
+    assert len(offloading.keys) == 1
+    assert value_of(first) == [LARGE]
+
+
+def drop(envelope: Envelope, proceed: Callable[[Envelope], Any]) -> Any:
+    """Drop every job."""
+    return None
+
+
+def reverse(envelope: Envelope, proceed: Callable[[Envelope], Any]) -> Any:
+    """Change the arguments."""
+    envelope.args = envelope.args[::-1]
+    return proceed(envelope)
+
+
+def test_a_middleware_sees_the_arguments_and_what_it_makes_of_them_is_offloaded(
+    offloading: Bucket, settings: Any
+) -> None:
+    settings.OJS = settings.OJS | {"ENQUEUE_MIDDLEWARE": [f"{__name__}.reverse"]}
+    assert value_of(enqueue(LARGE, 1)) == [1, LARGE]
+    settings.OJS = settings.OJS | {"ENQUEUE_MIDDLEWARE": [f"{__name__}.drop"]}
+    assert ojs.enqueue("test.job", [LARGE]) is None
+    assert len(offloading.keys) == 1
+
+
+def test_when_s3_is_away_nothing_is_stored(offloading: Bucket, settings: Any) -> None:
+    away = {**dict(settings.OJS["PAYLOAD_S3"]), "endpoint_url": "http://127.0.0.1:9"}
+    settings.OJS = settings.OJS | {"PAYLOAD_S3": away}
+    with pytest.raises(ConnectionError):
+        enqueue(LARGE)
+    assert jobs().count() == 0
+    assert enqueue("small").pk
+
+
+def test_the_arguments_of_one_job_are_not_to_be_had_by_another(offloading: Bucket) -> None:
+    reference = enqueue(LARGE).args[0]
+    with pytest.raises(PayloadRefused, match="PAYLOAD_S3_BUCKETS"):
+        value_of(factories.push(args=[reference]))
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRemoval:
+    def test_with_the_job_its_objects_go(self, offloading: Bucket) -> None:
+        kept, gone = enqueue(LARGE), enqueue(LARGE, LARGE)
+        assert len(offloading.keys) == 3
+        ojs.cancel(gone.pk)
+        with transaction.atomic():
+            delete.delete(gone.pk)
+            assert len(offloading.keys) == 3
+        assert len(offloading.keys) == 1
+        assert value_of(kept) == [LARGE]
+
+    def test_a_deletion_that_is_rolled_back_removes_nothing(self, offloading: Bucket) -> None:
+        job = enqueue(LARGE)
+        ojs.cancel(job.pk)
+        with transaction.atomic():
+            delete.delete(job.pk)
+            transaction.set_rollback(True)
+        assert value_of(job) == [LARGE]
+
+    def test_pruning_removes_them(self, offloading: Bucket) -> None:
+        job = enqueue(LARGE)
+        ojs.cancel(job.pk)
+        factories.age(job.pk, timedelta(days=400))
+        assert maintain.prune() == 1
+        assert offloading.keys == []
+
+    def test_when_s3_is_away_the_job_goes_all_the_same(
+        self, offloading: Bucket, settings: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        job = enqueue(LARGE)
+        ojs.cancel(job.pk)
+        here = settings.OJS["PAYLOAD_S3"]
+        away = here | {"endpoint_url": "http://127.0.0.1:9"}
+        settings.OJS = settings.OJS | {"PAYLOAD_S3": away}
+        delete.delete(job.pk)
+        assert "the sweep will" in caplog.text
+        settings.OJS = settings.OJS | {"PAYLOAD_S3": here}
+        assert len(offloading.keys) == 1
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a day pass for the objects of S3."""
+    real = s3.age
+    monkeypatch.setattr(s3, "age", lambda *given: real(*given) + timedelta(days=1, minutes=1))
+
+
+@pytest.mark.django_db(transaction=True)
+class TestSweep:
+    def roll_back(self) -> None:
+        with transaction.atomic():
+            enqueue(LARGE)
+            transaction.set_rollback(True)
+
+    def test_what_a_rolled_back_transaction_has_left_stays_for_a_day(
+        self, offloading: Bucket
+    ) -> None:
+        self.roll_back()
+        assert sweep.sweep() == 0
+        assert len(offloading.keys) == 1
+
+    @pytest.mark.usefixtures("later")
+    def test_after_a_day_it_goes_and_what_jobs_need_stays(self, offloading: Bucket) -> None:
+        self.roll_back()
+        job = enqueue(LARGE)
+        offloading.put("jobs/README", b"not ours")
+        offloading.put("elsewhere/2026-01-01/x/0.json", b"not ours")
+        assert sweep.sweep() == 1
+        assert len(offloading.keys) == 3
+        assert value_of(job) == [LARGE]
+        assert sweep.sweep() == 0
+
+    @pytest.mark.usefixtures("later")
+    def test_it_goes_through_all_pages(
+        self, offloading: Bucket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(5):
+            self.roll_back()
+        monkeypatch.setattr(offload, "MOST_AT_ONCE", 2)
+        assert sweep.sweep() == 5
+        assert offloading.keys == []
+
+    def test_without_offload_there_is_nothing_to_do(self) -> None:
+        assert sweep.sweep() == 0
+        sweeper = sweep.Sweeper()
+        assert sweeper.start() == 0
+        assert sweeper._thread is None
+
+    @pytest.mark.usefixtures("later")
+    def test_a_worker_sweeps_beside_its_other_work(self, offloading: Bucket) -> None:
+        self.roll_back()
+        sweeper = sweep.Sweeper()
+        assert sweeper.start() == 0
+        assert sweeper._thread is not None
+        sweeper._thread.join(20)
+        assert offloading.keys == []
+
+    def test_a_service_that_is_away_is_logged_without_what_it_says(
+        self, offloading: Bucket, settings: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        away = settings.OJS["PAYLOAD_S3"] | {"endpoint_url": "http://127.0.0.1:9"}
+        settings.OJS = settings.OJS | {"PAYLOAD_S3": away}
+        sweeper = sweep.Sweeper()
+        sweeper.start()
+        assert sweeper._thread is not None
+        sweeper._thread.join(20)
+        assert "ended early" in caplog.text
+        assert "127.0.0.1" not in caplog.text
