@@ -1,5 +1,7 @@
 """How full the bounded queues are, looked at by maintenance: nobody else waits for it."""
 
+from functools import partial
+
 from django_ojs.models import Queue
 from django_ojs.operations import tell
 from django_ojs.spec.events import EventType
@@ -11,6 +13,8 @@ def watch() -> int:
     """Look at each bounded queue once (backpressure §10.1): what was above its threshold may have
     cleared. Return how many were.
     """
+    for queue in bounds.forgotten():
+        database.in_write_transaction(partial(bounds.rebound, queue))
     return sum(_look_at(queue) for queue in bounds.bounded())
 
 

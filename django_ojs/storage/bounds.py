@@ -157,6 +157,20 @@ def bounded() -> list[str]:
     return list(found.order_by("pk").values_list("pk", flat=True))
 
 
+def forgotten() -> list[str]:
+    """Return the queues that are configured with a bound nobody looks at.
+
+    There are some after a restore that left out the table, or rows written by hand.
+    """
+    queues = Queue.objects.using(database.alias()).exclude(config={})
+    found = queues.exclude(pk__in=_rows().values("pk"))
+    return [name for name in found.values_list("pk", flat=True) if is_bounded(_own(name))]
+
+
+def _own(name: str) -> Backpressure:
+    return config_of(name).backpressure
+
+
 def take_turn(queue: str) -> None:
     """Keep others from adding to a queue until the transaction ends; inside a savepoint.
 

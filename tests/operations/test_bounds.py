@@ -382,3 +382,12 @@ def test_producers_in_open_transactions_are_counted_though_nobody_sees_their_job
 def test_an_unbounded_queue_has_no_row_and_takes_no_turn() -> None:
     add(3)
     assert not Bound.objects.exists()
+
+
+def test_a_bound_whose_row_was_lost_is_looked_after_by_maintenance() -> None:
+    bound(1)
+    add()
+    Bound.objects.all().delete()
+    pressure.watch()
+    with pytest.raises(QueueFull):
+        add()
