@@ -1,0 +1,65 @@
+"""The outbox: jobs that are enqueued here and belong elsewhere."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class Delivery(models.TextChoices):
+    """What became of a job on its way."""
+
+    PENDING = "pending"
+    SENT = "sent"
+    REFUSED = "refused"
+
+
+class OutboxEntry(models.Model):
+    """A job that is to be sent (ojs-framework-adapters §6.3), stored in its caller's transaction.
+
+    `id` is given out before the commit; `position`, given to what is committed, is the order of
+    sending. `envelope` is the JSON text that is sent, to the byte.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    position = models.BigIntegerField(null=True, unique=True, editable=False)
+    job_id = models.UUIDField(unique=True)
+    destination = models.CharField(max_length=32)
+    type = models.CharField(max_length=255)
+    queue = models.CharField(max_length=255)
+    # Of the arguments as they were asked for, where a middleware has changed them since.
+    unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
+    envelope = models.TextField()
+    state = models.CharField(max_length=16, choices=Delivery, default=Delivery.PENDING)
+    attempts = models.PositiveIntegerField(default=0)
+    error_code = models.CharField(max_length=64, blank=True)
+    error_message = models.CharField(max_length=1000, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    next_try_at = models.DateTimeField(null=True)
+    sent_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "ojs_outbox"
+        verbose_name = "outbox entry"
+        verbose_name_plural = "outbox"
+        permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]
+        indexes = [
+            # The few that have no position yet.
+            models.Index("id", name="ojs_outbox_unplaced", condition=Q(position__isnull=True)),
+            # What is next for a destination; and for a queue of this site.
+            models.Index(
+                "destination", "position", name="ojs_outbox_next", condition=Q(state="pending")
+            ),
+            models.Index(
+                "destination",
+                "queue",
+                "position",
+                name="ojs_outbox_next_of_queue",
+                condition=Q(state="pending"),
+            ),
+            # Pruning.
+            models.Index("sent_at", name="ojs_outbox_sent", condition=Q(state="sent")),
+            models.Index("created_at", name="ojs_outbox_refused", condition=Q(state="refused")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.job_id}"
