@@ -124,7 +124,7 @@ def path(value: object) -> str | None:
 def _strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str | bytes | Mapping):
         raise ValueError
-    texts = tuple(value)  # type: ignore[arg-type]  # TypeError is the answer for a non-iterable
+    texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # TypeError is the answer for a non-iterable
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError
     return texts

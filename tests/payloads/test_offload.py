@@ -71,7 +71,6 @@ def test_a_reference_is_never_put_elsewhere(offloading: Bucket) -> None:
     assert enqueue(given).args == [given]
 
 
-@pytest.mark.requirement("PL-011")
 def test_what_is_elsewhere_does_not_count_for_the_envelope(
     offloading: Bucket, settings: Any
 ) -> None:
