@@ -122,6 +122,7 @@ BOOLEAN = "True or False"
 PATHS = "a list of dotted paths"
 QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
 EVENTS = "a list of event types, or patterns such as job.* or *"
+NAMES = "a list of names of members, or * for all"
 HOSTS = "a list of host names; .example.com is all below it, :8443 another port than 443"
 BUCKETS = "a list of buckets, or bucket/prefix"
 FOLDERS = "a list of absolute paths"
@@ -187,6 +188,8 @@ class Settings:
     )
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
+
+    admin_redact: tuple[str, ...] = _setting((), _paths, NAMES)
 
     payload_https_hosts: tuple[str, ...] = _setting((), payload_config.hosts, HOSTS)
     payload_s3_buckets: tuple[str, ...] = _setting((), payload_config.buckets, BUCKETS)

@@ -18,9 +18,24 @@ class Migration(migrations.Migration):
                 "permissions": [
                     ("push_job", "Can enqueue jobs over HTTP"),
                     ("work_job", "Can work jobs over HTTP"),
-                    ("operate_job", "Can operate jobs over HTTP: read, enqueue, cancel, retry"),
-                    ("administer_job", "Can do everything over HTTP"),
+                    ("operate_job", "Can operate: cancel, retry, pause and resume, direct workers"),
+                    (
+                        "administer_job",
+                        "Can do everything: configure, purge, delete, stop all queues",
+                    ),
+                    ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
                 ]
+            },
+        ),
+        migrations.CreateModel(
+            name="Overview",
+            # No table, and so no columns.
+            fields=[("id", models.BigAutoField(primary_key=True, serialize=False))],
+            options={
+                "verbose_name": "overview",
+                "verbose_name_plural": "overview",
+                "managed": False,
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(

@@ -80,12 +80,13 @@ class Job(models.Model):
 
     class Meta:
         db_table = "ojs_job"
-        # The scopes of the HTTP API, for users; `view_job` is the scope to read.
+        # The scopes of the HTTP API and of the admin, for users; `view_job` is the scope to read.
         permissions = [
             ("push_job", "Can enqueue jobs over HTTP"),
             ("work_job", "Can work jobs over HTTP"),
-            ("operate_job", "Can operate jobs over HTTP: read, enqueue, cancel, retry"),
-            ("administer_job", "Can do everything over HTTP"),
+            ("operate_job", "Can operate: cancel, retry, pause and resume, direct workers"),
+            ("administer_job", "Can do everything: configure, purge, delete, stop all queues"),
+            ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
             # FETCH: the next job of a queue is the first entry of its range.

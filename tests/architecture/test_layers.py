@@ -30,6 +30,7 @@ FLOORS = {
     "management": 4,
     "http": 4,
     "admin": 4,
+    "templatetags": 4,
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}

@@ -1,0 +1,211 @@
+"""Charts as inline SVG, drawn on the server: geometry here, markup in chart.html.
+
+All geometry is text already, so that no locale puts a comma into it, and colours are classes of the
+stylesheet, so that no page needs an inline style.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from django_ojs.admin.words import duration, number, short
+
+#: The box that charts are drawn in; the page stretches it.
+WIDTH: Final = 600
+HEIGHT: Final = 120
+
+_NICE: Final = (1, 2, 2.5, 5, 10)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """Values of one kind. `kind` is a class of the stylesheet; `line` draws a line, not bars."""
+
+    name: str
+    kind: str
+    values: Sequence[float | None]
+    line: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """A path of one kind."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """What is told of one column when the mouse is on it."""
+
+    x: str
+    width: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chart:
+    """A drawn chart, and the table behind it."""
+
+    title: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    bars: Sequence[Shape] = ()
+    lines: Sequence[Shape] = ()
+    columns: Sequence[Column] = ()
+    #: The largest value there is room for, as text; and the names of first, middle and last column.
+    top: str = ""
+    ends: Sequence[str] = ()
+    legend: Sequence[tuple[str, str, str]] = ()
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = field(default=(), repr=False)
+    empty: bool = False
+
+
+def bars(
+    title: str,
+    columns: Sequence[str],
+    series: Sequence[Series],
+    *,
+    first: str = "time",
+    seconds: bool = False,
+    height: int = HEIGHT,
+) -> Chart:
+    """Draw bars, stacked in the order of the series, and lines over them.
+
+    `columns` name the columns; `seconds` says that values are durations.
+    """
+    says = duration if seconds else number
+    stacked = [one for one in series if not one.line]
+    highest = max(
+        (
+            *(sum(_known(one.values[index]) for one in stacked) for index in range(len(columns))),
+            *(_known(value) for one in series if one.line for value in one.values),
+            0.0,
+        ),
+        default=0.0,
+    )
+    top = highest if seconds else _nice(highest)
+    step = WIDTH / max(1, len(columns))
+    below = [0.0] * len(columns)
+    drawn = []
+    for one in stacked:
+        path = []
+        for index, value in enumerate(map(_known, one.values)):
+            if value and top:
+                start, end = below[index] / top * height, (below[index] + value) / top * height
+                path.append(
+                    f"M{_text(index * step + step * 0.08)} {_text(height - start)}"
+                    f"v{_text(start - end)}h{_text(step * 0.84)}v{_text(end - start)}z"
+                )
+                below[index] += value
+        drawn.append(Shape(kind=one.kind, path="".join(path)))
+    rows = [
+        (name, *(says(one.values[index]) for one in series)) for index, name in enumerate(columns)
+    ]
+    return Chart(
+        title=title,
+        height=height,
+        bars=drawn,
+        lines=[
+            Shape(kind=one.kind, path=_line(one.values, top, step, height, middle=True))
+            for one in series
+            if one.line
+        ],
+        columns=[
+            Column(
+                x=_text(index * step),
+                width=_text(step),
+                title=f"{row[0]}\n"
+                + "\n".join(
+                    f"{one.name}: {text}" for one, text in zip(series, row[1:], strict=True)
+                ),
+            )
+            for index, row in enumerate(rows)
+        ],
+        top=(duration(top) if seconds else short(top)) if highest else "",
+        ends=(columns[0], columns[len(columns) // 2], columns[-1]) if len(columns) > 2 else columns,
+        legend=[
+            (one.name, one.kind, "" if seconds else number(sum(map(_known, one.values))))
+            for one in series
+        ],
+        head=(first, *(one.name for one in series)),
+        rows=rows,
+        empty=not highest,
+    )
+
+
+def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Chart:
+    """Draw a line without axes, as high as a line of text. Its title tells the sum and the most."""
+    width, height, top = 120, 24, max((*values, 0))
+    step = width / max(1, len(values) - 1)
+    line = _line(values, top, step, height - 2, middle=False, down=1)
+    area = f"{line}V{height}H0z" if line else ""
+    return Chart(
+        title=f"{title}: {number(sum(values))} in all, at most {number(top)} a minute",
+        width=width,
+        height=height,
+        bars=[Shape(kind=kind, path=area)],
+        lines=[Shape(kind=kind, path=line)],
+        empty=not top,
+    )
+
+
+def histogram(title: str, counted: Sequence[int], *, kind: str = "done") -> Chart:
+    """Draw how many took how long, from a histogram by powers of two (see `Rollup`)."""
+    used = [index for index, count in enumerate(counted) if count]
+    shown = range(min(used, default=0), max(used, default=0) + 1)
+    names = [_range(index, len(counted)) for index in shown]
+    series = [Series(name="jobs", kind=kind, values=[counted[index] for index in shown])]
+    return bars(title, names, series, first="took")
+
+
+def _range(index: int, buckets: int) -> str:
+    if index == 0:
+        return f"under {duration(0.001)}"
+    low = duration(2 ** (index - 1) / 1000)
+    return f"over {low}" if index == buckets - 1 else f"{low} to {duration(2**index / 1000)}"
+
+
+def _line(
+    values: Sequence[float | None],
+    top: float,
+    step: float,
+    height: float,
+    *,
+    middle: bool,
+    down: float = 0,
+) -> str:
+    if not top:
+        return ""
+    path, shift, pen = [], step / 2 if middle else 0.0, "M"
+    for index, value in enumerate(values):
+        if value is None:  # A gap: nothing is known of this moment.
+            pen = "M"
+            continue
+        y = height - value / top * height + down
+        path.append(f"{pen}{_text(index * step + shift)} {_text(y)}")
+        pen = "L"
+    return "".join(path)
+
+
+def _nice(highest: float) -> float:
+    """Return a round number not below this one."""
+    if highest <= 0:
+        return 0.0
+    size = 1.0
+    while size * 10 < highest:
+        size *= 10
+    return max(1.0, next(size * step for step in _NICE if size * step >= highest))
+
+
+def _known(value: float | None) -> float:
+    return 0.0 if value is None else float(value)
+
+
+def _text(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+__all__ = ["Chart", "Series", "bars", "histogram", "sparkline"]
