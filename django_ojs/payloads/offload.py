@@ -21,7 +21,7 @@ from django_ojs.payloads import s3
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ConnectionError, PayloadRefused
+from django_ojs.spec.errors import ConnectionError, PayloadRefused, PayloadTooLarge
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs.payloads")
@@ -40,7 +40,10 @@ class Offloader:
         self._kept: dict[UUID, list[str]] = {}
 
     def take(self, envelope: Envelope) -> Envelope:
-        """Return the envelope with references in the place of large arguments."""
+        """Return the envelope with references in the place of large arguments.
+
+        Raises PayloadTooLarge for one that no worker would take.
+        """
         config = settings().offload
         self._taken = []
         if config is None:
@@ -51,6 +54,7 @@ class Offloader:
             if len(data) <= config.over:
                 args.append(arg)
                 continue
+            _check_size(len(data), index)
             uri = f"{_folder(envelope.id)}{self._call}-{index}.json"
             checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
             args.append(Reference(uri=uri, size=len(data), checksum=checksum).render())
@@ -141,6 +145,15 @@ def job_of_key(key: str) -> UUID | None:
 
 def _uris(options: dict[str, Any]) -> list[str]:
     return [uri for uri in options.get("offloaded", ()) if isinstance(uri, str)]
+
+
+def _check_size(size: int, index: int) -> None:
+    most = settings().payload_max_bytes
+    if size > most:
+        raise PayloadTooLarge(
+            f"args[{index}] must be at most {most} bytes of JSON",
+            details={"field": f"args[{index}]", "actual_bytes": size, "max_bytes": most},
+        )
 
 
 def _is_small(arg: object, over: int) -> bool:

@@ -84,6 +84,15 @@ def test_what_is_elsewhere_does_not_count_for_the_envelope(
         enqueue(text)
 
 
+def test_what_no_worker_would_take_is_refused_at_once(offloading: Bucket, settings: Any) -> None:
+    settings.OJS = settings.OJS | {"PAYLOAD_MAX_BYTES": 5_000}
+    assert value_of(enqueue("x" * 4_998)) == ["x" * 4_998]
+    with pytest.raises(PayloadTooLarge) as caught:
+        enqueue("small", "x" * 4_999)
+    assert caught.value.details["field"] == "args[1]"
+    assert len(offloading.keys) == 1
+
+
 def test_a_batch_is_offloaded_too(offloading: Bucket) -> None:
     found = ojs.enqueue_batch([ojs.request("test.job", [LARGE, i]) for i in range(3)])
     assert [value_of(job) for job in found if job] == [[LARGE, i] for i in range(3)]
