@@ -12,6 +12,11 @@ counts: Any = import_module("django_ojs.migrations.0002_counts")
 #: are looked after sooner.
 SLOTS = 16
 
+#: A transaction that adds more than its share says so with one more lock: how often the share was
+#: doubled. The whole bound is 64 shares.
+DOUBLINGS = 6
+MOST_SHARES = 2**DOUBLINGS
+
 POSTGRESQL = f"""
 ALTER TABLE ojs_count_change ADD COLUMN bytes bigint NOT NULL DEFAULT 0;
 
@@ -62,16 +67,17 @@ END $$;
 CREATE FUNCTION ojs_admit(name text, jobs bigint, size bigint, alone boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    bound ojs_bound;
+    bound record;
     cost bigint;
     mine bigint;
     last bigint;
+    doublings integer := 0;
     crowd bigint;
     room bigint;
     waiting bigint;
     waiting_bytes bigint;
 BEGIN
-    SELECT * INTO bound FROM ojs_bound WHERE queue = name;
+    SELECT b.*, b.xmin AS version INTO bound FROM ojs_bound AS b WHERE queue = name;
     IF NOT FOUND THEN
         RETURN NOT EXISTS (SELECT FROM ojs_bound WHERE queue = '_default');
     END IF;
@@ -80,29 +86,46 @@ BEGIN
     END IF;
     cost := jobs + coalesce(size / bound.unit, 0);
     mine := cost + coalesce(nullif(current_setting('ojs.tickets', true), ''), '0')::bigint;
-    IF mine > bound.share
+    IF mine > bound.share * {MOST_SHARES}
        OR NOT pg_try_advisory_xact_lock_shared(20298, hashtext(name)) THEN
         RETURN false;
     END IF;
+    WHILE bound.share << doublings < mine LOOP
+        doublings := doublings + 1;
+    END LOOP;
+    IF doublings > 0 THEN
+        -- Nobody holds this one alone: it says how much may come from here.
+        PERFORM pg_advisory_xact_lock_shared(20298 + doublings, hashtext(name));
+    END IF;
     last := ojs_spend(bound.slot, cost);
-    IF last > bound.until THEN
-        SELECT count(DISTINCT pid) INTO crowd FROM pg_locks
-        WHERE locktype = 'advisory' AND classid = 20298 AND objsubid = 2
-          AND objid = (hashtext(name)::bigint & 4294967295)::oid
-          AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+    IF last <= bound.since OR last > bound.until THEN
+        IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+            RETURN false;
+        END IF;
+        SELECT sum(most) INTO crowd FROM (
+            SELECT bound.share << max(classid::bigint - 20298)::integer AS most FROM pg_locks
+            WHERE locktype = 'advisory' AND objsubid = 2
+              AND classid::bigint BETWEEN 20298 AND 20298 + {DOUBLINGS}
+              AND objid = (hashtext(name)::bigint & 4294967295)::oid
+              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            GROUP BY virtualtransaction
+        ) AS holders;
+        -- A running job may come back, and nobody asks again then.
         SELECT coalesce(sum(n), 0), coalesce(sum(bytes), 0) INTO waiting, waiting_bytes FROM (
             SELECT n, bytes FROM ojs_count
-            WHERE queue = name AND state IN ('available', 'scheduled', 'retryable')
+            WHERE queue = name AND state IN ('available', 'scheduled', 'retryable', 'active')
             UNION ALL SELECT n, bytes FROM ojs_count_change
-            WHERE queue = name AND state IN ('available', 'scheduled', 'retryable')
+            WHERE queue = name AND state IN ('available', 'scheduled', 'retryable', 'active')
         ) AS counted;
         room := least(bound.ceiling - waiting,
-                      (bound.ceiling_bytes - waiting_bytes) / bound.unit) - crowd * bound.share;
+                      (bound.ceiling_bytes - waiting_bytes) / bound.unit) - crowd;
         IF room < 0 THEN
             RETURN false;
         END IF;
         IF alone THEN
-            UPDATE ojs_bound SET until = last + room WHERE queue = name;
+            -- Not over what another has found since, nor over another bound.
+            UPDATE ojs_bound SET since = last, until = last + room
+            WHERE queue = name AND xmin = bound.version;
         END IF;
     END IF;
     PERFORM set_config('ojs.tickets', mine::text, true);
@@ -169,6 +192,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("queue", models.CharField(max_length=255, primary_key=True, serialize=False)),
                 ("slot", models.PositiveSmallIntegerField(default=0)),
+                ("since", models.BigIntegerField(default=0)),
                 ("until", models.BigIntegerField(default=-1)),
                 ("share", models.BigIntegerField(default=0)),
                 ("ceiling", models.BigIntegerField(null=True)),

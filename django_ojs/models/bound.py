@@ -13,7 +13,9 @@ class Bound(models.Model):
     queue = models.CharField(primary_key=True, max_length=255)
     #: Which of the sequences gives out the tickets of this queue.
     slot = models.PositiveSmallIntegerField(default=0)
-    #: The last ticket that is good without a look; -1 asks for one.
+    #: The tickets after `since` and up to `until` are good without a look; -1: none is. A sequence
+    #: that was set back, as a restored one may be, begins before `since`.
+    since = models.BigIntegerField(default=0)
     until = models.BigIntegerField(default=-1)
     #: How many tickets a transaction may have that takes no turn.
     share = models.BigIntegerField(default=0)

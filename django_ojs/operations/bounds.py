@@ -150,13 +150,14 @@ class _Turn:
     """A turn at a bounded queue, with what was and what will be in it."""
 
     queue: str
+    version: str
     bound: Backpressure
     before: Load
     after: Load
 
     def end(self) -> None:
         """Let others in as far as there is room, and tell who watches."""
-        bounds.spend(self.queue, self.bound, self.before, self.after)
+        bounds.spend(self.queue, self.version, self.bound, self.before, self.after)
         limit = self.bound.warning_threshold
         if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
             depth, most = bounds.nearer(self.after, self.bound)
@@ -182,18 +183,28 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
     if not bounds.is_bounded(bound):
         return None
     try:
-        bounds.take_turn(queue)
+        version = bounds.take_turn(queue)
     except OperationalError as error:
         if not database.dialect().lost_a_race(error):
             raise
-        raise _full(queue, bound, None, added) from None
+        version = None
+    if version is None:
+        raise _full(queue, bound, None, added)
+    # Somebody may have changed it while we waited.
+    bound = config_of(queue).backpressure
+    if not bounds.is_bounded(bound):
+        return None
     before = bounds.load(queue)
     if not before.with_(added.jobs, added.size).fits(bound):
         if not added.with_(0, 0).fits(bound) or bound.strategy != "drop_oldest":
             raise _full(queue, bound, before, added)
         before = _drop(queue, bound, before, added)
     return _Turn(
-        queue=queue, bound=bound, before=before, after=before.with_(added.jobs, added.size)
+        queue=queue,
+        version=version,
+        bound=bound,
+        before=before,
+        after=before.with_(added.jobs, added.size),
     )
 
 

@@ -8,10 +8,13 @@ three ways to be let in; `ojs_admit` of migration 0005 is the first two:
    somebody has found that there are at most U jobs, whatever becomes of all open transactions, the
    next (bound - U) tickets are good without a look. It costs a look into `ojs_bound`.
 2. By a look. Whoever adds jobs holds a shared lock until its transaction ends, and adds no more
-   than its share while it does. So what is committed, and a share for each holder of the lock, is
-   more than there can be; if that is below the bound, there is room, and tickets for the rest.
-3. By a turn. Near the bound, or for more than a share, producers hold the lock alone. What they see
-   is then all there is.
+   than its share while it does; for twice the share, four times and so on it holds another one. So
+   what is committed or runs, and its share for each holder, is more than can be waiting before
+   these end; if that is below the bound, there is room, and tickets for the rest.
+3. By a turn. Near the bound, producers hold the lock alone. What they see is then all there is.
+
+A transaction that sees no more than was committed before it (REPEATABLE READ, SERIALIZABLE) can
+neither look nor take a turn: it comes in by a ticket, or finds the queue full.
 
 SQLite has one writer, which can look whenever it likes.
 """
@@ -27,7 +30,7 @@ from django.db.models.functions import Now
 from django_ojs.conf import settings
 from django_ojs.models import Bound, Queue
 from django_ojs.spec.queue_config import Backpressure
-from django_ojs.spec.states import WAITING
+from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
@@ -48,14 +51,20 @@ _DERIVED: Final = ("share", "ceiling", "ceiling_bytes", "unit")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """What waits in a queue: jobs, and their bytes (see `Job.size_bytes`)."""
+    """What waits in a queue: jobs, and their bytes (see `Job.size_bytes`).
+
+    `held` and `held_size` is what runs: a failure or an end of its worker brings it back, and
+    nobody asks for room then.
+    """
 
     jobs: int
     size: int
+    held: int = 0
+    held_size: int = 0
 
     def with_(self, jobs: int, size: int) -> "Load":
         """Return what it would be with these added."""
-        return Load(jobs=self.jobs + jobs, size=self.size + size)
+        return replace(self, jobs=self.jobs + jobs, size=self.size + size)
 
     def fits(self, bound: Backpressure) -> bool:
         """Say whether it is within a bound."""
@@ -82,6 +91,13 @@ def write(queue: str, bound: Backpressure) -> None:
     """Make a bound hold from the next enqueue on. Inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
+    # Who can only come in by a ticket finds one.
+    database.after_commit(lambda: renew(queue))
+
+
+def renew(queue: str) -> None:
+    """Give out tickets, if there is room for more than those who are adding now may take."""
+    database.retried(lambda: database.dialect().renew(database.connection(), queue))
 
 
 def _values(queue: str, bound: Backpressure) -> dict[str, object]:
@@ -126,7 +142,6 @@ _settled: object = None
 
 def settle_settings() -> None:
     """Make the bounds of `OJS["QUEUES"]` hold, once a process."""
-    global _settled
     wanted = settings().queues
     if wanted is _settled or (not wanted and _settled is None):
         return
@@ -138,8 +153,12 @@ def settle_settings() -> None:
                 rebound(queue)
 
     database.in_write_transaction(operation)
-    if not database.connection().in_atomic_block:
-        _settled = wanted
+    database.after_commit(lambda: _settle(wanted))
+
+
+def _settle(wanted: object) -> None:
+    global _settled
+    _settled = wanted
 
 
 def _stored(queue: str) -> dict[str, object] | None:
@@ -171,21 +190,28 @@ def _own(name: str) -> Backpressure:
     return config_of(name).backpressure
 
 
-def take_turn(queue: str) -> None:
+def take_turn(queue: str) -> str | None:
     """Keep others from adding to a queue until the transaction ends; inside a savepoint.
 
-    OperationalError when those who add to it do not end, or wait for us.
+    Return the version of the bound that holds then, or None when the transaction cannot see what
+    was added meanwhile. OperationalError when those who add do not end, or wait for us.
     """
-    database.dialect().take_turn(database.connection(), queue, PATIENCE)
+    return database.dialect().take_turn(database.connection(), queue, PATIENCE)
 
 
 def load(queue: str) -> Load:
     """Return what waits in a queue, as far as it is committed or ours."""
-    jobs, size = database.dialect().depth(database.connection(), queue, sorted(WAITING))
-    return Load(jobs=jobs, size=size)
+    found = database.dialect().depth(database.connection(), queue, [*sorted(WAITING), State.ACTIVE])
+    jobs, size, held, held_size = 0, 0, 0, 0
+    for state, number, number_bytes in found:
+        if state == State.ACTIVE:
+            held, held_size = number, number_bytes
+        else:
+            jobs, size = jobs + number, size + number_bytes
+    return Load(jobs=jobs, size=size, held=held, held_size=held_size)
 
 
-def spend(queue: str, bound: Backpressure, before: Load, after: Load) -> None:
+def spend(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
     """Give out tickets for the room that is left after a turn."""
     unit = _unit(bound)
     most, most_bytes = bound.max_depth, bound.max_size_bytes
@@ -194,15 +220,14 @@ def spend(queue: str, bound: Backpressure, before: Load, after: Load) -> None:
         most_bytes = _below(most_bytes, bound.warning_threshold)
     rooms = [_UNBOUNDED]
     if most is not None:
-        rooms.append(most - after.jobs)
+        rooms.append(most - after.jobs - after.held)
     if most_bytes is not None and unit:
-        rooms.append((most_bytes - after.size) // unit)
+        rooms.append((most_bytes - after.size - after.held_size) // unit)
     cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
     # Nothing less than a ticket, and never so many that giving them out is work: more than the
     # bound holds cannot be good anyway.
-    database.dialect().spend(
-        database.connection(), queue, max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
-    )
+    cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
+    database.dialect().spend(database.connection(), queue, version, cost, room)
 
 
 def nearer(load: Load, bound: Backpressure) -> tuple[int, int]:

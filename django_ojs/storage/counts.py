@@ -7,6 +7,7 @@ folded row itself.
 
 from collections.abc import Iterable
 
+from django_ojs.models import Bound
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Difference
@@ -53,6 +54,12 @@ def differences() -> list[Difference]:
 
 def repair() -> list[Difference]:
     """Correct the counts, while others go on working. Return what was wrong, as `differences`."""
-    return database.in_write_transaction(
-        lambda: database.dialect().repair_counts(database.connection())
-    )
+
+    def operation() -> list[Difference]:
+        wrong = database.dialect().repair_counts(database.connection())
+        if wrong:
+            # What was let into bounded queues by the wrong ones has to be looked at again.
+            Bound.objects.using(database.alias()).update(until=-1)
+        return wrong
+
+    return database.in_write_transaction(operation)

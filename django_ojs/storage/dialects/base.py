@@ -123,11 +123,12 @@ class Dialect(ABC):
         """Return up to `most` available jobs of a queue, the oldest ones, locked."""
 
     @abstractmethod
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
         """Keep all others from adding to a queue until the transaction ends.
 
         Waits for those who have added to it and not committed; OperationalError when that takes
-        longer than `seconds`, or when they wait for us.
+        longer than `seconds`, or when they wait for us. Return the version of the bound as it is
+        then; None when the transaction sees only what was committed before it began.
         """
 
     @abstractmethod
@@ -137,12 +138,17 @@ class Dialect(ABC):
     @abstractmethod
     def depth(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> tuple[int, int]:
-        """Return the number of jobs of a queue in these states, and their bytes."""
+    ) -> list[tuple[str, int, int]]:
+        """Return (state, jobs, bytes) of a queue in these states, all of one moment."""
 
     @abstractmethod
-    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
-        """Note that a turn added `cost` tickets' worth, and left room for so many more."""
+    def spend(
+        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
+    ) -> None:
+        """Note that a turn added `cost` tickets' worth, and left room for so many more.
+
+        Nothing is noted when the bound is of another version by now.
+        """
 
     @abstractmethod
     def claim(

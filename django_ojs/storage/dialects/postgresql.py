@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
-from django.db import OperationalError
+from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
@@ -17,6 +17,8 @@ from django_ojs.storage.dialects.base import Dialect, Difference, Row, Session, 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Where each statement sees what was committed before it; elsewhere, before the first one.
 _FRESH = {"read committed", "read uncommitted"}
+#: As psycopg numbers it, and Django keeps it.
+_READ_COMMITTED = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
 _NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
@@ -106,26 +108,33 @@ class PostgreSQL(Dialect):
             cursor.execute(sql.OLDEST, {"queue": queue, "most": most})
             return [row[0] for row in cursor.fetchall()]
 
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
         with connection.cursor() as cursor:
             cursor.execute(sql.TAKE_TURN, [f"{int(seconds * 1000)}ms", queue])
-            before = cursor.fetchone()[0]
-            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
+            before, _, fresh, _ = cursor.fetchone()
+            cursor.execute(sql.TURN_TAKEN, [before, queue])
+            version = cursor.fetchone()[1]
+        return (version or "0") if fresh else None
 
     def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        with connection.cursor() as cursor:
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            self.begin_write(connection)
             cursor.execute("SELECT ojs_admit(%s, 1, 0, true)", [queue])
 
     def depth(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> tuple[int, int]:
+    ) -> list[tuple[str, int, int]]:
         with connection.cursor() as cursor:
             cursor.execute(sql.DEPTH, {"queue": queue, "states": list(states)})
-            return cast("tuple[int, int]", cursor.fetchone())
+            return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
-    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
+    def spend(
+        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
+    ) -> None:
+        values: dict[str, str | int] = {"queue": queue, "version": version}
+        values |= {"cost": cost, "room": room}
         with connection.cursor() as cursor:
-            cursor.execute(sql.SPEND, [cost, room, queue])
+            cursor.execute(sql.SPEND, values)
 
     def claim(
         self,
@@ -190,7 +199,12 @@ class PostgreSQL(Dialect):
                 cursor.execute("VACUUM ojs_count_change")
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Nothing to do: rows are locked as they are touched."""
+        # Rows are locked as they are touched. Our own transactions look at what others committed
+        # while they waited, whatever the project's connections are set to.
+        level = getattr(connection, "isolation_level", None)
+        if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
         # Half of the hash will do: two keys that share it wait for each other, and no more. In

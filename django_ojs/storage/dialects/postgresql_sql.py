@@ -109,10 +109,18 @@ INSERT_ONE = {
     for admit in (True, False)
 }
 
-# A turn, waited for until the lock timeout; what was set before comes back with the depth.
+# A turn, waited for until the lock timeout. An old snapshot shows nothing of what came meanwhile:
+# then there is nothing to wait for.
 TAKE_TURN = """
 SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true),
-       pg_advisory_xact_lock(20298, hashtext(%s))
+       current_setting('transaction_isolation') LIKE 'read %%',
+       CASE WHEN current_setting('transaction_isolation') LIKE 'read %%'
+            THEN pg_advisory_xact_lock(20298, hashtext(%s)) END
+"""
+
+#: The lock timeout as it was, and the bound's version as it is now that nobody else moves it.
+TURN_TAKEN = """
+SELECT set_config('lock_timeout', %s, true), (SELECT xmin::text FROM ojs_bound WHERE queue = %s)
 """
 
 # The claim index is by priority first: the oldest of each priority, and the oldest of those. There
@@ -136,14 +144,23 @@ ORDER BY j.enqueued_at, j.id LIMIT %(most)s
 """
 
 DEPTH = """
-SELECT coalesce(sum(n), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM (
-    SELECT n, bytes FROM ojs_count WHERE queue = %(queue)s AND state = ANY(%(states)s)
+SELECT state, sum(n)::bigint, sum(bytes)::bigint FROM (
+    SELECT state, n, bytes FROM ojs_count WHERE queue = %(queue)s AND state = ANY(%(states)s)
     UNION ALL
-    SELECT n, bytes FROM ojs_count_change WHERE queue = %(queue)s AND state = ANY(%(states)s)
+    SELECT state, n, bytes FROM ojs_count_change
+    WHERE queue = %(queue)s AND state = ANY(%(states)s)
 ) AS counted
+GROUP BY state
 """
 
-SPEND = "UPDATE ojs_bound SET until = ojs_spend(slot, %s) + %s WHERE queue = %s"
+# Of another version is what was configured meanwhile: under that bound, nobody has looked yet.
+SPEND = """
+WITH paid AS MATERIALIZED (
+    SELECT ojs_spend(slot, %(cost)s) AS last FROM ojs_bound WHERE queue = %(queue)s
+)
+UPDATE ojs_bound AS b SET since = paid.last, until = paid.last + %(room)s FROM paid
+WHERE b.queue = %(queue)s AND b.xmin = %(version)s::xid
+"""
 
 # Held by the transaction, and so through a pooler too. A look in the same statement would not see
 # what was committed while it waited.

@@ -212,25 +212,27 @@ class SQLite(Dialect):
             )
             return [self.uuid(row[0]) for row in cursor.fetchall()]
 
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> None:
+    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
         self.begin_write(connection)
+        return ""
 
     def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Nothing to do: there are no tickets."""
 
     def depth(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
-    ) -> tuple[int, int]:
+    ) -> list[tuple[str, int, int]]:
         marks = ", ".join(["%s"] * len(states))
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT coalesce(sum(n), 0), coalesce(sum(bytes), 0) FROM ojs_count "
-                f"WHERE queue = %s AND state IN ({marks})",
+                f"SELECT state, n, bytes FROM ojs_count WHERE queue = %s AND state IN ({marks})",
                 [queue, *states],
             )
-            return cast("tuple[int, int]", cursor.fetchone())
+            return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
-    def spend(self, connection: BaseDatabaseWrapper, queue: str, cost: int, room: int) -> None:
+    def spend(
+        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
+    ) -> None:
         """Nothing to do: who has the write lock can look."""
 
     def claim(

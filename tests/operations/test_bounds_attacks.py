@@ -1,0 +1,268 @@
+"""Bounded queues under what others do meanwhile: each of these once let too many in, or too few."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+
+from django_ojs.models import Bound, Job
+from django_ojs.operations import push as pushing
+from django_ojs.operations import queues
+from django_ojs.operations.fail import requeue
+from django_ojs.operations.fetch import fetch
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import bounds, counts
+from tests.factories import envelope
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAME = "bounded"
+GENEROUS = 20
+
+
+def bound(depth: int | None = None, **more: Any) -> None:
+    queues.configure(NAME, {"backpressure": {"max_depth": depth, **more}})
+
+
+def add(number: int = 1, *, queue: str = NAME) -> None:
+    pushing.push_batch([envelope(queue=queue) for _ in range(number)], generated_ids=True)
+
+
+def fill(queue: str = NAME) -> int:
+    """Add jobs one by one until one is refused; return how many."""
+    stored = 0
+    while True:
+        try:
+            pushing.push(envelope(queue=queue), generated_id=True)
+        except QueueFull:
+            return stored
+        stored += 1
+
+
+def depth(queue: str = NAME) -> int:
+    waiting = ["available", "scheduled", "retryable"]
+    return Job.objects.filter(queue=queue, state__in=waiting).count()
+
+
+@contextmanager
+def elsewhere(act: Callable[[], None]) -> Iterator[threading.Event]:
+    """Do something in a transaction of another thread's; it commits when the block ends."""
+    done, go = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            with transaction.atomic():
+                act()
+                done.set()
+                go.wait(60)
+        finally:
+            done.set()
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert done.wait(GENEROUS)
+        yield go
+    finally:
+        go.set()
+        thread.join(GENEROUS)
+
+
+def test_jobs_that_run_may_come_back_and_have_their_places_kept() -> None:
+    bound(100)
+    add(40)
+    running = fetch([NAME], count=40)
+    add()  # Nothing waits, so that there is room, and tickets for it.
+    for job in running:
+        requeue(job.id)
+    fill()
+    assert depth() == 100
+
+
+@pytest.mark.postgresql
+def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() -> None:
+    bound(10_000)
+    add()
+    row = Bound.objects.filter(pk=NAME)
+    seen = connections.create_connection("default")
+    try:
+        with seen.cursor() as cursor:
+            # A look that is about to note what it found, and a configuration in between.
+            cursor.execute("SELECT xmin::text FROM ojs_bound WHERE queue = %s", [NAME])
+            version = cursor.fetchone()[0]
+            bound(10)
+            bounds.database.dialect().spend(connection, NAME, version, 1, 9_000)
+    finally:
+        seen.close()
+    assert row.get().until < 9_000
+    fill()
+    assert depth() == 10
+
+
+@pytest.mark.postgresql
+def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
+    bound(1_000)
+    add(300)
+    with connection.cursor() as cursor:
+        for slot in range(16):
+            cursor.execute(f"ALTER SEQUENCE ojs_ticket_{slot} RESTART")
+    Bound.objects.update(since=5_000, until=1_000_000)
+    fill()
+    assert depth() == 1_000
+
+
+@pytest.mark.postgresql
+def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
+    bound(10_000)
+    with elsewhere(lambda: add(1_500)):
+        add()
+        with transaction.atomic():
+            add(50)
+        assert depth() == 51
+    assert depth() == 1_551
+
+
+@pytest.mark.postgresql
+def test_batches_in_open_transactions_are_counted_in_full() -> None:
+    bound(4_000)
+    with elsewhere(lambda: add(700)), elsewhere(lambda: add(600)):
+        with pytest.raises(QueueFull) as caught:
+            add(2_800)
+        assert "transactions are open" in str(caught.value)
+        add(10)
+    add(2_690)
+    with pytest.raises(QueueFull):
+        add()
+    assert depth() == 4_000
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
+    bound(100)
+    add(10)
+    refused = []
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        assert depth() == 10
+        added = 0
+
+        def others() -> None:
+            try:
+                fill()
+            finally:
+                connections.close_all()
+
+        thread = threading.Thread(target=others)
+        thread.start()
+        thread.join(GENEROUS)
+        for _ in range(50):
+            try:
+                with transaction.atomic():
+                    add()
+                added += 1
+            except QueueFull as full:
+                refused.append(full)
+        Job.objects.filter(queue=NAME).count()  # The transaction is usable.
+    assert refused
+    assert depth() <= 100
+
+
+@pytest.mark.postgresql
+def test_a_serializable_transaction_finds_room_in_a_queue_that_was_just_bounded() -> None:
+    bound(100)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        add()
+    assert depth() == 1
+
+
+@pytest.mark.postgresql
+def test_connections_of_another_isolation_level_fill_a_queue_to_its_bound() -> None:
+    bound(100)
+    ours = connection.settings_dict["OPTIONS"]
+    kept = dict(ours)
+    connection.close()
+    ours["isolation_level"] = 3  # REPEATABLE READ
+    try:
+        assert fill() == 100
+        with pytest.raises(QueueFull):
+            add()
+    finally:
+        connection.close()
+        ours.clear()
+        ours.update(kept)
+    assert depth() == 100
+
+
+@pytest.mark.postgresql
+def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> None:
+    for queue in ("one", "two"):
+        queues.configure(queue, {"backpressure": {"max_depth": 10, "warning_threshold": 0.1}})
+        add(2, queue=queue)
+    Bound.objects.update(until=-1)  # No tickets: it takes turns.
+    ready = threading.Barrier(2)
+    outcomes: list[str] = []
+
+    def both(first: str, second: str) -> None:
+        try:
+            with transaction.atomic():
+                add(queue=first)
+                ready.wait(GENEROUS)
+                try:
+                    add(queue=second)
+                    outcomes.append("stored")
+                except QueueFull:
+                    outcomes.append("refused")
+                add(queue=first)  # The transaction is usable, and its turn is still its own.
+        finally:
+            connections.close_all()
+
+    pair = [threading.Thread(target=both, args=names) for names in (("one", "two"), ("two", "one"))]
+    for thread in pair:
+        thread.start()
+    for thread in pair:
+        thread.join(GENEROUS)
+    assert sorted(outcomes) in (["refused", "stored"], ["refused", "refused"])
+    assert depth("one") + depth("two") == 2 + 2 + 4 + outcomes.count("stored")
+
+
+def test_a_savepoint_that_is_rolled_back_gives_its_room_back() -> None:
+    bound(10)
+    with transaction.atomic():
+        for _ in range(5):
+            with transaction.atomic():
+                add(10)
+                transaction.set_rollback(True)
+        add(10)
+    assert depth() == 10
+
+
+def test_counts_that_are_repaired_take_back_what_they_let_in() -> None:
+    bound(100)
+    add(60)
+    counts.fold()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE ojs_count SET n = 0 WHERE queue = %s", [NAME])
+    bounds.renew(NAME)
+    counts.repair()
+    fill()
+    assert depth() == 100
+
+
+def test_settings_are_settled_for_who_only_ever_enqueues_in_transactions(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "QUEUES": {NAME: {"backpressure": {"max_depth": 2}}}}
+    with transaction.atomic():
+        add()
+    assert bounds._settled is not None
+    with pytest.raises(QueueFull), transaction.atomic():
+        add(2)
+    settings.OJS = {**settings.OJS, "QUEUES": {}}
