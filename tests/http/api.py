@@ -13,6 +13,8 @@ from django_ojs.operations import api_keys
 from django_ojs.operations import jobs as stored_jobs
 
 JSON_TYPE = "application/openjobspec+json"
+#: No job has it. Always the same: the names of tests must be, in each process that collects them.
+NOBODY = "01a1fc00-0000-7000-8000-000000000001"
 #: What an `error` always holds, and what it may hold beside that.
 ALWAYS = {"code", "message", "retryable", "details", "request_id"}
 SOMETIMES = {"type", "hint", "docs_url", "queue", "depth", "bound", "strategy"}

@@ -14,9 +14,9 @@ from rest_framework import exceptions as drf
 
 from django_ojs.http.views import base, jobs, system
 from django_ojs.operations.push import push
-from django_ojs.spec import errors, ids
+from django_ojs.spec import errors
 from django_ojs.storage import database
-from tests.http.api import Api, make_key, stored
+from tests.http.api import NOBODY, Api, make_key, stored
 
 pytestmark = pytest.mark.django_db
 
@@ -150,7 +150,7 @@ def test_a_path_of_the_projects_own_is_none_of_ours() -> None:
     [
         ("jobs", {"POST"}),
         ("jobs/batch", {"POST"}),
-        (f"jobs/{ids.uuid7()}", {"GET", "HEAD", "DELETE"}),
+        (f"jobs/{NOBODY}", {"GET", "HEAD", "DELETE"}),
         ("workers/fetch", {"POST"}),
         ("workers/heartbeat", {"POST"}),
         ("/ojs/manifest", {"GET", "HEAD"}),
@@ -186,8 +186,8 @@ class TestWhatWasSentIsNotRepeated:
             ("workers/fetch", {"queues": [SECRET]}),
             ("workers/fetch", {"queues": ["a"], "count": SECRET}),
             ("workers/ack", {"job_id": SECRET}),
-            ("workers/nack", {"job_id": str(ids.uuid7()), "error": {"type": SECRET}}),
-            ("workers/nack", {"job_id": str(ids.uuid7()), "error": SECRET}),
+            ("workers/nack", {"job_id": NOBODY, "error": {"type": SECRET}}),
+            ("workers/nack", {"job_id": NOBODY, "error": SECRET}),
             ("workers/heartbeat", {"worker_id": "w", "state": SECRET}),
             ("workers/heartbeat", {"worker_id": "w", "active_jobs": [SECRET]}),
             ("workers/heartbeat", {"worker_id": "w", "started_at": SECRET}),
@@ -236,11 +236,11 @@ class TestWithoutItsDatabase:
         [
             ("POST", "jobs", JOB),
             ("POST", "jobs/batch", {"jobs": [JOB]}),
-            ("GET", f"jobs/{ids.uuid7()}", None),
-            ("DELETE", f"jobs/{ids.uuid7()}", None),
-            ("POST", f"jobs/{ids.uuid7()}/activate", None),
+            ("GET", f"jobs/{NOBODY}", None),
+            ("DELETE", f"jobs/{NOBODY}", None),
+            ("POST", f"jobs/{NOBODY}/activate", None),
             ("POST", "workers/fetch", {"queues": ["a"]}),
-            ("POST", "workers/ack", {"job_id": str(ids.uuid7())}),
+            ("POST", "workers/ack", {"job_id": NOBODY}),
             ("POST", "workers/heartbeat", {"worker_id": "w"}),
         ],
     )
