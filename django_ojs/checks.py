@@ -41,6 +41,24 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register("django_ojs")
+def check_outbox(**kwargs: Any) -> list[CheckMessage]:
+    """Check that what sends jobs to other servers is installed."""
+    try:
+        wanted = settings().outbox
+    except ImproperlyConfigured:
+        return []  # check_settings tells.
+    if not wanted or find_spec("httpx") is not None:
+        return []
+    return [
+        Error(
+            "OJS['OUTBOX'] has destinations, and httpx is not installed.",
+            hint="Install django-ojs[outbox].",
+            id="django_ojs.E006",
+        )
+    ]
+
+
+@register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
     """Name an open API."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []

@@ -12,8 +12,8 @@ from asgiref.sync import sync_to_async
 from django_ojs.models import Job, Queue
 from django_ojs.operations import activate as _activate
 from django_ojs.operations import cancel as _cancel
+from django_ojs.operations import dispatch as _dispatch
 from django_ojs.operations import info as _info
-from django_ojs.operations import push as _push
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.options import OptionArguments, Request, envelope_of, read_options
@@ -37,6 +37,10 @@ def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArgume
     need not exist here; where one does, its defaults apply. Raises an OJSError that names the field
     and the rule: InvalidArgs for arguments that JSON cannot carry, DuplicateJob for an id that is
     taken, WrongDatabase inside an `atomic()` of another alias.
+
+    A job that OUTBOX sends elsewhere is stored in the outbox, in the same transaction: what is
+    returned then has the id, the state `pending` and a `destination`, and is not a row of this
+    site's jobs.
     """
     return send(Request(type=type, args=args, options=read_options(options)))
 
@@ -77,12 +81,12 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
             error.details.setdefault("index", index)
             raise
     ours = all(item.options.id is None for item in wanted)
-    return _push.push_batch(envelopes, generated_ids=ours, aside=offload.offloader())
+    return _dispatch.batch(envelopes, generated_ids=ours, aside=offload.offloader())
 
 
 def send(item: Request) -> Job | None:
     """Store one described job; see `enqueue`."""
-    return _push.push(
+    return _dispatch.one(
         envelope_of(item), generated_id=item.options.id is None, aside=offload.offloader()
     )
 

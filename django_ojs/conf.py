@@ -17,7 +17,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import events, payload_config, queue_config, retry, times
+from django_ojs.spec import destinations, events, payload_config, queue_config, retry, times
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry import RetryPolicy
@@ -68,7 +68,7 @@ def _envelope_bytes(value: object) -> int:
 
 
 def _wrong_database(value: object) -> str:
-    if value not in ("error", "warn"):
+    if value not in ("error", "warn", "outbox"):
         raise ValueError
     return str(value)
 
@@ -133,6 +133,10 @@ OFFLOAD = (
     "None, or a dictionary with bucket, prefix (ending in /), over (bytes) and sweep_after (at "
     "least an hour)"
 )
+OUTBOX = (
+    "a dictionary by name, each with url and some of api_key, queues, types, batch_size (1 to "
+    "1000) and timeout"
+)
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
     "django_ojs.http.authentication.ApiKeyAuthentication",
@@ -155,7 +159,7 @@ class Settings:
 
     enqueue_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
     execution_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
-    wrong_database: str = _setting("error", _wrong_database, '"error" or "warn"')
+    wrong_database: str = _setting("error", _wrong_database, '"error", "warn" or "outbox"')
     notify: bool = _setting(True, _boolean, BOOLEAN)
 
     exact_integers: bool = _setting(False, _boolean, BOOLEAN)
@@ -190,6 +194,9 @@ class Settings:
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
     admin_redact: tuple[str, ...] = _setting((), _paths, NAMES)
+
+    outbox: tuple[destinations.Destination, ...] = _setting((), destinations.read, OUTBOX)
+    keep_sent: timedelta = _setting(timedelta(days=1), _duration, DURATION)
 
     payload_https_hosts: tuple[str, ...] = _setting((), payload_config.hosts, HOSTS)
     payload_s3_buckets: tuple[str, ...] = _setting((), payload_config.buckets, BUCKETS)

@@ -3,6 +3,6 @@
 Django imports this when its admin is installed; nothing else does.
 """
 
-from django_ojs.admin import api_keys
+from django_ojs.admin import api_keys, outbox
 
-__all__ = ["api_keys"]
+__all__ = ["api_keys", "outbox"]

@@ -7,6 +7,7 @@ from django_ojs.models.count import Count
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.lease import Lease
+from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
@@ -20,6 +21,7 @@ __all__ = [
     "Event",
     "Job",
     "Lease",
+    "OutboxEntry",
     "Overview",
     "Queue",
     "Rollup",

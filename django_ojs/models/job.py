@@ -77,6 +77,8 @@ class Job(models.Model):
 
     #: Set on what an enqueue returns in place of a new job, by a policy that ignores duplicates.
     deduplicated: bool = False
+    #: Set on what an enqueue returns for a job that waits in the outbox: where it is sent.
+    destination: str | None = None
 
     class Meta:
         db_table = "ojs_job"

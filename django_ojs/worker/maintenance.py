@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from django_ojs.operations import events, lease, maintain, overrun, pressure, rescue, stats
+from django_ojs.operations import (
+    events,
+    lease,
+    maintain,
+    outbox,
+    overrun,
+    pressure,
+    rescue,
+    stats,
+)
+from django_ojs.outbox import local
 from django_ojs.payloads import sweep
 from django_ojs.storage import rollups
 from django_ojs.worker.report import Report
@@ -47,6 +57,8 @@ class Maintenance:
             Step(pressure.watch, 1.0),
             Step(events.settle, 1.0),
             Step(events.prune, 10.0),
+            Step(local.deliver, 1.0),
+            Step(outbox.prune, 10.0),
             Step(sweep.Sweeper().start, sweep.EVERY),
         ]
         self._stop = threading.Event()

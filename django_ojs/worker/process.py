@@ -14,6 +14,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch
+from django_ojs.outbox.service import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import wakeup
@@ -94,6 +95,8 @@ class WorkerProcess:
             stuck=self._wear_out,
         )
         self._maintenance = Maintenance(self.id, self.report)
+        # What is there now is this site's jobs; a relay has no end of its own.
+        self._relays = Relays([] if config.once else relays(self.id))
         self._listener = Listener(config.queues, self._notified, self._pulse.attach)
         logger.info("%s works %s, %d at a time", self.id, ", ".join(config.queues), config.threads)
         try:
@@ -226,6 +229,7 @@ class WorkerProcess:
         self._executor.close()
         # After the handlers: where there is one lock, a handler's transaction may hold it.
         self._listener.close()
+        self._relays.close()
         self._maintenance.close()
         written = self._finisher.close(LAST_WORDS)
         self._pulse.close()

@@ -26,6 +26,7 @@ FLOORS = {
     "options": 4,
     "payloads": 4,
     "middleware": 3,
+    "outbox": 4,
     "worker": 4,
     "management": 4,
     "http": 4,

@@ -1,0 +1,117 @@
+"""manage.py ojs_relay: arguments only; the work is in django_ojs.outbox."""
+
+import signal
+import threading
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error, connections
+
+from django_ojs.conf import settings
+from django_ojs.management.commands.ojs_worker import _log_to_console
+from django_ojs.operations import outbox
+from django_ojs.outbox import local
+from django_ojs.outbox.relay import POLL, Relay
+from django_ojs.outbox.service import Relays, relays
+from django_ojs.spec import ids
+
+DESCRIPTION = """\
+Send the jobs of the outbox to the servers they belong to, until told to stop.
+
+  manage.py ojs_relay                        all destinations of OJS["OUTBOX"]
+  manage.py ojs_relay --destination billing  one of them; may be repeated
+  manage.py ojs_relay --once                 what can be sent now, then end (cron, tests)
+
+A worker does this as well: ojs_worker needs no ojs_relay beside it. Run one where there is
+no worker, or where sending should not share a process with jobs. Any number may run; one of
+them sends to a destination at a time, the others take over two seconds after it died.
+
+Jobs are sent in the order of their commits. While a server is away or full, its jobs wait:
+1, 2, 4, 8 seconds, then a try every 10; Retry-After is honoured. What a server refuses for
+good is kept, and shown in the admin with its reason.
+"""
+
+
+class Command(BaseCommand):
+    """Send the jobs of the outbox."""
+
+    help = DESCRIPTION
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        """Keep the line breaks of the help."""
+        return super().create_parser(
+            prog_name, subcommand, formatter_class=RawDescriptionHelpFormatter, **kwargs
+        )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("--once", action="store_true", help="send what can be sent, then end")
+        parser.add_argument(
+            "--destination", action="append", metavar="NAME", help="this one only (all)"
+        )
+
+    def handle(self, **options: Any) -> None:
+        """Send."""
+        _log_to_console(options["verbosity"])
+        names = options["destination"]
+        known = {each.name for each in settings().outbox} | {outbox.LOCAL}
+        for name in names or ():
+            if name not in known:
+                raise CommandError(
+                    f"There is no destination {name!r}; there are {', '.join(sorted(known))}."
+                )
+        try:
+            found = relays(f"relay_{ids.uuid7()}", names)
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
+        here = names is None or outbox.LOCAL in names
+        if options["once"]:
+            self._once(found, here)
+        else:
+            self._work(found, here)
+
+    def _once(self, found: list[Relay], here: bool) -> None:
+        for relay in found:
+            try:
+                # One that has to wait, or has nothing, or is not its turn says when to come again.
+                while not relay.turn():
+                    pass
+            finally:
+                relay.close()
+            self.stdout.write(
+                f"{relay.destination.name}: {relay.arrived} sent, {relay.refusals} refused"
+            )
+        if here:
+            self.stdout.write(f"{outbox.LOCAL}: {local.deliver_all()} stored")
+        outbox.prune()
+
+    def _work(self, found: list[Relay], here: bool) -> None:
+        stop = threading.Event()
+        before = {
+            number: signal.signal(number, partial(_stop, stop))
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        running = Relays(found)
+        try:
+            while not stop.wait(POLL):
+                try:
+                    if here:
+                        local.deliver_all()
+                    outbox.prune()
+                except Error as error:
+                    self.stderr.write(f"The database does not answer ({type(error).__name__}).")
+                    connections.close_all()
+        finally:
+            running.close()
+            for number, handler in before.items():
+                with suppress(TypeError):  # None: it was not Python's.
+                    signal.signal(number, handler)
+
+
+def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
+    stop.set()

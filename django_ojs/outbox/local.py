@@ -1,0 +1,115 @@
+"""Jobs of the outbox that belong to this site.
+
+They found a full queue, or were enqueued in the transaction of another database.
+"""
+
+import logging
+import random
+from collections.abc import Sequence
+
+from django.db import Error, connections
+
+from django_ojs.conf import settings
+from django_ojs.models import Job, OutboxEntry
+from django_ojs.operations import outbox as operations
+from django_ojs.operations.outbox import LOCAL
+from django_ojs.operations.push import push_batch
+from django_ojs.outbox.breaker import BACKOFF
+from django_ojs.spec import json, retry
+from django_ojs.spec.envelope import Envelope, parse
+from django_ojs.spec.errors import DuplicateJob, OJSError
+from django_ojs.storage import database, outbox
+
+#: Jobs that are stored in one transaction.
+BATCH = 100
+
+logger = logging.getLogger("django_ojs.outbox")
+
+
+def deliver() -> int:
+    """Store what there is room for, in order within each queue. Return how many were stored.
+
+    Where the outbox is in the jobs' database, a job leaves it and is stored in one transaction;
+    elsewhere a job that is stored already counts as arrived. A full queue keeps its own jobs
+    waiting and no others.
+    """
+    home, count = database.alias(), 0
+    for using in operations.aliases():
+        try:
+            outbox.place(using)
+            for queue in outbox.queues_of(LOCAL, using):
+                count += _deliver(queue, using)
+        except Error as error:
+            if using == home:
+                raise
+            # Another database that is away must not keep this one from its own work.
+            logger.warning("The outbox of %r cannot be read (%s).", using, type(error).__name__)
+            connections[using].close()
+    return count
+
+
+def deliver_all() -> int:
+    """Store all that there is room for. Return how many were stored."""
+    count = 0
+    while done := deliver():
+        count += done
+    return count
+
+
+def _deliver(queue: str, using: str) -> int:
+    entries = outbox.next_of(LOCAL, using, BATCH, queue)
+    if not entries:
+        return 0
+    try:
+        return _store(entries, using)
+    except OJSError:
+        if len(entries) == 1:
+            return _store_one(entries[0], using)
+    for done, entry in enumerate(entries):
+        if not _store_one(entry, using):
+            return done
+    return len(entries)
+
+
+def _store_one(entry: OutboxEntry, using: str) -> int:
+    """Store a job, or say why not. Return 0 when it has to wait, and all behind it."""
+    try:
+        return _store([entry], using)
+    except DuplicateJob as error:
+        if error.details.get("existing_job_id") in (None, str(entry.job_id)):
+            return outbox.sent([entry.pk], using)
+        outbox.refused(entry.pk, using, code=error.code, message=error.message)
+    except OJSError as error:
+        if error.retryable:
+            wait = BACKOFF.delay(entry.attempts + 1, random.random)
+            outbox.postponed([entry.pk], using, code=error.code, message=error.message, wait=wait)
+            return 0
+        outbox.refused(entry.pk, using, code=error.code, message=error.message)
+    return 1
+
+
+def _store(entries: Sequence[OutboxEntry], using: str) -> int:
+    keys = [entry.pk for entry in entries]
+
+    def operation() -> int:
+        with database.atomic():
+            _push(entries)
+            return outbox.sent(keys, using)
+
+    if using == database.alias():
+        return database.retried(operation)
+    _push(entries)
+    return outbox.sent(keys, using)
+
+
+def _push(entries: Sequence[OutboxEntry]) -> list[Job | None]:
+    return push_batch([_envelope(entry) for entry in entries], accepted=True)
+
+
+def _envelope(entry: OutboxEntry) -> Envelope:
+    document = json.loads_stored(entry.envelope, exact_integers=True)
+    assert isinstance(document, dict)
+    # Complete as it is: what was the default then is not made another one now.
+    envelope = parse(document, default_retry=retry.DEFAULT, limits=settings().limits)
+    envelope.unique_key = entry.unique_key
+    return envelope

@@ -1,0 +1,56 @@
+"""What a server would refuse for its size is not sent at all (payload-limits §8)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from django_ojs.outbox.manifest import Manifest
+from django_ojs.spec import errors, json
+from django_ojs.spec.errors import OJSError
+
+#: The braces, the name and the brackets of a batch.
+_FRAME: Final = len('{"jobs":[]}')
+
+
+class Parcel(Protocol):
+    """A job that is to be sent."""
+
+    type: str
+    queue: str
+    envelope: str
+
+
+def judge(job: Parcel, manifest: Manifest) -> OJSError | None:
+    """Return the error with which the server would refuse a job; None when it fits."""
+    document: Any = json.loads_stored(job.envelope, exact_integers=True)
+    meta = document.get("meta") if isinstance(document, dict) else None
+    checks = (
+        ("queue", len(job.queue.encode()), manifest.queue_bytes, errors.QueueNameTooLong),
+        ("type", len(job.type.encode()), manifest.type_bytes, errors.JobTypeTooLong),
+        ("envelope", len(job.envelope.encode()), manifest.envelope_bytes, errors.PayloadTooLarge),
+        (
+            "meta",
+            len(json.dumps(meta).encode()) if meta else 0,
+            manifest.meta_bytes,
+            errors.MetadataTooLarge,
+        ),
+    )
+    for field, actual, limit, error in checks:
+        if limit is not None and actual > limit:
+            return error(
+                f"{field} must be at most {limit} bytes for this server, and has {actual}; it was "
+                "not sent"
+            )
+    return None
+
+
+def batches(jobs: Sequence[Parcel], body_bytes: int | None) -> Iterator[int]:
+    """Yield how many of the jobs, in order, fit into each request."""
+    count, size = 0, _FRAME
+    for job in jobs:
+        length = len(job.envelope.encode()) + 1
+        if count and body_bytes is not None and size + length > body_bytes:
+            yield count
+            count, size = 0, _FRAME
+        count, size = count + 1, size + length
+    if count:
+        yield count

@@ -1,0 +1,121 @@
+"""Jobs of the outbox that belong here: stored when there is room, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import override_settings
+
+import django_ojs as ojs
+from django_ojs.models import Job, OutboxEntry
+from django_ojs.operations import outbox as operations
+from django_ojs.operations import queues
+from django_ojs.outbox import local
+from django_ojs.spec import ids
+from django_ojs.spec.errors import QueueFull
+from tests.factories import envelope
+from tests.outbox import middleware as _middleware
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+
+def bound(queue: str, depth: int) -> None:
+    queues.configure(queue, {"backpressure": {"max_depth": depth}})
+
+
+def put(queue: str, number: int, **values: Any) -> list[str]:
+    made = [envelope(queue=queue, args=[index], **values) for index in range(number)]
+    for each in made:
+        operations.put(each)
+    return [str(each.id) for each in made]
+
+
+def stored(queue: str) -> list[int]:
+    jobs = Job.objects.filter(queue=queue).order_by("created_at", "id")
+    return [job.args[0] for job in jobs]
+
+
+def waiting() -> int:
+    return OutboxEntry.objects.filter(state="pending").count()
+
+
+def let_time_pass() -> None:
+    OutboxEntry.objects.update(next_try_at=None)
+
+
+def test_jobs_are_stored_in_order_and_leave_the_outbox() -> None:
+    put("a", 150)
+    assert local.deliver_all() == 150
+    assert stored("a") == list(range(150))
+    assert waiting() == 0
+
+
+def test_a_full_queue_keeps_its_own_jobs_waiting_and_no_others() -> None:
+    bound("full", 3)
+    put("full", 5)
+    put("roomy", 2)
+    assert local.deliver_all() == 5
+    assert (stored("full"), stored("roomy"), waiting()) == ([0, 1, 2], [0, 1], 2)
+    assert OutboxEntry.objects.filter(error_code="QUEUE_FULL").count() == 1
+    with pytest.raises(QueueFull):
+        ojs.enqueue("test.job", queue="full")
+    for job in Job.objects.filter(queue="full"):
+        ojs.cancel(job.pk)
+    assert local.deliver_all() == 0, "it waits first"
+    let_time_pass()
+    assert local.deliver_all() == 2
+    assert (stored("full"), waiting()) == ([0, 1, 2, 3, 4], 0)
+
+
+def test_a_job_that_is_there_already_counts_as_stored() -> None:
+    keys = put("a", 3)
+    assert local.deliver_all() == 3
+    OutboxEntry.objects.filter(job_id=keys[1]).update(state="pending")
+    put("a", 1)
+    assert local.deliver_all() == 2
+    assert stored("a") == [0, 1, 2, 0]
+
+
+def test_a_job_that_its_unique_policy_refuses_is_kept_and_the_next_one_is_stored() -> None:
+    policy = ojs.UniquePolicy(keys=["queue"])
+    put("a", 1, unique=policy)
+    put("a", 1, unique=policy)
+    put("a", 1)
+    local.deliver_all()
+    assert stored("a") == [0, 0]
+    (refused,) = OutboxEntry.objects.filter(state="refused")
+    assert refused.error_code == "duplicate"
+
+
+def test_the_middleware_sees_a_job_once_and_uniqueness_is_of_what_was_asked() -> None:
+    path = f"{_middleware.__name__}.seal"
+    with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [path]}):
+        put("a", 1, unique=ojs.UniquePolicy(keys=["args"]))
+        put("a", 1, unique=ojs.UniquePolicy(keys=["args"]))
+        local.deliver_all()
+    (job,) = Job.objects.all()
+    assert [arg.rpartition("-")[2] for arg in job.args] == ["0"]
+    assert job.args[0].count("sealed") == 1
+    assert OutboxEntry.objects.filter(state="refused").count() == 1
+
+
+def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> None:
+    with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
+        with transaction.atomic(using="other"):
+            job = ojs.enqueue("test.job", [1], queue="a")
+        assert job is not None
+        assert local.deliver_all() == 1
+        # As after a death between storing and noting it.
+        OutboxEntry.objects.using("other").update(state="pending")
+        assert local.deliver_all() == 1
+        assert not OutboxEntry.objects.using("other").exclude(state="sent").exists()
+    assert list(Job.objects.values_list("pk", flat=True)) == [job.pk]
+
+
+def test_what_was_accepted_need_not_pass_again() -> None:
+    job = operations.put(envelope(queue="a", id=ids.uuid7()), accepted=True)
+    assert job is not None
+    assert (job.state, job.destination) == ("pending", "local")
+    assert local.deliver_all() == 1

@@ -1,0 +1,131 @@
+"""The breaker, the reading of manifests and answers, and the settings of destinations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from django_ojs import conf
+from django_ojs.outbox import answers
+from django_ojs.outbox.answers import Verdict
+from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, State
+from django_ojs.outbox.manifest import Manifest
+from django_ojs.outbox.relay import lease_name
+from django_ojs.spec import ids
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_waits_double_until_the_breaker_opens_and_then_are_its_cooldown() -> None:
+    clock = Clock()
+    breaker = Breaker(clock=clock, dice=lambda: 0.5)
+    assert [breaker.failed().total_seconds() for _ in range(7)] == [1, 2, 4, 8, 10, 10, 10]
+    assert breaker.state is State.OPEN
+    clock.now += COOLDOWN
+    assert breaker.state is State.HALF_OPEN
+    breaker.succeeded()
+    assert (breaker.state, breaker.wait) == (State.CLOSED, 0)
+
+
+def test_a_server_may_ask_for_a_longer_wait_but_not_for_ever() -> None:
+    breaker = Breaker(clock=Clock(), dice=lambda: 0.5)
+    assert breaker.failed(30).total_seconds() == 30
+    assert breaker.failed(0).total_seconds() == 2
+    assert breaker.failed(10**9).total_seconds() == LONGEST_WAIT
+    assert breaker.failures < THRESHOLD
+
+
+def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
+    site = {"limits": {"max_job_size_bytes": 5, "max_meta_size_bytes": 4, "max_type_length": True}}
+    assert Manifest.read(site) == Manifest(envelope_bytes=5, meta_bytes=4)
+    for garbage in (None, [], "x", {"limits": [], "extensions": 3, "capabilities": None}):
+        assert Manifest.read(garbage) == Manifest()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("7", 7.0), (" 7 ", 7.0), ("-1", None), ("9" * 30, None), ("soon", None), (None, None),
+     ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)],
+)  # fmt: skip
+def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
+    headers = {} if text is None else {"retry-after": text}
+    key = ids.uuid7()
+    assert answers.read(429, headers, None, [key], batch=False).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "verdict"),
+    [
+        (200, {"job": None, "dropped": True}, Verdict.DELIVERED),
+        (200, {"job": {"id": "other"}, "deduplicated": True}, Verdict.DELIVERED),
+        (201, [], Verdict.LATER),
+        (409, {"error": {"code": "duplicate"}}, Verdict.DELIVERED),
+        (409, {"error": {"code": "conflict"}}, Verdict.REFUSED),
+        (409, {"error": "x"}, Verdict.LATER),
+        (500, {"error": {"code": "x", "retryable": False}}, Verdict.REFUSED),
+        (501, None, Verdict.LATER),
+        (413, None, Verdict.REFUSED),
+    ],
+)
+def test_an_answer_means(status: int, body: Any, verdict: Verdict) -> None:
+    assert answers.read(status, {}, body, [ids.uuid7()], batch=False).verdict is verdict
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
+def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
+    keys = ids.many(2)
+    assert answers.read(status, {}, None, keys, batch=True).verdict is Verdict.ONE_BY_ONE
+
+
+@pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
+def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
+    keys = ids.many(2)
+    assert answers.read(status, {}, None, keys, batch=True).verdict is Verdict.LATER
+
+
+def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:
+    assert lease_name("remote", "default") == "outbox remote default"
+    assert len(lease_name("r" * 32, "a" * 24)) <= 64
+    assert len(lease_name("r" * 32, "a" * 90)) <= 64
+    assert lease_name("r", "a" * 90) != lease_name("r", "b" * 90)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [],
+        {"local": {"url": "http://a"}},
+        {"UPPER": {"url": "http://a"}},
+        {"a": {}},
+        {"a": {"url": "ftp://a"}},
+        {"a": {"url": "http://key@a"}},
+        {"a": {"url": "http://a", "queue": ["x"]}},
+        {"a": {"url": "http://a", "queues": "x"}},
+        {"a": {"url": "http://a", "api_key": "line\nbreak"}},
+        {"a": {"url": "http://a", "batch_size": 0}},
+        {"a": {"url": "http://a", "batch_size": True}},
+        {"a": {"url": "http://a", "timeout": 0}},
+    ],
+    ids=str,
+)
+def test_a_bad_destination_is_an_error(bad: Any) -> None:
+    with override_settings(OJS={"OUTBOX": bad}), pytest.raises(ImproperlyConfigured) as caught:
+        conf.settings()
+    assert "OUTBOX" in str(caught.value)
+
+
+def test_the_key_of_a_destination_is_in_no_text_and_its_url_has_no_path_of_ours() -> None:
+    given = {"a": {"url": "https://a.example/x/ojs/v1/", "api_key": "secret", "timeout": "PT5S"}}
+    with override_settings(OJS={"OUTBOX": given}):
+        (made,) = conf.settings().outbox
+        assert "secret" not in repr(conf.settings())
+    assert made.url == "https://a.example/x"
+    assert made.timeout.total_seconds() == 5
