@@ -4,29 +4,30 @@ Each job makes the same move, under the same conditions, as in the single operat
 was faster with is counted as failed, with the reason.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Literal
 from uuid import UUID
 
 from django.db import OperationalError
 
-from django_ojs.models import Job
-from django_ojs.operations import jobs
-from django_ojs.operations.cancel import stop
-from django_ojs.operations.delete import erase
-from django_ojs.operations.retry import retry, revive
+from django_ojs.operations.moves import (
+    CANCEL,
+    CHUNK,
+    DELETE,
+    RETRY,
+    RETRY_DEAD,
+    Action,
+    Attempt,
+    Move,
+    erase_all,
+)
 from django_ojs.operations.selection import Filter
 from django_ojs.spec.errors import InvalidRequest, OJSError, PayloadTooLarge
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 
-Action = Literal["retry", "cancel", "delete", "purge"]
-
-#: Jobs of one transaction: some ten milliseconds of locks.
-CHUNK = 500
 #: Jobs of one call: a few seconds. Whoever means more calls again.
 LIMIT = 10_000
 #: Jobs of one purge, which does nothing but delete.
@@ -35,8 +36,6 @@ PURGE_LIMIT = 50_000
 MAX_ERRORS = 100
 
 _BUSY = "Others were changing the job again and again; try it once more."
-_GONE = "There is no job with this id."
-_ELSEWHERE = "The job is in a queue that these credentials are not for."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,39 +61,6 @@ class Summary:
     has_more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """What is done to jobs that are locked and in one of `allowed`.
-
-    `default`: the states that are meant when none is named. `single` does it to one, and says what
-    is in the way of it.
-    """
-
-    action: Action
-    allowed: frozenset[State]
-    default: tuple[State, ...]
-    act: Callable[[list[Job]], object]
-    single: Callable[[UUID], object] | None = None
-    dead_letters: bool = False
-
-
-def _erase(held: list[Job]) -> None:
-    erase([job.pk for job in held])
-
-
-_CANCELLABLE = sources(Event.CANCEL, State.CANCELLED)
-
-_RETRY = _Move("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
-_RETRY_DEAD = replace(_RETRY, dead_letters=True)
-# Running jobs are cancelled only where somebody asks for them (bulk-operations §6.1).
-_CANCEL = _Move(
-    "cancel",
-    frozenset(_CANCELLABLE),
-    tuple(state for state in _CANCELLABLE if state is not State.ACTIVE),
-    stop,
-)
-_DELETE = _Move("delete", TERMINAL, tuple(sorted(TERMINAL)), _erase)
-
 Which = Filter | Sequence[UUID]
 
 
@@ -112,7 +78,7 @@ def retry_all(
     alone. Raises InvalidRequest for a filter that leaves no job out, PayloadTooLarge for more ids
     than `limit`.
     """
-    return _run(_RETRY_DEAD if dead_letters else _RETRY, which, within, limit)
+    return _run(RETRY_DEAD if dead_letters else RETRY, which, within, limit)
 
 
 def cancel_all(
@@ -122,7 +88,7 @@ def cancel_all(
 
     A filter that names no state means jobs that wait; running ones have to be named.
     """
-    return _run(_CANCEL, which, within, limit)
+    return _run(CANCEL, which, within, limit)
 
 
 def delete_all(
@@ -132,7 +98,7 @@ def delete_all(
 
     A filter that names no state means all jobs that have ended.
     """
-    return _run(_DELETE, which, within, limit)
+    return _run(DELETE, which, within, limit)
 
 
 def purge(
@@ -159,12 +125,12 @@ def purge(
             "older_than is about jobs that have ended; the states hold another.",
             details={"field": "older_than"},
         )
-    move = _Move("purge", frozenset(states), tuple(states), _erase)
+    move = Move("purge", frozenset(states), tuple(states), erase_all)
     which = Filter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
     return _run(move, which, None, limit)
 
 
-def _run(move: _Move, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
+def _run(move: Move, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
     if isinstance(which, Filter):
         if which.empty:
             raise InvalidRequest(
@@ -184,7 +150,7 @@ def _run(move: _Move, which: Which, within: frozenset[str] | None, limit: int) -
                 f"job_ids must hold at most {limit} ids.",
                 details={"field": "job_ids", "max_batch_size": limit},
             )
-    tally = _Tally(move, expected, within)
+    tally = _Tally(Attempt(move, expected, within))
     for start in range(0, min(len(keys), limit), CHUNK):
         tally.take(keys[start : min(start + CHUNK, limit)])
     return Summary(
@@ -200,21 +166,19 @@ def _run(move: _Move, which: Which, within: frozenset[str] | None, limit: int) -
 class _Tally:
     """Takes jobs chunk by chunk, and adds up what became of them."""
 
-    def __init__(
-        self, move: _Move, expected: frozenset[State], within: frozenset[str] | None
-    ) -> None:
-        self._move, self._expected, self._within = move, expected, within
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
         self.succeeded = self.failed = 0
         self.errors: list[Refusal] = []
 
     def take(self, keys: list[UUID]) -> None:
         """Do it to these jobs, in one transaction."""
         try:
-            refused = database.in_write_transaction(partial(self._attempt, keys))
+            refused = database.in_write_transaction(partial(self._attempt.together, keys))
         except OJSError:
             # Something stands in the way of one of them (a queue is full, say): which one is found
             # by taking each by itself.
-            refused = self._one_by_one(keys)
+            refused = self._attempt.one_by_one(keys)
         except OperationalError as error:
             if not database.dialect().lost_a_race(error):
                 raise
@@ -224,49 +188,6 @@ class _Tally:
         room = MAX_ERRORS - len(self.errors)
         told = sorted(refused.items())[:room]
         self.errors += [Refusal(job_id=key, error=reason) for key, reason in told]
-
-    def _attempt(self, keys: list[UUID]) -> dict[UUID, str]:
-        # In the order of the keys, as everybody does: two that want the same jobs never wait for
-        # each other in a circle.
-        rows = jobs().filter(pk__in=keys).order_by("pk").defer("args", "meta", "result")
-        erasing = self._move.act is _erase
-        held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        refused = {key: _GONE for key in keys if key not in held}
-        for job in held.values():
-            if reason := self._refusal(job):
-                refused[job.pk] = reason
-        if ready := [job for job in held.values() if job.pk not in refused]:
-            self._move.act(ready)
-        return refused
-
-    def _one_by_one(self, keys: list[UUID]) -> dict[UUID, str]:
-        single, refused = self._move.single, {}
-        assert single is not None
-        allowed = {job.pk: job for job in jobs().filter(pk__in=keys).defer("args", "meta")}
-        for key in keys:
-            reason = self._refusal(allowed[key]) if key in allowed else _GONE
-            if reason is None:
-                try:
-                    single(key)
-                except OJSError as error:
-                    reason = error.message
-            if reason is not None:
-                refused[key] = reason
-        return refused
-
-    def _refusal(self, job: Job) -> str | None:
-        """Say why this job is left alone, or None."""
-        state = State(job.state)
-        if self._within is not None and job.queue not in self._within:
-            return _ELSEWHERE
-        if state not in self._move.allowed:
-            wanted = " or ".join(sorted(self._move.allowed))
-            return f"The job is {state}; {self._move.action} needs it {wanted}."
-        if self._move.dead_letters and not job.dead_letter:
-            return "The job is no dead letter."
-        if state not in self._expected:
-            return f"The job has become {state}, and is no longer what the filter means."
-        return None
 
 
 __all__ = [

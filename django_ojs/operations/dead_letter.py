@@ -132,7 +132,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     def operation() -> Job:
         job = _lock(job_id)
         if override:
-            _change(job, override)
+            change(job, override)
         revive([job])
         return transitions.get(job_id)
 
@@ -159,7 +159,11 @@ def _lock(job_id: UUID) -> Job:
     return job
 
 
-def _change(job: Job, override: Mapping[str, Any]) -> None:
+def change(job: Job, override: Mapping[str, Any]) -> None:
+    """Replace what `retry` may replace, in a dead letter that the caller has locked.
+
+    Raises InvalidRequest and its kin.
+    """
     given = {name: value for name, value in override.items() if value is not None}
     if not given.keys() <= set(OVERRIDES):
         raise InvalidRequest(

@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from django.db.models import QuerySet, Value
+from django.db.models import Q, QuerySet, Value
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
@@ -15,6 +16,7 @@ from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import counts
+from django_ojs.storage.dialects.containment import Held, Holds
 from django_ojs.storage.dialects.expressions import Moment
 
 _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
@@ -26,8 +28,9 @@ class Filter:
 
     `type` is a job type or, ending in `*`, the beginning of some. `since` and `until` bound
     `created_at`, `ended_since` and `ended_until` the time at which a job ended; the first of each
-    pair belongs to the range, the second does not. `error_type` is that of the latest failure.
-    `within` are the queues that whoever asks is kept to. Raises InvalidRequest.
+    pair belongs to the range, the second does not. `error_type` is that of the latest failure, and
+    `error` is it too, or a part of its message. `tags` are all carried, `held` all found in args or
+    meta. `within` are the queues that whoever asks is kept to. Raises InvalidRequest.
     """
 
     queue: str | None = None
@@ -39,7 +42,12 @@ class Filter:
     ended_until: datetime | None = None
     priority: int | None = None
     error_type: str | None = None
+    error: str | None = None
     dead_letter: bool | None = None
+    ids: tuple[UUID, ...] = ()
+    worker_id: str | None = None
+    tags: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
     within: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -53,8 +61,11 @@ class Filter:
                 "type must be a job type, or the beginning of one followed by *",
                 details={"field": "type"},
             )
-        if self.error_type is not None:
-            check_text(self.error_type, "error_type")
+        for name in ("error_type", "error", "worker_id"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
+        for tag in self.tags:
+            check_text(tag, "tags")
 
     @property
     def counted(self) -> bool:
@@ -87,13 +98,27 @@ class Filter:
 
     def jobs(self) -> QuerySet[Job]:
         """Return the jobs, in no order."""
-        found = jobs().filter(**self._equal(), **self._ranges())
+        return self.narrow(jobs())
+
+    def narrow(self, among: QuerySet[Job]) -> QuerySet[Job]:
+        """Return those of some jobs that are meant, in the same order."""
+        found = among.filter(**self._equal(), **self._ranges())
         if self.within is not None:
             found = found.filter(queue__in=sorted(self.within))
         if self.states and len(self.states) > 1:
             found = found.filter(state__in=self.states)
         if self.error_type is not None:
             found = found.filter(error__type=self.error_type)
+        if self.error is not None:
+            found = found.filter(
+                Q(error__type=self.error) | Q(error__message__icontains=self.error)
+            )
+        if self.ids:
+            found = found.filter(pk__in=self.ids)
+        for tag in self.tags:
+            found = found.filter(Holds(Held(column="tags", path=(), values=(tag,))))
+        for held in self.held:
+            found = found.filter(Holds(held))
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):
             # No index knows when a job was created, but one knows when it ended, and that was
             # later.
@@ -105,6 +130,7 @@ class Filter:
             "queue": self.queue,
             "priority": self.priority,
             "dead_letter": self.dead_letter,
+            "worker_id": self.worker_id,
         }
         if len(self.states) == 1:
             values["state"] = self.states[0]

@@ -12,7 +12,7 @@ from django.db import OperationalError
 
 from django_ojs import signals
 from django_ojs.models import Attempt
-from django_ojs.operations import ack, bulk, cancel, fetch, jobs, maintain
+from django_ojs.operations import ack, bulk, cancel, fetch, jobs, maintain, moves, retry
 from django_ojs.operations.selection import Filter
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, QueueFull
@@ -91,7 +91,7 @@ class TestRetry:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keys = sorted(in_state("discarded").pk for _ in range(3))
-        real = bulk.retry
+        real = retry.retry
 
         def full(*args: Any) -> None:
             raise QueueFull("The queue is full.")
@@ -100,7 +100,7 @@ class TestRetry:
             return full() if key == keys[1] else real(key)
 
         monkeypatch.setattr(
-            bulk, "_RETRY", bulk._Move("retry", frozenset({State.DISCARDED}), (), full, single)
+            bulk, "RETRY", moves.Move("retry", frozenset({State.DISCARDED}), (), full, single)
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)

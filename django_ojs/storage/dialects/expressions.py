@@ -30,3 +30,36 @@ class Moment(Func):
             template="STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', %(expressions)s)",
             **extra,
         )
+
+
+# As text, a moment has no fraction, three digits or six.
+_SIX_DIGITS = "SUBSTR(%(expressions)s || SUBSTR('.000000', LENGTH(%(expressions)s) - 18), 1, 26)"
+
+
+class Microseconds(Func):
+    """A moment, a column's or a value, such that equal ones compare as equal."""
+
+    output_field = DateTimeField()
+    template = "%(expressions)s"
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Fill up with zeros."""
+        return _twice(self, compiler, connection, _SIX_DIGITS, **extra)
+
+
+class Shortest(Func):
+    """A moment such that no other text of the same moment comes before it."""
+
+    output_field = DateTimeField()
+    template = "%(expressions)s"
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Drop what need not be said."""
+        template = f"RTRIM(RTRIM({_SIX_DIGITS}, '0'), '.')"
+        return _twice(self, compiler, connection, template, **extra)
+
+
+def _twice(func: Func, compiler: Any, connection: Any, template: str, **extra: Any) -> Any:
+    # The expression stands there twice, and so do its parameters.
+    sql, params = func.as_sql(compiler, connection, template=template, **extra)
+    return sql, [*params, *params]
