@@ -3,6 +3,7 @@
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
+from django_ojs.models.bulk_operation import BulkOperation
 from django_ojs.models.count import Count
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
@@ -17,6 +18,7 @@ __all__ = [
     "ApiKey",
     "Attempt",
     "Bound",
+    "BulkOperation",
     "Count",
     "Event",
     "Job",

@@ -124,6 +124,8 @@ class Job(models.Model):
                 condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
+            # Those that wait for a word from outside are few, and found among all others.
+            models.Index("id", name="ojs_job_pending", condition=Q(state="pending")),
             # Uniqueness: few jobs have a policy, and a key has few jobs.
             models.Index(
                 "unique_key", name="ojs_job_unique", condition=Q(unique_key__isnull=False)

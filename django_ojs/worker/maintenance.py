@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db import Error, InterfaceError, OperationalError, connections
 
 from django_ojs.operations import (
+    bulk_operations,
     events,
     lease,
     maintain,
@@ -55,6 +56,7 @@ class Maintenance:
             Step(stats.fold_rollups, 10.0),
             Step(maintain.prune, 10.0),
             Step(pressure.watch, 1.0),
+            Step(bulk_operations.work, 1.0),
             Step(events.settle, 1.0),
             Step(events.prune, 10.0),
             Step(local.deliver, 1.0),

@@ -1,0 +1,70 @@
+"""What an operator does to all jobs of a filter: the order, who gave it, and how far it is."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from django_ojs.models.fields import StoredJSONField
+
+
+class Action(models.TextChoices):
+    """What is done to the jobs."""
+
+    RETRY = "retry", "Retry"
+    CANCEL = "cancel", "Cancel"
+    DELETE = "delete", "Delete"
+
+
+class BulkState(models.TextChoices):
+    """Where it stands. Pending and running ones are worked by maintenance."""
+
+    PENDING = "pending", "Waiting"
+    RUNNING = "running", "Running"
+    STOPPED = "stopped", "Stopped"
+    DONE = "done", "Done"
+
+
+class BulkOperation(models.Model):
+    """A bulk operation (ojs-bulk-operations §7), kept for good: it is the audit trail too.
+
+    `matched` is `done` + `skipped` + `failed`, at every moment: they change in the transaction that
+    changes the jobs. `expected` is how many there were when it was ordered, as far as that was
+    counted; `place` is how far it has looked.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    action = models.CharField(max_length=16, choices=Action.choices)
+    filter = StoredJSONField(default=dict)
+    #: What a retry changes in the jobs first (ojs-dead-letter §6.3).
+    changes = StoredJSONField(default=dict, blank=True)
+    state = models.CharField(max_length=16, choices=BulkState.choices, default=BulkState.PENDING)
+    ordered_by = models.CharField(max_length=255)
+    stopped_by = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    expected = models.PositiveBigIntegerField(null=True)
+    matched = models.PositiveBigIntegerField(default=0)
+    done = models.PositiveBigIntegerField(default=0)
+    skipped = models.PositiveBigIntegerField(default=0)
+    failed = models.PositiveBigIntegerField(default=0)
+    #: How many were left alone, by reason.
+    reasons = StoredJSONField(default=dict, blank=True)
+    #: The first hundred jobs that were left alone: {"job_id": …, "error": …}.
+    errors = StoredJSONField(default=list, blank=True)
+    place = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        db_table = "ojs_bulk_operation"
+        verbose_name = "bulk operation"
+        indexes = [
+            models.Index(
+                "id",
+                name="ojs_bulk_operation_open",
+                condition=Q(state__in=[BulkState.PENDING, BulkState.RUNNING]),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_action_display()} #{self.pk}"
