@@ -10,7 +10,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
-from django_ojs.http import audit
+from django_ojs.http import audit, room
 from django_ojs.http.headers import request_id
 from django_ojs.http.renderers import respond
 from django_ojs.spec.errors import (
@@ -21,6 +21,7 @@ from django_ojs.spec.errors import (
     NotFound,
     OJSError,
     PermissionDenied,
+    QueueFull,
     RateLimited,
     Unauthenticated,
 )
@@ -42,6 +43,8 @@ def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
         status = 405
     if status >= 500:
         _report(request, exception, status)
+    if isinstance(error, QueueFull):
+        headers |= {"Retry-After": str(error.retry_after), **room.refusal(error)}
     if status in (429, 503):
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
@@ -77,6 +80,9 @@ def render(error: OJSError, request: str) -> dict[str, Any]:
     }
     if error.type is not None:
         out["type"] = error.type
+    if isinstance(error, QueueFull):
+        # backpressure §7.1 has them here, ojs-errors in `details`.
+        out |= {name: error.details[name] for name in ("queue", "depth", "bound", "strategy")}
     hint = error.hint
     if error.status == 404:
         hint = hint or "Check the id or the path; the manifest lists what is served here."

@@ -1,7 +1,8 @@
 """A request that waits for something, and never so many that the server has no hand free."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Final, TypeVar
 
@@ -42,15 +43,24 @@ def until(look: Callable[[], T], seconds: float) -> T:
     of this process wait already, it looks once.
     """
     found = look()
-    if found or seconds <= 0 or not _room.enter():
+    if found or seconds <= 0:
         return found
-    try:
-        end = time.monotonic() + seconds
+    with place() as there_is_one:
+        end = time.monotonic() + (seconds if there_is_one else 0)
         pause = _FIRST_PAUSE
         while not found and (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
             found = look()
         return found
+
+
+@contextmanager
+def place() -> Iterator[bool]:
+    """Take one of the places for requests that wait; False when HTTP_WAITING_REQUESTS wait."""
+    entered = _room.enter()
+    try:
+        yield entered
     finally:
-        _room.leave()
+        if entered:
+            _room.leave()

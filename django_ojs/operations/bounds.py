@@ -7,7 +7,8 @@ the queue, whose jobs were let in before.
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -20,6 +21,7 @@ from django_ojs.models import Bound, Job
 from django_ojs.operations import jobs, tell
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors.limits import RETRY_AFTER
 from django_ojs.spec.events import Event as Told
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
@@ -39,8 +41,8 @@ from django_ojs.storage.queue_configs import config_of
 
 T = TypeVar("T")
 
-#: Seconds to wait before another try, when nothing says how fast the queue is worked.
-RETRY_AFTER: Final = 5
+_NOTHING: Final = Load(jobs=0, size=0)
+
 _LONGEST_RETRY_AFTER: Final = 60
 
 #: Who waits for room looks this often: within 100 ms of room, it knows.
@@ -89,9 +91,23 @@ def enter_all(stored: Sequence[Job]) -> None:
     """
     added: dict[str, Load] = {}
     for job in stored:
-        load = added.get(job.queue, Load(jobs=0, size=0))
-        added[job.queue] = load.with_(1, job.size_bytes or 0)
+        added[job.queue] = added.get(job.queue, _NOTHING).with_(1, job.size_bytes or 0)
     for turn in _take_turns(added):
+        turn.end()
+
+
+@contextmanager
+def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
+    """Let jobs of another queue into this one, which the block moves; in a write transaction.
+
+    Raises QueueFull before the block.
+    """
+    added = _NOTHING
+    for job in stored:
+        added = added.with_(1, job.size_bytes or 0)
+    turn = _take_turn(queue, added) if added.jobs else None
+    yield
+    if turn is not None:
         turn.end()
 
 
@@ -106,6 +122,10 @@ def pressure(queue: str) -> tuple[Load, Backpressure] | None:
     return found, bound
 
 
+def _a_place() -> AbstractContextManager[bool]:
+    return nullcontext(True)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patience:
     """How long an enqueue may wait for room.
@@ -116,6 +136,8 @@ class Patience:
 
     seconds: float
     always: bool = False
+    #: Opened before the first wait, until the last is over. False: who comes now does not wait.
+    place: Callable[[], AbstractContextManager[bool]] = _a_place
 
 
 def with_patience(attempt: Callable[[], T], patience: Patience | None) -> T:
@@ -124,23 +146,29 @@ def with_patience(attempt: Callable[[], T], patience: Patience | None) -> T:
     It waits outside of any transaction and without a lock; inside a caller's it does not wait.
     Raises QueueFull.
     """
-    end = time.monotonic() + (patience.seconds if patience is not None else 0.0)
-    while True:
-        try:
-            return attempt()
-        except QueueFull as full:
-            blocks = full.details["strategy"] == "block"
-            waits = patience is not None and (patience.always or blocks)
-            if not waits or full.hopeless or database.connection().in_atomic_block:
-                raise
-            if not _see_room(full.queue, end):
-                raise
+    if patience is None or patience.seconds <= 0 or database.connection().in_atomic_block:
+        return attempt()
+    end = time.monotonic() + patience.seconds
+    with ExitStack() as stack:
+        there_is_a_place: bool | None = None
+        while True:
+            try:
+                return attempt()
+            except QueueFull as full:
+                blocks = patience.always or full.details["strategy"] == "block"
+                if not blocks or full.hopeless:
+                    raise
+                if there_is_a_place is None:
+                    there_is_a_place = stack.enter_context(patience.place())
+                if not there_is_a_place or not _see_room(full, end):
+                    raise
 
 
-def _see_room(queue: str, end: float) -> bool:
+def _see_room(full: QueueFull, end: float) -> bool:
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, random.uniform(_LOOK_EVERY / 2, _LOOK_EVERY)))
-        if bounds.load(queue).with_(1, 0).fits(config_of(queue).backpressure):
+        load = bounds.load(full.queue)
+        if load.with_(*full.needs).fits(config_of(full.queue).backpressure):
             return True
     return False
 
@@ -269,6 +297,7 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     if by_size:
         error.details["unit"] = "bytes"
     error.hopeless = not added.fits(bound)
+    error.needs = added.jobs, added.size
     return error
 
 

@@ -7,11 +7,10 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.http import fields
+from django_ojs.http import fields, room
 from django_ojs.http.access import Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.activate import activate
-from django_ojs.operations.bounds import Patience
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
@@ -52,15 +51,16 @@ class Jobs(OJSView):
         data = self.body()
         wanted = _read(data)
         _admit(wanted, self.access)
-        job = push(wanted, generated_id=data.get("id") is None, patience=Patience(seconds=0))
+        patience = room.patience(request)
+        job = push(wanted, generated_id=data.get("id") is None, patience=patience)
         if job is None:
             # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
             return self.answer({"job": None, "dropped": True})
+        headers = room.warning([job.queue])
         if job.deduplicated:
-            return self.answer({"job": envelope.render(job), "deduplicated": True})
-        return self.answer(
-            {"job": envelope.render(job)}, 201, {"Location": f"{request.path}/{job.pk}"}
-        )
+            return self.answer({"job": envelope.render(job), "deduplicated": True}, 200, headers)
+        headers["Location"] = f"{request.path}/{job.pk}"
+        return self.answer({"job": envelope.render(job)}, 201, headers)
 
 
 class JobBatch(OJSView):
@@ -81,9 +81,10 @@ class JobBatch(OJSView):
             except OJSError as error:
                 raise error.with_details(index=index) from None
         ours = all(item.get("id") is None for item in items)
-        stored = push_batch(wanted, generated_ids=ours, patience=Patience(seconds=0))
+        stored = push_batch(wanted, generated_ids=ours, patience=room.patience(request))
         jobs = [None if job is None else envelope.render(job) for job in stored]
-        return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201)
+        headers = room.warning(job.queue for job in stored if job is not None)
+        return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201, headers)
 
 
 class JobDetail(JobView):

@@ -13,12 +13,12 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.operations import jobs, tell
+from django_ojs.operations import bounds, jobs, tell
 from django_ojs.operations.maintain import BATCH
 from django_ojs.operations.queues.known import QueueState, QueueStatus, get
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import Conflict, InvalidRequest
+from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, Event, State
@@ -62,7 +62,9 @@ def delete(
     """Delete a queue, after its waiting jobs were discarded or moved to `target`.
 
     The jobs go in transactions of 500, so that nobody waits for their locks. Raises NotFound,
-    Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest and its kin.
+    Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest and its kin;
+    QueueFull when the target has no room for the next 500: those before stay where they are, and
+    `details["jobs_affected"]` says how many they are.
     """
     _check(name, strategy, target)
     known = get(name)
@@ -114,8 +116,11 @@ def _refuse_unfinished(known: QueueStatus) -> None:
 def _each_batch(name: str, most: int, act: Callable[[list[UUID]], int]) -> int:
     affected = 0
     for state in _LEFT:
-        while affected < most and (done := _batch(name, state, most - affected, act)):
-            affected += done
+        try:
+            while affected < most and (done := _batch(name, state, most - affected, act)):
+                affected += done
+        except QueueFull as full:
+            raise full.with_details(jobs_affected=affected) from None
     return affected
 
 
@@ -139,8 +144,11 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
 
 
 def _move(keys: list[UUID], source: str, target: str) -> int:
-    # In the order in which they became available: the time stays, and the place with it.
-    moved = jobs().filter(pk__in=keys, queue=source, state__in=_LEFT).update(queue=target)
+    which = jobs().filter(pk__in=keys, queue=source, state__in=_LEFT)
+    waiting = which.exclude(state=State.PENDING)
+    with bounds.entered(target, waiting.only("size_bytes")):
+        # In the order in which they became available: the time stays, and the place with it.
+        moved = which.update(queue=target)
     wakeup.announce([target])
     return moved
 

@@ -1,8 +1,11 @@
 """OJS-6xxx: slow down (error-catalog §4.6)."""
 
-from typing import Self
+from typing import Final, Self
 
 from django_ojs.spec.errors.base import OJSError
+
+#: Seconds to wait before another try, when nothing says how fast the queue is worked.
+RETRY_AFTER: Final = 5
 
 
 class RateLimited(OJSError):
@@ -20,6 +23,8 @@ class QueueFull(OJSError):
 
     #: More than the queue may hold at all: waiting does not help.
     hopeless: bool = False
+    #: Jobs and bytes for which there was no room.
+    needs: tuple[int, int] = (1, 0)
 
     @classmethod
     def at(cls, queue: str, *, depth: int, bound: int, strategy: str, busy: bool = False) -> Self:
@@ -52,7 +57,7 @@ class QueueFull(OJSError):
     @property
     def retry_after(self) -> int:
         """Seconds after which another try makes sense."""
-        return int(self.details.get("retry_after", 1))
+        return int(self.details.get("retry_after", RETRY_AFTER))
 
 
 class ConcurrencyLimited(OJSError):

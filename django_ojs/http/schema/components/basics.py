@@ -4,6 +4,7 @@ from typing import Final
 
 from django_ojs.http.schema.values import (
     BOOLEAN,
+    COUNT,
     OBJECT,
     STRING,
     Schema,
@@ -12,6 +13,7 @@ from django_ojs.http.schema.values import (
     object_,
     ref,
 )
+from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.strict import MAX_DEPTH, MAX_INTEGER
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -52,6 +54,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "type": about(STRING, "The name that another document has for the same condition."),
             "hint": STRING,
             "docs_url": {"type": "string", "format": "uri"},
+            "queue": about(STRING, "With QUEUE_FULL, here and in `details`."),
+            "depth": about(COUNT, "Jobs that wait in it, or their bytes."),
+            "bound": about(COUNT, "How many may wait in it."),
+            "strategy": {"type": "string", "enum": list(STRATEGIES)},
         },
         ["code", "message", "retryable", "details", "request_id"],
     ),

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from django_ojs.http.headers import VERSION, VERSIONS
+from django_ojs.http.room import LONGEST_BLOCK
 from django_ojs.http.schema.values import COUNT, NUMBER, STRING, Schema
 
 _REQUEST_ID: Final = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
@@ -30,9 +31,11 @@ HEADERS: Final = {
         "Seconds after which asking again makes sense.", {"type": "integer", "minimum": 1}
     ),
     "WWW-Authenticate": _header("How to be known.", STRING),
-    "X-OJS-Queue-Depth": _header("Jobs that wait in the queue.", COUNT),
+    "X-OJS-Queue-Depth": _header("Jobs that wait in the queue, or their bytes.", COUNT),
     "X-OJS-Queue-Bound": _header("How many may wait in it.", COUNT),
-    "X-OJS-Queue-Pressure": _header("Depth divided by bound.", NUMBER),
+    "X-OJS-Queue-Pressure": _header(
+        "Depth divided by bound.", {"type": "number", "minimum": 0, "maximum": 1}
+    ),
 }
 
 PARAMETERS: Final = {
@@ -48,7 +51,8 @@ PARAMETERS: Final = {
     ),
     "OJS-Block-Timeout": _parameter(
         "OJS-Block-Timeout",
-        "Seconds to wait for room in a queue with the strategy `block`.",
-        STRING,
+        "Seconds to wait for room in a queue with the strategy `block`; without it the answer "
+        f"comes at once. More than {LONGEST_BLOCK} count as {LONGEST_BLOCK}.",
+        {"type": "integer", "minimum": 0, "maximum": 999_999_999, "default": 0},
     ),
 }

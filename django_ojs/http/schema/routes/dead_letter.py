@@ -74,7 +74,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             body=ref("DeadLetterRetryRequest"),
             needs_body=False,
             answers={200: Answer(text="The job, available again.", schema=ref("JobAnswer"))},
-            errors=[409],
+            errors=[409, 429],
         )
     },
     "ojs-job-progress": {

@@ -8,6 +8,10 @@ from django_ojs.http.schema.operation import Answer, Operation
 from django_ojs.http.schema.values import ref
 
 _CANCELLED: Final = Answer(text="The job, and its `previous_state`.", schema=ref("JobAnswer"))
+_FULL: Final = (
+    "A full queue refuses with 429, waits, or drops its oldest jobs, as its strategy has it. Above "
+    "its warning threshold the answer says how full it is; of several queues, the fullest."
+)
 _PRESSURE: Final = ("X-OJS-Queue-Depth", "X-OJS-Queue-Bound", "X-OJS-Queue-Pressure")
 
 
@@ -31,6 +35,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             summary="PUSH: store a job",
             scope=Scope.PRODUCER,
             body=ref("JobRequest"),
+            text=_FULL,
             headers=("OJS-Block-Timeout",),
             answers={
                 200: Answer(
@@ -50,7 +55,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             id="pushJobs",
             tag="Jobs",
             summary="PUSH of many jobs, all or none",
-            text="An error about one job carries its `index` in `details`.",
+            text=f"An error about one job carries its `index` in `details`. {_FULL}",
             scope=Scope.PRODUCER,
             body=ref("BatchRequest"),
             headers=("OJS-Block-Timeout",),
@@ -80,9 +85,10 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             id="activateJob",
             tag="Jobs",
             summary="ACTIVATE: make a pending job available",
+            text="It enters its queue then, which may be full.",
             scope=Scope.PRODUCER,
             answers={200: _CANCELLED},
-            errors=[409],
+            errors=[409, 429],
         )
     },
 }

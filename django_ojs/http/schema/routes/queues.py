@@ -86,10 +86,11 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
             "QueueDeleted",
             202,
             text="`strategy` and `target_queue` may stand in the query too. Without a strategy it "
-            "is `reject`: a queue with jobs that have not ended is a conflict.",
+            "is `reject`: a queue with jobs that have not ended is a conflict. A target queue that "
+            "becomes full ends the move; `details.jobs_affected` says how many are there.",
             body=ref("QueueDeletion"),
             needs_body=False,
-            errors=[409],
+            errors=[409, 429],
         ),
     },
     "ojs-queue-config": {
