@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
-from django.db import connections, router
+from django.db import Error, connections, router
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, OutboxEntry
@@ -19,6 +19,9 @@ from django_ojs.storage import outbox as stored
 
 #: Rows that one call of `prune` deletes of each kind.
 PRUNED_AT_ONCE = 1000
+
+#: Aliases that were seen to have an outbox.
+_known: set[str] = set()
 
 
 def route(envelope: Envelope) -> str | None:
@@ -143,15 +146,20 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
 
 def prune() -> int:
     """Delete what was sent, or refused, longer ago than the settings keep it. Return how many."""
-    return sum(
-        stored.prune(
-            alias,
-            keep_sent=settings().keep_sent,
-            keep_refused=settings().keep_dead_letters,
-            limit=PRUNED_AT_ONCE,
-        )
-        for alias in aliases()
-    )
+    count = 0
+    for alias in aliases():
+        try:
+            count += stored.prune(
+                alias,
+                keep_sent=settings().keep_sent,
+                keep_refused=settings().keep_dead_letters,
+                limit=PRUNED_AT_ONCE,
+            )
+        except Error:
+            if alias == database.alias():
+                raise
+            connections[alias].close()  # It is away; its rows can wait.
+    return count
 
 
 def aliases() -> list[str]:
@@ -168,9 +176,20 @@ def aliases() -> list[str]:
         if alias != home
         and connections.settings[alias]["ENGINE"] != "django.db.backends.dummy"
         and router.allow_migrate_model(alias, OutboxEntry)
-        and OutboxEntry._meta.db_table in connections[alias].introspection.table_names()
+        and _has_table(alias)
     ]
     return [home, *others]
+
+
+def _has_table(alias: str) -> bool:
+    if alias not in _known:
+        try:
+            if OutboxEntry._meta.db_table not in connections[alias].introspection.table_names():
+                return False
+        except Error:
+            return True  # It is away. Whoever needs it finds out, and others are not held up.
+        _known.add(alias)
+    return True
 
 
 __all__ = [

@@ -109,7 +109,7 @@ class Sender:
                     if time.monotonic() > end or len(body) > LONGEST_ANSWER:
                         raise Unreachable("the answer has no end")
                 return response.status_code, response.headers, _json(bytes(body))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(type(error).__name__) from None
 
 

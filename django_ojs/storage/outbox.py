@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models.functions import Length, Now
 
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
@@ -20,6 +20,8 @@ from django_ojs.storage import database
 
 #: Rows that get their positions in one transaction.
 PLACED_AT_ONCE = 1000
+#: Characters of envelopes.
+LOADED_AT_ONCE = 16 * 1024 * 1024
 
 _PLACE = """
 UPDATE ojs_outbox SET position = placed.position
@@ -87,7 +89,10 @@ def place(using: str, limit: int = PLACED_AT_ONCE) -> int:
 def next_of(
     destination: str, using: str, limit: int, queue: str | None = None
 ) -> list[OutboxEntry]:
-    """Return what is to be sent now, in order; nothing while the first of them has to wait."""
+    """Return what is to be sent now, in order; nothing while the first of them has to wait.
+
+    It stops before more than `LOADED_AT_ONCE` characters would be in memory, after one at least.
+    """
     waiting = _waiting(destination, using)
     if queue is not None:
         waiting = waiting.filter(queue=queue)
@@ -95,9 +100,17 @@ def next_of(
     due = ExpressionWrapper(
         Q(next_try_at=None) | Q(next_try_at__lte=Now()), output_field=BooleanField()
     )
-    ordered = waiting.order_by("position")
-    head_is_due = ordered.annotate(due=due).values_list("due", flat=True).first()
-    return list(ordered[:limit]) if head_is_due else []
+    looked_at = waiting.annotate(due=due, size=Length("envelope")).order_by("position")
+    keys: list[int] = []
+    total = 0
+    for key, is_due, size in looked_at.values_list("pk", "due", "size")[:limit]:
+        total += size
+        if keys and total > LOADED_AT_ONCE:
+            break
+        if not keys and not is_due:
+            return []
+        keys.append(key)
+    return list(entries(using).filter(pk__in=keys).order_by("position"))
 
 
 def queues_of(destination: str, using: str) -> list[str]:
