@@ -180,3 +180,14 @@ def test_the_checks_run_with_manage_py_check() -> None:
         pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
     ):
         call_command("check", databases=["default"], tags=["database"])
+
+
+def test_destinations_without_the_library_that_reaches_them_are_an_error() -> None:
+    with override_settings(OJS={"OUTBOX": {"far": {"url": "http://far.example"}}}):
+        assert checks.check_outbox() == []
+        with mock.patch.object(checks, "find_spec", return_value=None):
+            assert ids(checks.check_outbox()) == ["django_ojs.E006"]
+    with mock.patch.object(checks, "find_spec", return_value=None):
+        assert checks.check_outbox() == []
+    with override_settings(OJS={"X": 1}):
+        assert checks.check_outbox() == []
