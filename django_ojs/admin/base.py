@@ -205,6 +205,20 @@ class Pages(_Admin):
             for action in self.offered(request, obj)
         ]
 
+    def bulk(self, request: HttpRequest) -> list[Button]:
+        """Return a button for each action that can be done to what is ticked in a list."""
+        return [
+            Button(
+                label=action.label,
+                address=self.address("do", action.name),
+                key="",
+                question="",
+                asks=action.asks,
+                destructive=action.destructive,
+            )
+            for action in self.offered(request)
+        ]
+
     def render(
         self, request: HttpRequest, template: str, title: str, context: Mapping[str, Any]
     ) -> HttpResponse:

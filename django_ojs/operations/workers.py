@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models import Case, Count, F, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, Worker
@@ -84,6 +84,13 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
     if within is not None:
         held = held.filter(queue__in=sorted(within))
     return list(held.order_by("started_at", "pk").only(*SHOWN)[:MAX_JOBS])
+
+
+def held(worker_ids: Collection[str]) -> dict[str, int]:
+    """Return how many jobs each of these workers has in hand; those with none are left out."""
+    active = jobs().filter(state=State.ACTIVE, worker_id__in=worker_ids)
+    counted = active.values("worker_id").annotate(number=Count("pk")).order_by()
+    return {str(row["worker_id"]): row["number"] for row in counted}
 
 
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
@@ -170,6 +177,7 @@ __all__ = [
     "deregister",
     "direct",
     "get",
+    "held",
     "jobs_of",
     "listing",
 ]

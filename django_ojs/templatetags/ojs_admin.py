@@ -26,6 +26,29 @@ def percent(share: float | None) -> str:
     return DASH if share is None else f"{share * 100:.0f}\u202f%"
 
 
+@register.filter("ojs_bytes")
+def size(value: int | None) -> str:
+    """Show a size by powers of 1024."""
+    if value is None:
+        return DASH
+    for unit, sign in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:.1f}".removesuffix(".0") + f"\u202f{sign}"
+    return f"{value}\u202fB"
+
+
+@register.simple_tag
+def ojs_width(share: float | None) -> str:
+    """Return a share of one as the width of a bar; more than all is all."""
+    return f"{min(1.0, max(0.0, share or 0.0)) * 100:.1f}%"
+
+
+@register.simple_tag
+def ojs_part(some: int, whole: int) -> str:
+    """Return a part of a whole as the width of a bar."""
+    return ojs_width(some / whole) if whole else "0%"
+
+
 @register.simple_tag
 def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     """Show a time by how far away it is; the time itself is its tooltip, in UTC.

@@ -1,0 +1,104 @@
+"""Events: what happened, newest first. Read only."""
+
+from typing import Final
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.http import urlencode
+
+from django_ojs.admin import payloads
+from django_ojs.admin.base import Pages
+from django_ojs.admin.patience import Asking, asking
+from django_ojs.models import Event
+from django_ojs.spec.events import CATALOGUE
+from django_ojs.storage import events
+
+PER_PAGE: Final = 50
+
+#: Rows that a filter without an index of its own may pass over for one page.
+LOOK: Final = 100_000
+
+#: What events carry of a job's payload.
+_PAYLOAD: Final = frozenset({"args", "meta", "result", "error", "progress", "data"})
+
+_LARGEST: Final = 2**63 - 1
+
+
+class EventPages(Pages):
+    """The events that were kept (`OJS["KEEP_EVENTS"]`)."""
+
+    def list_page(self, request: HttpRequest) -> HttpResponse:
+        """Show a page of them; each page is an address that stays."""
+        type, subject = request.GET.get("type", ""), request.GET.get("subject", "").strip()
+        before = _key(request.GET.get("before", ""))
+        with asking() as ask:
+            page, further = _page(ask, type, subject, before)
+        filters = {name: each for name, each in (("type", type), ("subject", subject)) if each}
+        visible = payloads.may_see(request)
+        return self.render(
+            request,
+            "events",
+            "Events",
+            {
+                "rows": None
+                if page is None
+                else [(event, _data(event, visible)) for event in page],
+                "types": sorted(CATALOGUE),
+                "type": type,
+                "subject": subject,
+                "filters": filters,
+                "newest": f"?{urlencode(filters)}" if before != _LARGEST else "",
+                "older": f"?{urlencode({**filters, 'before': str(further)})}" if further else "",
+                "skipped": bool(further and page is not None and len(page) < PER_PAGE),
+                "unknown": ask.unknown,
+                "looked_at": timezone.now(),
+            },
+        )
+
+
+def _page(
+    ask: Asking, type: str, subject: str, before: int
+) -> tuple[list[Event] | None, int | None]:
+    """Return a page, and before which id the next one begins; None: there is none."""
+    found = events.kept().filter(pk__lt=before)
+    if subject:
+        if "\0" in subject or len(subject) > 255:
+            return [], None
+        found = found.filter(subject=subject)
+    least = 0
+    if type:
+        # A rare type among millions must not make a page long: the next one looks further back.
+        newest = ask("events", lambda: _newest(before))
+        least = max(0, (newest or 0) - LOOK)
+        found = found.filter(type=type) if type in CATALOGUE else found.none()
+        if not subject:
+            found = found.filter(pk__gt=least)
+    rows = ask("events", lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
+    if rows is None:
+        return None, None
+    if len(rows) > PER_PAGE:
+        return rows[:PER_PAGE], rows[PER_PAGE - 1].pk
+    more = bool(type and not subject and type in CATALOGUE and least)
+    return rows, least + 1 if more else None
+
+
+def _newest(before: int) -> int | None:
+    rows = events.kept().filter(pk__lt=before).order_by("-pk")
+    return rows.values_list("pk", flat=True).first()
+
+
+def _key(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 19 else _LARGEST
+
+
+def _data(event: Event, visible: bool) -> list[tuple[str, str]]:
+    if not isinstance(event.data, dict):
+        return []
+    shown = payloads.redacted(event.data)
+    return [
+        (str(name), payloads.HIDDEN if name in _PAYLOAD and not visible else str(value)[:500])
+        for name, value in list(shown.items())[:30]
+    ]
+
+
+__all__ = ["EventPages"]

@@ -1,0 +1,70 @@
+"""The pages answer, empty and with something to show, within a budget of queries."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.operations import beat, queues
+from django_ojs.storage import database, rollups
+from tests import factories
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+BASE = "/admin/django_ojs/"
+LISTS = ("overview", "queue", "worker", "event")
+#: Statements of a page, those of session, user and savepoints included.
+BUDGET = 45
+
+
+def listener(worker_id: str, *names: str) -> None:
+    factories.worker(worker_id, registration=beat.Registration(queues=names, concurrency=4))
+
+
+def fill(number: int = 3) -> list[str]:
+    names = []
+    for n in range(number):
+        name = f"queue-{n}"
+        queues.configure(name, {"backpressure": {"max_depth": 4 + n}})
+        factories.in_state("discarded", queue=name)
+        factories.push_many(3, queue=name)
+        names.append(name)
+        listener(f"worker-{n}", name)
+    rollups.flush()
+    return names
+
+
+def budget(address: str) -> int:
+    User.objects.all().delete()
+    client = root()
+    client.get(address)
+    with CaptureQueriesContext(database.connection()) as captured:
+        answer = client.get(address)
+    assert answer.status_code == 200
+    return len(captured)
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
+    answer = root().get(f"{BASE}{page}/")
+    assert answer.status_code == 200
+    assert "ojs-nothing" in answer.content.decode()
+
+
+@pytest.mark.parametrize("page", LISTS)
+def test_a_page_takes_as_many_queries_for_many_queues_as_for_few(page: str) -> None:
+    fill(2)
+    few = budget(f"{BASE}{page}/")
+    assert few <= BUDGET
+    for n in range(20):
+        factories.push(queue=f"more-{n}")
+        listener(f"more-{n}", f"more-{n}")
+    assert budget(f"{BASE}{page}/") <= few
+
+
+def test_the_page_of_a_queue_and_of_a_worker_answer_within_the_budget() -> None:
+    (name,) = fill(1)
+    assert budget(f"{BASE}queue/{name}/change/") <= BUDGET
+    assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET

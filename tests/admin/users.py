@@ -1,0 +1,27 @@
+"""Who looks at the pages."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+VIEW = (
+    *("view_overview", "view_queue", "view_worker", "view_event", "view_job"),
+    *("view_apikey", "view_outboxentry"),
+)
+
+
+def staff(*codenames: str, name: str = "ann", root: bool = False, csrf: bool = False) -> Client:
+    """Log somebody in who has these permissions of the app, or all there are."""
+    user = User.objects.create_user(username=name, is_staff=True, is_superuser=root)
+    wanted = Permission.objects.filter(content_type__app_label="django_ojs", codename__in=codenames)
+    user.user_permissions.set(wanted)
+    assert user.user_permissions.count() == len(set(codenames))
+    client = Client(enforce_csrf_checks=csrf)
+    client.force_login(user)
+    return client
+
+
+def root(name: str = "root") -> Client:
+    """Log in somebody who may do everything."""
+    return staff(name=name, root=True)
