@@ -16,7 +16,17 @@ from django_ojs.operations import dispatch as _dispatch
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.options import OptionArguments, Request, envelope_of, read_options
+from django_ojs.operations.when_full import WhenFull
+from django_ojs.options import (
+    Duration,
+    OnFull,
+    OptionArguments,
+    Options,
+    Request,
+    envelope_of,
+    read_options,
+    when_full_of,
+)
 from django_ojs.payloads import offload
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -36,7 +46,10 @@ def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArgume
     Return the stored job, or None when an enqueue middleware dropped it. A handler for the type
     need not exist here; where one does, its defaults apply. Raises an OJSError that names the field
     and the rule: InvalidArgs for arguments that JSON cannot carry, DuplicateJob for an id that is
-    taken, WrongDatabase inside an `atomic()` of another alias.
+    taken, WrongDatabase inside an `atomic()` of another alias, QueueFull for a queue at its bound.
+    With `on_full="block"` it waits for room first, for `block_timeout` (30 seconds), where no
+    transaction is open; with "outbox" the job is kept in the outbox, in the same transaction, and
+    comes back when there is room.
 
     A job that OUTBOX sends elsewhere is stored in the outbox, in the same transaction: what is
     returned then has the id, the state `pending` and a `destination`, and is not a row of this
@@ -57,10 +70,17 @@ def enqueue_after_commit(
     return enqueue(type, args, **options)
 
 
-def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
+def enqueue_batch(
+    requests: Iterable[Request],
+    *,
+    on_full: OnFull | None = None,
+    block_timeout: Duration | None = None,
+) -> list[Job | None]:
     """Store many jobs in one statement, all or none, and return them in order.
 
-    Raises as `enqueue` does; the error's `details["index"]` says which job it is about.
+    `on_full` and `block_timeout` are those of `enqueue`, for all of the batch; without them its
+    jobs must agree. Raises as `enqueue` does; the error's `details["index"]` says which job it is
+    about.
     """
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
@@ -81,13 +101,32 @@ def enqueue_batch(requests: Iterable[Request]) -> list[Job | None]:
             error.details.setdefault("index", index)
             raise
     ours = all(item.options.id is None for item in wanted)
-    return _dispatch.batch(envelopes, generated_ids=ours, aside=offload.offloader())
+    full = _when_full(wanted, on_full, block_timeout)
+    return _dispatch.batch(envelopes, generated_ids=ours, aside=offload.offloader(), full=full)
+
+
+def _when_full(
+    wanted: Sequence[Request], on_full: OnFull | None, block_timeout: Duration | None
+) -> WhenFull:
+    if on_full is not None or block_timeout is not None:
+        options = Options(on_full=on_full, block_timeout=block_timeout)
+        return when_full_of(Request(type="", args=(), options=options))
+    first, *others = dict.fromkeys(when_full_of(item) for item in wanted)
+    if others:
+        raise InvalidRequest(
+            "on_full must be the same for all jobs of a batch; enqueue_batch takes it too.",
+            details={"field": "on_full"},
+        )
+    return first
 
 
 def send(item: Request) -> Job | None:
     """Store one described job; see `enqueue`."""
     return _dispatch.one(
-        envelope_of(item), generated_id=item.options.id is None, aside=offload.offloader()
+        envelope_of(item),
+        generated_id=item.options.id is None,
+        aside=offload.offloader(),
+        full=when_full_of(item),
     )
 
 

@@ -21,6 +21,7 @@ from django_ojs.options import (
     declared,
     envelope_of,
     read_options,
+    when_full_of,
 )
 from django_ojs.payloads.sources import Kinds
 from django_ojs.spec import unique
@@ -191,7 +192,9 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
             "id must be set for each job, not for its type.", details={"field": "id"}
         )
     # The defaults are checked here, not at the first enqueue.
-    validate(envelope_of(Request(type=type, args=(), options=defaults)), settings().limits)
+    wanted = Request(type=type, args=(), options=defaults)
+    validate(envelope_of(wanted), settings().limits)
+    when_full_of(wanted)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
         if not inspect.isroutine(function):

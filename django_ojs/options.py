@@ -4,10 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.operations.bounds import Patience
+from django_ojs.operations.when_full import RAISE, WhenFull
 from django_ojs.spec import ids, retry, times, unique
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
@@ -17,6 +19,11 @@ from django_ojs.spec.unique import UniquePolicy
 
 When = datetime | timedelta | str
 Duration = int | float | timedelta
+OnFull = Literal["raise", "block", "outbox"]
+
+#: Seconds that `on_full="block"` waits when it is not told how long.
+BLOCK_TIMEOUT = 30.0
+_ON_FULL = ("raise", "block", "outbox")
 
 
 class OptionArguments(TypedDict, total=False):
@@ -35,6 +42,8 @@ class OptionArguments(TypedDict, total=False):
     schema: str | None
     pending: bool | None
     id: UUID | str | None
+    on_full: OnFull | None
+    block_timeout: Duration | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +52,8 @@ class Options:
 
     `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339,
     or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the
-    caller's, for idempotent enqueues.
+    caller's, for idempotent enqueues. `on_full` and `block_timeout` are not the job's but the
+    enqueue's: see `when_full_of`.
     """
 
     queue: str | None = None
@@ -59,6 +69,8 @@ class Options:
     schema: str | None = None
     pending: bool | None = None
     id: UUID | str | None = None
+    on_full: OnFull | None = None
+    block_timeout: Duration | None = None
 
     def over(self, defaults: "Options") -> "Options":
         """Return these options, completed by `defaults`.
@@ -135,6 +147,31 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     if options is not NO_OPTIONS:
         _apply(options, envelope)
     return envelope
+
+
+def when_full_of(item: Request) -> WhenFull:
+    """Return what an enqueue is to do where the queue is full (backpressure §8).
+
+    "raise" raises QueueFull; "block" first waits for room, `block_timeout` long, where no
+    transaction is open; "outbox" keeps the job in the outbox, in the caller's transaction.
+    Raises InvalidRequest.
+    """
+    given = item.options
+    defaults = declared.get(item.type, NO_OPTIONS) if isinstance(item.type, str) else NO_OPTIONS
+    wanted = defaults.on_full if given.on_full is None else given.on_full
+    timeout = defaults.block_timeout if given.block_timeout is None else given.block_timeout
+    if wanted is None and timeout is None:
+        return RAISE
+    if wanted not in _ON_FULL:
+        raise InvalidRequest(
+            f"on_full must be one of {', '.join(_ON_FULL)}.", details={"field": "on_full"}
+        )
+    if timeout is not None:
+        _milliseconds(timeout, "block_timeout")
+    if wanted == "block":
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        return WhenFull(patience=Patience(seconds=seconds or BLOCK_TIMEOUT, always=True))
+    return WhenFull(keep=wanted == "outbox")
 
 
 def _apply(options: Options, envelope: Envelope) -> None:

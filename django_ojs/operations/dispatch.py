@@ -6,27 +6,34 @@ from django.db import transaction
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import outbox, push, tied
+from django_ojs.operations import outbox, tied, when_full
 from django_ojs.operations.push import Aside
+from django_ojs.operations.when_full import RAISE, WhenFull
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import OJSError
 
 
-def one(envelope: Envelope, *, generated_id: bool, aside: Aside | None) -> Job | None:
+def one(
+    envelope: Envelope, *, generated_id: bool, aside: Aside | None, full: WhenFull = RAISE
+) -> Job | None:
     """Enqueue a job where it belongs. Raises as `push.push` and `outbox.put` do."""
     to = _destination(envelope)
     if to is None:
-        return push.push(envelope, generated_id=generated_id, aside=aside)
+        return when_full.one(envelope, full, generated_id=generated_id, aside=aside)
     return outbox.put(envelope, to, generated_id=generated_id)
 
 
 def batch(
-    envelopes: Sequence[Envelope], *, generated_ids: bool, aside: Aside | None
+    envelopes: Sequence[Envelope],
+    *,
+    generated_ids: bool,
+    aside: Aside | None,
+    full: WhenFull = RAISE,
 ) -> list[Job | None]:
     """Enqueue jobs where each belongs, all or none, and return them in order."""
     wanted = [_destination(envelope) for envelope in envelopes]
     if not any(wanted):
-        return push.push_batch(envelopes, generated_ids=generated_ids, aside=aside)
+        return when_full.batch(envelopes, full, generated_ids=generated_ids, aside=aside)
     here = [index for index, to in enumerate(wanted) if to is None]
     away = [index for index, to in enumerate(wanted) if to is not None]
     jobs: list[Job | None] = [None] * len(envelopes)
@@ -45,7 +52,9 @@ def batch(
     using = outbox.alias_for_caller()
     with transaction.atomic(using=using):
         if here:
-            store(here, lambda e: push.push_batch(e, generated_ids=generated_ids, aside=aside))
+            store(
+                here, lambda e: when_full.batch(e, full, generated_ids=generated_ids, aside=aside)
+            )
         names = [name for name in wanted if name is not None]
         store(
             away,

@@ -84,6 +84,13 @@ def put_batch(
     return _put(push.accept(envelopes, place=True), wanted, using, generated_ids)
 
 
+def put_accepted(
+    passed: Sequence[Envelope | None], destination: str = LOCAL, *, generated_ids: bool = False
+) -> list[Job | None]:
+    """Store what came from `accept`, to be sent later; see `put`."""
+    return _put(passed, [destination] * len(passed), None, generated_ids)
+
+
 def _put(
     passed: Sequence[Envelope | None], wanted: Sequence[str], using: str | None, generated: bool
 ) -> list[Job | None]:
@@ -199,6 +206,7 @@ __all__ = [
     "destination",
     "prune",
     "put",
+    "put_accepted",
     "put_batch",
     "requeue",
     "route",

@@ -75,6 +75,17 @@ def _push(
 ) -> list[Job | None]:
     tied.refuse_other_transactions()
     passed = list(envelopes) if accepted else accept(envelopes, place=place, aside=aside)
+    return push_accepted(passed, generated_ids=generated_ids, place=place, patience=patience)
+
+
+def push_accepted(
+    passed: Sequence[Envelope | None],
+    *,
+    generated_ids: bool,
+    place: bool,
+    patience: Patience | None = None,
+) -> list[Job | None]:
+    """Store what came from `accept`; with `place` an error carries the `index`."""
     kept = [envelope for envelope in passed if envelope is not None]
     if not kept:
         return [None] * len(passed)
@@ -142,4 +153,4 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool)
     return jobs
 
 
-__all__ = ["Aside", "accept", "push", "push_batch"]
+__all__ = ["Aside", "accept", "push", "push_accepted", "push_batch"]
