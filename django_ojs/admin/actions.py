@@ -107,7 +107,7 @@ class Typed(forms.Form):
     def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._name = name
-        self.fields["typed"].label = "Type the name to confirm"
+        self.fields["typed"].label = f"Type {name} to confirm"
 
     def clean_typed(self) -> str:
         """Compare."""

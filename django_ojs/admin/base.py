@@ -71,23 +71,24 @@ class Pages(_Admin):
 
     def has_operate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Say whether the user may operate: the HTTP API's scope."""
-        return self._may(request, Scope.OPERATOR)
+        return self.may_have(request, Scope.OPERATOR)
 
     def has_administer_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Say whether the user may do everything."""
-        return self._may(request, Scope.ADMIN)
+        return self.may_have(request, Scope.ADMIN)
 
     def has_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Say whether the user may see arguments, results and backtraces."""
         user: Any = request.user
         return bool(user.has_perm("django_ojs.view_payload_job"))
 
-    def _may(self, request: HttpRequest, scope: Scope) -> bool:
+    def may_have(self, request: HttpRequest, scope: Scope) -> bool:
+        """Say whether the user may see these pages and has a scope."""
         return self.has_view_permission(request) and scope in complete(scopes_of(request.user))
 
     def may(self, request: HttpRequest, action: Action) -> bool:
         """Say whether the user may do this."""
-        return self._may(request, action.needs)
+        return self.may_have(request, action.needs)
 
     # --- addresses --------------------------------------------------------------------------------
 

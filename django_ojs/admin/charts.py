@@ -14,7 +14,7 @@ from django_ojs.admin.words import duration, number, short
 WIDTH: Final = 600
 HEIGHT: Final = 120
 
-_NICE: Final = (1, 2, 2.5, 5, 10)
+_NICE: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +138,7 @@ def bars(
 
 def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Chart:
     """Draw a line without axes, as high as a line of text. Its title tells the sum and the most."""
-    width, height, top = 120, 24, max((*values, 0))
+    width, height, top = 90, 24, max((*values, 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""

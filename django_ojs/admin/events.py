@@ -1,6 +1,6 @@
 """Events: what happened, newest first. Read only."""
 
-from typing import Final
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -21,6 +21,9 @@ LOOK: Final = 100_000
 #: What events carry of a job's payload.
 _PAYLOAD: Final = frozenset({"args", "meta", "result", "error", "progress", "data"})
 
+#: Characters of one value.
+_LONGEST: Final = 300
+
 _LARGEST: Final = 2**63 - 1
 
 
@@ -40,9 +43,7 @@ class EventPages(Pages):
             "events",
             "Events",
             {
-                "rows": None
-                if page is None
-                else [(event, _data(event, visible)) for event in page],
+                "rows": None if page is None else [(event, told(event, visible)) for event in page],
                 "types": sorted(CATALOGUE),
                 "type": type,
                 "subject": subject,
@@ -91,14 +92,20 @@ def _key(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 19 else _LARGEST
 
 
-def _data(event: Event, visible: bool) -> list[tuple[str, str]]:
+def told(event: Event, visible: bool) -> list[tuple[str, str]]:
+    """Return what an event says, by name; what it says of payloads only if it may be seen."""
     if not isinstance(event.data, dict):
         return []
     shown = payloads.redacted(event.data)
     return [
-        (str(name), payloads.HIDDEN if name in _PAYLOAD and not visible else str(value)[:500])
+        (str(name), payloads.HIDDEN if name in _PAYLOAD and not visible else _text(value))
         for name, value in list(shown.items())[:30]
     ]
 
 
-__all__ = ["EventPages"]
+def _text(value: Any) -> str:
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+
+
+__all__ = ["EventPages", "told"]

@@ -159,7 +159,7 @@ def drawn(points: Sequence[Point]) -> dict[str, Any]:
                 charts.Series(
                     name="enqueued",
                     kind="in",
-                    values=[point.enqueued for point in points],
+                    values=_but_last([point.enqueued for point in points]),
                     line=True,
                 ),
             ],
@@ -186,6 +186,11 @@ def drawn(points: Sequence[Point]) -> dict[str, Any]:
         "completed": sum(point.completed for point in points),
         "failed": sum(point.failed for point in points),
     }
+
+
+def _but_last(values: Sequence[float]) -> list[float | None]:
+    # The minute that is not over would make every line end in a fall.
+    return [*values[:-1], None]
 
 
 def _named(moment: datetime, points: Sequence[Point]) -> str:

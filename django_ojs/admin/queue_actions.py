@@ -10,7 +10,7 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.words import number
 from django_ojs.conf import settings
 from django_ojs.models import Queue
-from django_ojs.operations import bulk, queues
+from django_ojs.operations import bulk, queues, stats
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
@@ -67,6 +67,8 @@ class ConfigureForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for each in self.fields.values():
+            each.widget.attrs["placeholder"] = "as by default"
         field = self.fields["max_envelope_bytes"]
         most = settings().limits.envelope_bytes
         field.help_text = f"Of its envelope; at most {number(most)}. 0: the limit of the server."
@@ -138,7 +140,13 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
 
 
 def _what_goes(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    there = [
+        f"{number(count)} {state}"
+        for queue in objects
+        for state, count in stats.by_queue([queue.pk]).get(queue.pk, {}).items()
+    ]
     return (
+        f"In it at this moment: {', '.join(there)}." if there else "It is empty at this moment.",
         "The jobs in the states below are deleted for good, with the history of their errors.",
         "Running jobs go on. The queue, its configuration and its charts stay.",
         f"At most {number(_MOST)} jobs go at once; the answer says whether more are left.",

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from django_ojs.admin import charts
 from django_ojs.admin.base import Pages
+from django_ojs.admin.events import told
 from django_ojs.admin.overview import drawn
 from django_ojs.admin.patience import Asking, asking
 from django_ojs.admin.queue_actions import ACTIONS
@@ -64,7 +65,7 @@ class QueuePages(Pages):
                     (
                         row,
                         waiting.get(row.name),
-                        charts.sparkline("Out in the last hour", row.flow.went),
+                        charts.sparkline("Out in the last hour", row.flow.went[:-1]),
                     )
                     for row in shown
                 ],
@@ -136,13 +137,14 @@ def _look(ask: Asking, status: queues.QueueStatus) -> dict[str, Any]:
     day = timezone.now() - timedelta(days=1)
     hours = ask("last day", lambda: history("1h", since=day, queue=name)) or []
     happened = events.kept().filter(subject=name).order_by("-id")
+    kept = ask("events", lambda: list(happened[:10]))
     return {
         "row": rows[0] if rows else None,
         "status": status,
         "counts": [(state.value, status.counts.get(state, 0)) for state in _STATES],
         "hour": drawn(hour),
         "day": drawn(hours),
-        "events": ask("events", lambda: list(happened[:10])),
+        "events": None if kept is None else [(event, told(event, False)) for event in kept],
         "unknown": ask.unknown,
         "looked_at": timezone.now(),
     }

@@ -20,6 +20,9 @@ from django_ojs.storage.lately import Flow
 #: Workers that are looked at for who listens where.
 MOST_WORKERS = 10_000
 
+#: Jobs that came in one minute and went in the next make rates differ by some percent.
+_NOISE = 1.05
+
 
 class Level(StrEnum):
     """How full a bounded queue is."""
@@ -96,8 +99,8 @@ class Row:
 
     @property
     def growing(self) -> bool:
-        """Whether more comes than goes."""
-        return self.flow.came_per_minute > self.flow.went_per_minute
+        """Whether more comes than goes, by more than such figures are off anyway."""
+        return self.flow.came_per_minute > self.flow.went_per_minute * _NOISE
 
     @property
     def drains_in(self) -> float | None:

@@ -51,15 +51,17 @@ def ojs_part(some: int, whole: int) -> str:
 
 @register.simple_tag
 def ojs_time(moment: datetime | None, form: str = "ago") -> str:
-    """Show a time by how far away it is; the time itself is its tooltip, in UTC.
+    """Show a time by how far away it is; the time itself is its tooltip.
 
-    `form` is `ago` ("3 min ago", "in 3 min") or `age` ("3 min").
+    `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min") or `clock` ("14:05:09 UTC").
     """
     if not isinstance(moment, datetime):
         return DASH
     away = timezone.now() - moment
     text = duration(abs(away))
-    if form == "ago":
+    if form == "clock":
+        text = f"{timezone.localtime(moment):%H:%M:%S %Z}"
+    elif form == "ago":
         text = f"{text} ago" if away >= timedelta(0) else f"in {text}"
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
