@@ -38,7 +38,7 @@ KNOWN: Final[dict[str, str]] = {
 }
 
 #: A text of an address; nobody types more.
-LONGEST: Final = 1_000
+LONGEST: Final = 2_000
 
 _WORD: Final = re.compile(r'((?:[^\s:"]+:)?)("(?:[^"\\]|\\.)*"?|[^\s]+)')
 _AGE: Final = re.compile(r"([<>])(\d{1,6})(s|m|h|d|w)").fullmatch

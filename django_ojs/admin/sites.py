@@ -7,12 +7,25 @@ from django.db import models
 
 from django_ojs.admin.api_keys import ApiKeyAdmin
 from django_ojs.admin.base import Pages
+from django_ojs.admin.bulk_operations import BulkOperationPages
+from django_ojs.admin.dead_letters import DeadLetterPages
 from django_ojs.admin.events import EventPages
+from django_ojs.admin.jobs import JobPages
 from django_ojs.admin.outbox import OutboxEntryAdmin
 from django_ojs.admin.overview import OverviewPages
 from django_ojs.admin.queues import QueuePages
 from django_ojs.admin.workers import WorkerPages
-from django_ojs.models import ApiKey, Event, OutboxEntry, Overview, Queue, Worker
+from django_ojs.models import (
+    ApiKey,
+    BulkOperation,
+    DeadLetter,
+    Event,
+    Job,
+    OutboxEntry,
+    Overview,
+    Queue,
+    Worker,
+)
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -22,6 +35,9 @@ else:
 PAGES: dict[type[models.Model], type[Pages]] = {
     Overview: OverviewPages,
     Queue: QueuePages,
+    Job: JobPages,
+    DeadLetter: DeadLetterPages,
+    BulkOperation: BulkOperationPages,
     Worker: WorkerPages,
     Event: EventPages,
 }

@@ -1,4 +1,4 @@
-"""Bulk operations, and an index on the jobs that wait for a word from outside."""
+"""Bulk operations, dead letters in the sidebar, and an index on the jobs that are pending."""
 
 import django.db.models.functions.datetime
 from django.db import migrations, models
@@ -60,7 +60,21 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "bulk operation",
                 "db_table": "ojs_bulk_operation",
+                "default_permissions": (),
             },
+        ),
+        migrations.CreateModel(
+            name="DeadLetter",
+            fields=[],
+            options={
+                "verbose_name": "dead letter",
+                "verbose_name_plural": "dead letters",
+                "proxy": True,
+                "default_permissions": (),
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("django_ojs.job",),
         ),
         migrations.AddIndex(
             model_name="job",

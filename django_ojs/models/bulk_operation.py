@@ -57,6 +57,8 @@ class BulkOperation(models.Model):
 
     class Meta:
         db_table = "ojs_bulk_operation"
+        # Who may see jobs may see what was done to them.
+        default_permissions = ()
         verbose_name = "bulk operation"
         indexes = [
             models.Index(

@@ -63,6 +63,28 @@ def order(
     jobs that have ended, are left alone. `changes` are made by a retry, of dead letters only.
     Raises InvalidRequest for a filter that leaves no job out, or names no state it can be done in.
     """
+    if changes and action != Action.RETRY:
+        raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
+    whom = meant(action, which)
+    if changes:
+        whom = replace(whom, dead_letter=True)
+    expected, more = number(whom)
+    operation: BulkOperation = operations().create(
+        action=action,
+        filter=filter_json.render(whom),
+        changes=dict(changes or {}),
+        ordered_by=by,
+        expected=None if more else expected,
+    )
+    audit.note("bulk.ordered", principal=by, action=str(action), operation=operation.pk)
+    return operation
+
+
+def meant(action: Action, which: Filter) -> Filter:
+    """Return the filter of those of the jobs that it can be done to.
+
+    Raises InvalidRequest for a filter that leaves no job out, or names no such state.
+    """
     move = _MOVES[action]
     if which.empty:
         raise InvalidRequest(
@@ -73,19 +95,7 @@ def order(
     if not states:
         wanted = " or ".join(sorted(move.allowed))
         raise InvalidRequest(f"{action} needs jobs that are {wanted}.", details={"field": "state"})
-    if changes and action != Action.RETRY:
-        raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
-    meant = replace(which, states=states, dead_letter=True if changes else which.dead_letter)
-    expected, more = number(meant)
-    operation: BulkOperation = operations().create(
-        action=action,
-        filter=filter_json.render(meant),
-        changes=dict(changes or {}),
-        ordered_by=by,
-        expected=None if more else expected,
-    )
-    audit.note("bulk.ordered", principal=by, action=str(action), operation=operation.pk)
-    return operation
+    return replace(which, states=states)
 
 
 def get(key: int) -> BulkOperation:
@@ -174,15 +184,15 @@ def _next(
     operation: BulkOperation, which: Filter, chunk: int, look: int
 ) -> tuple[list[Any], str | None]:
     """Return the next jobs, and where to go on: "way|place", or None at the end."""
-    meant = _there_already(which, operation)
-    paths = ways(meant)
+    wanted = _there_already(which, operation)
+    paths = ways(wanted)
     step, _, text = (operation.place or "0|").partition("|")
     for at in range(int(step), len(paths)):
         way = paths[at]
         after = place.read(text, way.order) if text else None
-        wanted, end = way.look(meant, after, look)
+        found, end = way.look(wanted, after, look)
         names = [name.removeprefix("-") for name in way.order]
-        rows = list(wanted.values_list(*names)[: chunk + 1])
+        rows = list(found.values_list(*names)[: chunk + 1])
         if len(rows) > chunk:
             rows, end = rows[:chunk], rows[chunk - 1]
         keys = [row[-1] for row in rows]
@@ -227,6 +237,7 @@ __all__ = [
     "Action",
     "BulkState",
     "get",
+    "meant",
     "operations",
     "order",
     "stop",

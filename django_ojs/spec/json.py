@@ -62,6 +62,11 @@ def dumps(value: Any) -> str:
     return text
 
 
+def pretty(value: Any) -> str:
+    """Return a stored value for people to read: indented, its integers whole."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
 def loads(
     data: str | bytes,
     *,

@@ -15,6 +15,9 @@ from django_ojs.spec import times
 
 register = template.Library()
 
+#: What has no permission of its own: who may see the one may see the other.
+_SEEN_WITH = {"deadletter": "job", "bulkoperation": "job"}
+
 register.filter("ojs_number", number)
 register.filter("ojs_short", short)
 register.filter("ojs_duration", duration)
@@ -94,8 +97,9 @@ def ojs_address(context: Context, model: str, what: str = "changelist", *args: A
 def _address(context: Context, model: str, what: str, *args: Any) -> str:
     request = getattr(context, "request", None)
     user = getattr(request, "user", None)
+    kind = _SEEN_WITH.get(model, model)
     if user is None or not (
-        user.has_perm(f"django_ojs.view_{model}") or user.has_perm(f"django_ojs.change_{model}")
+        user.has_perm(f"django_ojs.view_{kind}") or user.has_perm(f"django_ojs.change_{kind}")
     ):
         return ""
     site = getattr(request, "current_app", None)
