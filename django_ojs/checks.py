@@ -7,10 +7,12 @@ from typing import Any
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DatabaseError
 from django.db import NotSupportedError
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
+from django_ojs.operations.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
 from django_ojs.storage import database
 
 SQLITE_NEEDED = (3, 38, 0)
@@ -85,6 +87,16 @@ def _api_is_open() -> bool:
     from django_ojs.http.authentication import Anybody, authentication_classes
 
     return any(issubclass(each, Anybody) for each in authentication_classes())
+
+
+@register(Tags.database)
+def check_bounds(**kwargs: Any) -> list[CheckMessage]:
+    """Name queues that may grow without an end (backpressure §6.3)."""
+    try:
+        names = unbounded()
+    except (DatabaseError, ImproperlyConfigured, NotSupportedError):
+        return []  # Before the first migration; the others tell of the rest.
+    return [Warning(told(names), hint=BOUND_HINT, id=UNBOUNDED)] if names else []
 
 
 @register(Tags.database)

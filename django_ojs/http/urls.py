@@ -10,6 +10,7 @@ from django_ojs.http.views import (
     dead_letter,
     events,
     jobs,
+    metrics,
     openapi,
     progress,
     queues,
@@ -27,6 +28,7 @@ urlpatterns: list[URLPattern | URLResolver | Any] = [
     route("v1/health", system.Health, "ojs-health"),
     route("v1/ready", system.Ready, "ojs-ready"),
     route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
+    route("metrics", metrics.Metrics, "ojs-metrics"),
     # Jobs
     route("v1/jobs", jobs.Jobs, "ojs-jobs"),
     route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),

@@ -28,6 +28,11 @@ BUCKETS = 24
 #: Writers may be this late with a minute; then it is folded.
 LATE = timedelta(minutes=2)
 
+#: The minute of what is too old to have one.
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+#: What is younger than this keeps its minute.
+YOUNG = timedelta(hours=1)
+
 #: What is counted, and the column of each.
 ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
 COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped")
@@ -178,14 +183,16 @@ def _merge(parts: Sequence[Rollup]) -> Rollup:
 
 
 def prune(keep: timedelta, limit: int = 5000) -> int:
-    """Delete rows that are older than this. Return how many."""
+    """Take the time from rows that are older than this. Return how many.
+
+    `fold` makes one of them for each queue and type: what ever happened never becomes less.
+    """
     rows = Rollup.objects.using(database.alias())
-    old = list(
-        rows.filter(minute__lt=Now() - keep).order_by("minute").values_list("pk", flat=True)[:limit]
-    )
-    if not old:
+    old = rows.filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
+    keys = list(old.order_by("minute").values_list("pk", flat=True)[:limit])
+    if not keys:
         return 0
-    return int(database.retried(lambda: rows.filter(pk__in=old).delete()[0]))
+    return int(database.retried(lambda: rows.filter(pk__in=keys).update(minute=EVER)))
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:
@@ -208,10 +215,12 @@ def percentile(histogram: Sequence[int], share: float) -> float | None:
 
 
 __all__ = [
+    "COLUMNS",
     "COMPLETED",
     "DISCARDED",
     "DROPPED",
     "ENQUEUED",
+    "EVER",
     "FAILED",
     "REJECTED",
     "bucket",

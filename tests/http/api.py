@@ -15,6 +15,7 @@ from django_ojs.operations import jobs as stored_jobs
 JSON_TYPE = "application/openjobspec+json"
 #: No job has it. Always the same: the names of tests must be, in each process that collects them.
 NOBODY = "01a1fc00-0000-7000-8000-000000000001"
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What an `error` always holds, and what it may hold beside that.
 ALWAYS = {"code", "message", "retryable", "details", "request_id"}
 SOMETIMES = {"type", "hint", "docs_url", "queue", "depth", "bound", "strategy"}
@@ -27,7 +28,8 @@ class Answer:
         self.response = response
         self.status = response.status_code
         self.headers = response.headers
-        self.body: Any = json.loads(response.content) if response.content else None
+        is_json = bool(response.content) and response["Content-Type"] != TEXT_TYPE
+        self.body: Any = json.loads(response.content) if is_json else None
 
     def __getitem__(self, name: str) -> Any:
         return self.body[name]
@@ -108,9 +110,14 @@ class Api:
         return self.get(f"jobs/{job_id}").ok()["job"]
 
 
+def is_text(response: HttpResponse) -> bool:
+    """Whether this is the one answer that is no JSON: metrics."""
+    return response.content.startswith(b"# HELP ojs_")
+
+
 def framed(response: HttpResponse) -> Answer:
     """Check what every answer has to have, whatever it says."""
-    assert response["Content-Type"] == JSON_TYPE
+    assert response["Content-Type"] == (TEXT_TYPE if is_text(response) else JSON_TYPE)
     assert response["OJS-Version"] == "1.0"
     assert response["X-Request-Id"]
     answer = Answer(response)

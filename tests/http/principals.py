@@ -50,6 +50,7 @@ TABLE = [
     Line("GET", "ojs-health", EVERYBODY, OPEN),
     Line("GET", "ojs-ready", EVERYBODY, OPEN),
     Line("GET", "ojs-openapi", EVERYBODY, OPEN),
+    Line("GET", "ojs-metrics", READ, HIDDEN),
     # Jobs
     Line("POST", "ojs-jobs", PRODUCER, DENIED, JOB),
     Line("POST", "ojs-jobs-batch", PRODUCER, DENIED, {"jobs": [JOB | {"queue": "mine"}, JOB]}),

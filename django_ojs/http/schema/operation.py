@@ -33,6 +33,7 @@ class Answer:
     text: str
     schema: Schema | None = None
     headers: tuple[str, ...] = ()
+    media_type: str = MEDIA_TYPE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +109,7 @@ class Operation:
 
     def _responses(self, has_path: bool) -> dict[str, Schema]:
         out = {
-            str(status): _response(answer.text, answer.schema, answer.headers)
+            str(status): _response(answer.text, answer.schema, answer.headers, answer.media_type)
             for status, answer in self.answers.items()
         }
         statuses = {*ALWAYS, *self.errors}
@@ -132,14 +133,19 @@ def error_responses() -> dict[str, Schema]:
     }
 
 
-def _response(text: str, schema: Schema | None, headers: Sequence[str] = ()) -> Schema:
+def _response(
+    text: str,
+    schema: Schema | None,
+    headers: Sequence[str] = (),
+    media_type: str = MEDIA_TYPE,
+) -> Schema:
     names = (*_OF_EVERY_ANSWER, *headers)
     out: dict[str, Any] = {
         "description": text,
         "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in names},
     }
     if schema is not None:
-        out["content"] = {MEDIA_TYPE: {"schema": schema}}
+        out["content"] = {media_type: {"schema": schema}}
     return out
 
 

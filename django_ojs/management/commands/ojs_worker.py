@@ -15,6 +15,7 @@ from django.utils.autoreload import get_child_arguments
 
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
+from django_ojs.operations.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
@@ -22,6 +23,8 @@ from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.reload import CodeWatch
 from django_ojs.worker.supervisor import Supervisor, run_process
+
+logger = logging.getLogger("django_ojs")
 
 DESCRIPTION = """\
 Run background jobs until told to stop.
@@ -169,12 +172,23 @@ class Command(BaseCommand):
                 "Jobs will be held back until there are some."
             )
         _keep_connections()
+        self._warn_of_unbounded(config)
         if config.once:
             run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         if Supervisor(config, changed=watch).run():
             os.execv(sys.executable, get_child_arguments())
+
+    def _warn_of_unbounded(self, config: WorkerConfig) -> None:
+        if UNBOUNDED in django_settings.SILENCED_SYSTEM_CHECKS:
+            return
+        try:
+            names = unbounded(config.queues)
+        finally:
+            connections.close_all()  # As below.
+        if names:
+            logger.warning("%s %s (%s)", told(names), BOUND_HINT, UNBOUNDED)
 
     def _check_database(self) -> None:
         connection = database.connection()

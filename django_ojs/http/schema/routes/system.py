@@ -1,10 +1,11 @@
-"""Manifest, health, readiness, and this document. For everybody."""
+"""Manifest, health, readiness, and this document. For everybody; and metrics."""
 
 from collections.abc import Mapping
 from typing import Final
 
+from django_ojs.http.access import Scope
 from django_ojs.http.schema.operation import Answer, Operation
-from django_ojs.http.schema.values import ref
+from django_ojs.http.schema.values import STRING, ref
 
 
 def _look(id: str, summary: str, *, report: str | None = None, schema: str) -> Operation:
@@ -23,6 +24,17 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
     },
     "ojs-ready": {
         "GET": _look("ready", "Whether requests should come here", report=_DOWN, schema="Health")
+    },
+    "ojs-metrics": {
+        "GET": Operation(
+            id="metrics",
+            tag="System",
+            summary="Metrics for Prometheus",
+            text="Of the queues that the caller may use. 404 where the server has no such package.",
+            scope=Scope.READ,
+            answers={200: Answer(text="Metrics.", schema=STRING, media_type="text/plain")},
+            errors=[404],
+        )
     },
     "ojs-openapi": {"GET": _look("openapi", "This document", schema="OpenAPI")},
 }

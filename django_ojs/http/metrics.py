@@ -1,0 +1,134 @@
+"""What Prometheus asks for (ojs-observability §8, ojs-backpressure §10.2).
+
+All of it is in the database: every process answers the same, and nothing reads the jobs. Counters
+and histograms come from the rollups, which processes write every ten seconds.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from django_ojs.operations import stats, workers
+from django_ojs.spec.states import State
+from django_ojs.storage import bounds, recent, rollups, totals
+from django_ojs.storage.queue_configs import config_of
+from django_ojs.storage.totals import Total
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+#: Whoever enqueues can make up types: those that come after so many are counted as one.
+MOST_SERIES: Final = 1_000
+#: No type and no queue begins like this.
+OTHERS: Final = "_other"
+
+_COUNTERS: Final = (
+    ("ojs_job_enqueued", "Jobs enqueued.", (rollups.ENQUEUED,)),
+    ("ojs_job_completed", "Jobs completed.", (rollups.COMPLETED,)),
+    ("ojs_job_failed", "Jobs discarded.", (rollups.DISCARDED, rollups.DROPPED)),
+    ("ojs_job_errors", "Runs that ended with an error.", (rollups.FAILED,)),
+)
+_OF_BOUNDS: Final = (
+    ("ojs_backpressure_rejected", "Jobs refused by a full queue.", rollups.REJECTED),
+    ("ojs_backpressure_dropped", "Jobs dropped by a full queue.", rollups.DROPPED),
+)
+
+
+def render(within: Collection[str] | None) -> bytes:
+    """Return all metrics as text, or those of the queues that whoever asks is kept to."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_FromDatabase(within))
+    return generate_latest(registry)
+
+
+class _FromDatabase(Collector):
+    def __init__(self, within: Collection[str] | None) -> None:
+        self._within = within
+
+    def collect(self) -> Iterator[Metric]:
+        """Look, and yield what was found."""
+        yield from _jobs(self._within)
+        yield from _queues(self._within)
+        yield from _bounds(self._within)
+
+
+def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
+    found = _totals(within)
+    labels = ["queue", "type"]
+    for name, text, columns in _COUNTERS:
+        counter = CounterMetricFamily(name, text, labels=labels)
+        for key, total in found.items():
+            counter.add_metric(key, sum(total.counts[column] for column in columns))
+        yield counter
+    ran = HistogramMetricFamily(
+        "ojs_job_duration_seconds", "How long jobs ran.", labels=[*labels, "state"]
+    )
+    waited = HistogramMetricFamily(
+        "ojs_job_queue_time_seconds", "How long jobs waited for their start.", labels=labels
+    )
+    for (queue, type), total in found.items():
+        _add(ran, (queue, type, State.COMPLETED.value), total.ran)
+        _add(waited, (queue, type), total.waited)
+    yield from (ran, waited)
+    by_queue: dict[str, Total] = {}
+    for (queue, _), total in found.items():
+        by_queue.setdefault(queue, Total()).add(total.counts, total.waited, total.ran)
+    for name, text, column in _OF_BOUNDS:
+        counter = CounterMetricFamily(name, text, labels=["queue"])
+        for queue, total in by_queue.items():
+            counter.add_metric([queue], total.counts[column])
+        yield counter
+
+
+def _totals(within: Collection[str] | None) -> totals.Totals:
+    found: totals.Totals = {}
+    for place, (key, total) in enumerate(totals.ever().items()):
+        if within is not None and key[0] not in within:
+            continue
+        known = key if place < MOST_SERIES else (OTHERS, OTHERS)
+        found.setdefault(known, Total()).add(total.counts, total.waited, total.ran)
+    return found
+
+
+def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: list[int]) -> None:
+    # The n-th bucket ends at 2**n ms, the last one nowhere.
+    total, buckets = 0, []
+    for index, number in enumerate(histogram[:-1]):
+        total += number
+        buckets.append((repr(2.0**index / 1000), float(total)))
+    total += histogram[-1]
+    buckets.append(("+Inf", float(total)))
+    # What was measured is not kept to the millisecond: the sum may be off by a third.
+    family.add_metric(list(key), buckets, sum_value=(recent.mean(histogram) or 0) * total / 1000)
+
+
+def _queues(within: Collection[str] | None) -> Iterator[Metric]:
+    depth = GaugeMetricFamily(
+        "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
+    )
+    busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
+    for queue, states in sorted(stats.by_queue(within).items())[:MOST_SERIES]:
+        for state in State:
+            depth.add_metric([queue, state.value], states.get(state, 0))
+        busy.add_metric([queue], states.get(State.ACTIVE, 0))
+    active = GaugeMetricFamily("ojs_workers_active", "Workers that run.")
+    active.add_metric([], workers.listing(limit=0, within=within).running)
+    yield from (depth, busy, active)
+
+
+def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
+    pressure = GaugeMetricFamily(
+        "ojs_backpressure_pressure", "Depth divided by bound.", labels=["queue"]
+    )
+    for queue in bounds.bounded()[:MOST_SERIES]:
+        bound = config_of(queue).backpressure
+        if (within is None or queue in within) and bounds.is_bounded(bound):
+            pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))
+    yield pressure

@@ -1,0 +1,170 @@
+"""Metrics as Prometheus reads them (ojs-observability §8, ojs-backpressure §10.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
+from prometheus_client.parser import text_string_to_metric_families
+
+from django_ojs.http import metrics
+from django_ojs.models import Rollup
+from django_ojs.operations import queues, rejections
+from django_ojs.operations.ack import ack
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import database, rollups, totals
+from tests.factories import in_state, push, worker
+from tests.http.api import TEXT_TYPE, Api, make_key
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+api = Api()
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_counted() -> Iterator[None]:
+    rollups.flush()
+    Rollup.objects.all().delete()
+    totals.forget()
+    yield
+    totals.forget()
+
+
+def scrape(client: Api = api) -> Samples:
+    """Ask as Prometheus does, after all processes have written."""
+    rollups.flush()
+    answer = client.get("/ojs/metrics")
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == TEXT_TYPE
+    families = text_string_to_metric_families(answer.response.content.decode())
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((name, tuple(sorted(labels.items()))))
+
+
+def test_what_happened_is_counted_by_queue_and_type() -> None:
+    ack(in_state("active", queue="email", type="email.read").pk)
+    push(queue="email", type="email.send")
+    push(queue="email", type="email.send")
+    in_state("discarded", queue="other", type="a")
+    found = scrape()
+    send = {"queue": "email", "type": "email.send"}
+    read = {"queue": "email", "type": "email.read"}
+    assert value(found, "ojs_job_enqueued_total", **send) == 2
+    assert value(found, "ojs_job_completed_total", **send) == 0
+    assert value(found, "ojs_job_completed_total", **read) == 1
+    assert value(found, "ojs_job_failed_total", queue="other", type="a") == 1
+    assert value(found, "ojs_job_errors_total", queue="other", type="a") == 1
+    assert value(found, "ojs_job_duration_seconds_count", **read, state="completed") == 1
+    last = value(found, "ojs_job_duration_seconds_bucket", **read, state="completed", le="+Inf")
+    assert last == 1
+    assert value(found, "ojs_job_queue_time_seconds_count", **read) == 1
+
+
+def test_what_is_there_is_told_by_queue_and_state() -> None:
+    in_state("active", queue="email")
+    push(queue="email")
+    worker("w")
+    found = scrape()
+    assert value(found, "ojs_queue_depth", queue="email", state="available") == 1
+    assert value(found, "ojs_queue_depth", queue="email", state="active") == 1
+    assert value(found, "ojs_queue_depth", queue="email", state="discarded") == 0
+    assert value(found, "ojs_workers_busy", queue="email") == 1
+    assert value(found, "ojs_workers_active") == 1
+
+
+@pytest.mark.requirement("BP-R005")
+def test_the_pressure_of_bounded_queues_and_what_they_refused_and_dropped() -> None:
+    queues.configure("full", {"backpressure": {"max_depth": 4}})
+    queues.configure("lossy", {"backpressure": {"max_depth": 1, "strategy": "drop_oldest"}})
+    for _ in range(4):
+        push(queue="full")
+    with pytest.raises(QueueFull):
+        push(queue="full")
+    for _ in range(3):
+        push(queue="lossy")
+    rejections.settle()
+    found = scrape()
+    assert value(found, "ojs_backpressure_pressure", queue="full") == 1
+    assert value(found, "ojs_backpressure_rejected_total", queue="full") == 1
+    assert value(found, "ojs_backpressure_dropped_total", queue="lossy") == 2
+    queues.configure("full", {"backpressure": {"max_depth": 5}})
+    assert value(scrape(), "ojs_backpressure_pressure", queue="full") == 0.8
+    # A bound that was lowered below what is there.
+    queues.configure("full", {"backpressure": {"max_depth": 2}})
+    assert value(scrape(), "ojs_backpressure_pressure", queue="full") == 1
+    queues.configure("full", {"backpressure": None})
+    assert value(scrape(), "ojs_backpressure_pressure", queue="full") is None
+
+
+def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows() -> None:
+    labels = {"queue": "email", "type": "email.send"}
+    for age in (timedelta(days=40), timedelta(hours=3), timedelta(minutes=4), timedelta()):
+        rollups.note(rollups.ENQUEUED, "email", "email.send", number=2, waited=0.01)
+        rollups.flush()
+        Rollup.objects.filter(minute__gt=datetime.now(UTC) - timedelta(minutes=2)).update(
+            minute=(datetime.now(UTC) - age).replace(second=0, microsecond=0)
+        )
+    assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
+    assert rollups.prune(timedelta(days=30)) == 1
+    assert rollups.prune(timedelta(days=30)) == 0
+    rollups.prune(timedelta(hours=2))
+    rollups.fold()
+    assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
+    totals.forget()
+    found = scrape()
+    assert value(found, "ojs_job_enqueued_total", **labels) == 8
+    assert value(found, "ojs_job_queue_time_seconds_count", **labels) == 4
+    assert Rollup.objects.filter(minute=rollups.EVER).count() == 1
+
+
+def test_types_without_number_become_one_series(monkeypatch: Any) -> None:
+    monkeypatch.setattr(metrics, "MOST_SERIES", 3)
+    for number in range(6):
+        push(queue="q", type=f"made.up{number}")
+    found = scrape()
+    assert value(found, "ojs_job_enqueued_total", queue="q", type="made.up0") == 1
+    assert value(found, "ojs_job_enqueued_total", queue="_other", type="_other") == 3
+    assert len([key for key in found if key[0] == "ojs_job_enqueued_total"]) == 4
+
+
+def test_who_is_kept_to_some_queues_sees_no_others(settings: Any) -> None:
+    keys = "django_ojs.http.authentication.ApiKeyAuthentication"
+    settings.OJS = {"HTTP_AUTHENTICATION": [keys]}
+    push(queue="mine")
+    push(queue="other", type="secret")
+    queues.configure("other", {"backpressure": {"max_depth": 4}})
+    worker("w", registration=None)
+    found = scrape(Api(make_key("read", queues=("mine",))))
+    assert value(found, "ojs_queue_depth", queue="mine", state="available") == 1
+    labels = [labels for _, labels in found]
+    assert all(("queue", "other") not in each for each in labels)
+    assert value(found, "ojs_workers_active") == 0
+
+
+def test_nobody_reads_the_jobs() -> None:
+    push(queue="email")
+    queues.configure("email", {"backpressure": {"max_depth": 4}})
+    rollups.flush()
+    with CaptureQueriesContext(connections[database.alias()]) as asked:
+        api.get("/ojs/metrics")
+    assert asked.captured_queries
+    assert not [query for query in asked.captured_queries if '"ojs_job"' in query["sql"]]
+    assert not [query for query in asked.captured_queries if "FROM ojs_job " in query["sql"]]
+
+
+def test_without_the_package_it_says_what_is_missing(monkeypatch: Any) -> None:
+    monkeypatch.setattr("django_ojs.http.views.metrics.find_spec", lambda name: None)
+    error = api.get("/ojs/metrics").error(404, "not_found")
+    assert "metrics" in error["hint"]
