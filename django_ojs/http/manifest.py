@@ -10,7 +10,7 @@ from django_ojs.storage import database
 from django_ojs.version import VERSION as PACKAGE_VERSION
 
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
-EXTENSIONS: tuple[str, ...] = ("admin-api", "payload-limits")
+EXTENSIONS: tuple[str, ...] = ("admin-api", "backpressure", "payload-limits")
 
 _BACKENDS = {"postgresql": "postgres"}
 
