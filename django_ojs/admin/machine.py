@@ -51,6 +51,15 @@ _RARE: Final[dict[tuple[State, State], str]] = {
 }
 
 
+#: Where it is said how often a way was taken.
+_LABELS: Final[dict[tuple[State, State], tuple[int, int]]] = {
+    (State.AVAILABLE, State.ACTIVE): (341, 90),
+    (State.ACTIVE, State.RETRYABLE): (452, 160),
+    (State.RETRYABLE, State.AVAILABLE): (230, 160),
+    (State.ACTIVE, State.AVAILABLE): (341, 46),
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Box:
     """A state: where its box begins, and how the job stands to it: here, been or not."""
@@ -70,6 +79,7 @@ class Edge:
     path: str
     title: str
     times: int
+    label: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +123,12 @@ def draw(job: Job, attempts: Sequence[Attempt]) -> Machine:
     taken = Counter(pairwise(gone))
     here = State(job.state)
     edges = [
-        Edge(path=line, title=f"{way[0]} to {way[1]}", times=taken[way])
+        Edge(
+            path=line,
+            title=f"{way[0]} to {way[1]}",
+            times=taken[way],
+            label=_LABELS.get(way) if taken[way] > 1 else None,
+        )
         for way, line in (_USUAL | _RARE).items()
         if way in _USUAL or taken[way]
     ]

@@ -1,0 +1,1 @@
+"""Jobs by the million, like those that a busy shop leaves behind."""
