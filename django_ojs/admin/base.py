@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -177,9 +177,22 @@ class Pages(_Admin):
 
     def found(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
         """Return what an action is for, by key; None for what is not there."""
-        wanted = list(dict.fromkeys(keys))
-        there = {str(each.pk): each for each in self.get_queryset(request).filter(pk__in=wanted)}
-        return {key: there.get(key) for key in wanted}
+        wanted = {key: self._as_key(key) for key in keys}
+        possible = [each for each in wanted.values() if each is not None]
+        there = {each.pk: each for each in self.get_queryset(request).filter(pk__in=possible)}
+        return {key: None if each is None else there.get(each) for key, each in wanted.items()}
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
+        """Return an object for Django's own pages; None for what can be no key."""
+        key = self._as_key(object_id)
+        return None if key is None else self.get_queryset(request).filter(pk=key).first()
+
+    def _as_key(self, text: str) -> Any:
+        # What no column can hold must not reach the database.
+        try:
+            return None if "\0" in text else self.opts.pk.to_python(text)
+        except (ValidationError, ValueError, OverflowError):
+            return None
 
     def offered(self, request: HttpRequest, obj: Any = None) -> list[Action]:
         """Return the actions the user may take, those alone that this object allows."""

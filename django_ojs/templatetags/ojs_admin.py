@@ -15,6 +15,9 @@ from django_ojs.spec import times
 
 register = template.Library()
 
+#: Models whose pages show jobs, to whoever may look at jobs.
+_JOBS = ("deadletter", "bulkoperation")
+
 #: What has no permission of its own: who may see the one may see the other.
 _SEEN_WITH = {"deadletter": "job", "bulkoperation": "job"}
 

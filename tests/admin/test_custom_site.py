@@ -1,0 +1,68 @@
+"""The pages on an admin site of one's own, at another prefix and with a theme's ModelAdmin."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from django.contrib import admin
+from django.test import override_settings
+
+from django_ojs.admin import register
+from django_ojs.models import Queue
+from tests.admin.markup import structure
+from tests.admin.test_pages import LISTS, fill
+from tests.admin.users import root
+
+
+@pytest.mark.django_db
+@override_settings(ROOT_URLCONF="tests.admin.site")
+@pytest.mark.parametrize(
+    "page",
+    [*(f"{page}/" for page in LISTS), "queue/queue-0/change/", "queue/do/purge/?key=queue-0"],
+)
+def test_pages_link_to_the_site_they_are_on(page: str) -> None:
+    fill(1)
+    answer = root().get(f"/back/office/django_ojs/{page}")
+    assert answer.status_code == 200
+    text = answer.content.decode()
+    assert "/back/office/django_ojs/queue/" in text
+    assert 'href="/admin/' not in text
+    assert structure(text).forbidden == []
+
+
+@pytest.mark.django_db
+@override_settings(ROOT_URLCONF="tests.admin.site")
+def test_an_action_leads_back_into_its_site() -> None:
+    fill(1)
+    answer = root().post("/back/office/django_ojs/queue/do/pause/", {"key": "queue-0"})
+    assert answer["Location"] == "/back/office/django_ojs/queue/"
+    assert Queue.objects.get(pk="queue-0").paused
+
+
+def test_a_themes_model_admin_is_the_base_of_the_pages() -> None:
+    class Themed(admin.ModelAdmin):  # type: ignore[type-arg]
+        pass
+
+    site = admin.AdminSite(name="themed")
+    register(site, Themed)
+    register(site, Themed)  # Once more is no error.
+    assert isinstance(site._registry[Queue], Themed)
+
+
+def test_the_app_works_where_the_admin_is_not_installed() -> None:
+    code = """
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django_ojs"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    USE_TZ=True,
+)
+django.setup()
+import sys
+assert "django_ojs.admin" not in sys.modules and "django.contrib.admin" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

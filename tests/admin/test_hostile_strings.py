@@ -1,0 +1,118 @@
+"""Names, errors and what workers say of themselves are data: they change no page's structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.admin.utils import quote
+from django.db import transaction
+from django.utils import timezone
+
+from django_ojs.models import Event, Queue, Rollup
+from django_ojs.operations import beat
+from django_ojs.spec import ids
+from django_ojs.storage import database
+from tests import factories
+from tests.admin.markup import HOSTILE, structure
+from tests.admin.test_pages import BASE
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+HARMLESS = "harmless"
+
+
+def workers(text: str) -> list[str]:
+    factories.worker(
+        text,
+        registration=beat.Registration(
+            hostname=text, queues=(text,), labels=(text,), version=text[:64], concurrency=3, pid=9
+        ),
+    )
+    job = factories.push(queue="held")
+    factories.claim(job, text)
+    return ["worker/", f"worker/{quote(text)}/change/", f"worker/{quote(text)}/history/"]
+
+
+def events(text: str) -> list[str]:
+    Event.objects.using(database.alias()).create(
+        event_id=ids.uuid7(),
+        type="job.failed",
+        subject=text,
+        queue=text,
+        data={"error": {"message": text, "backtrace": [text]}, "worker_id": text, "x": text},
+    )
+    return ["event/", "event/?type=job.failed"]
+
+
+def queues(text: str) -> list[str]:
+    # No client can make a queue of such a name; another program's row may have it.
+    Queue.objects.using(database.alias()).create(name=text, paused_at=timezone.now())
+    now = timezone.now()
+    Rollup.objects.using(database.alias()).create(
+        minute=now.replace(second=0, microsecond=0),
+        queue=text,
+        type=text,
+        enqueued=1,
+        failed=1,
+        waited=[0] * 24,
+        ran=[0] * 24,
+    )
+    return ["overview/", "queue/"]
+
+
+def pages_with(
+    make: Callable[[str], list[str]], text: str
+) -> list[list[tuple[str, tuple[str, ...]]]]:
+    client = root()
+    found = []
+    for page in make(text):
+        answer = client.get(BASE + page)
+        assert answer.status_code == 200, page
+        read = structure(answer.content.decode())
+        assert read.forbidden == []
+        found.append(read.tags)
+    return found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("make", [workers, events, queues])
+def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], text: str) -> None:
+    with transaction.atomic():
+        expected = pages_with(make, HARMLESS)
+        transaction.set_rollback(True)
+    assert pages_with(make, text) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "queue/%00/change/",
+        "queue/..%2f..%2f/change/",
+        "worker/%00/change/",
+        "worker/%00/history/",
+        "queue/do/pause/?key=%00",
+        "queue/do/purge/?key=%00&key=a",
+        "worker/do/quiet/?key=%ff%fe",
+        "event/?subject=%00",
+        "event/?type=%00",
+        "event/?before=99999999999999999999999",
+        "event/?before=-1",
+        "queue/?p=99999999999&q=%00&sort=__class__",
+        "queue/?p=²",
+        "worker/?p=0",
+        "overview/do/stop/?key=2",
+        "queue/do/nothing/?key=a",
+        "queue/do/pause/?key=a&next=//elsewhere.example/",
+    ],
+)
+def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) -> None:
+    client = root()
+    assert client.get(BASE + address).status_code in (200, 302, 404)
+    if "do/" in address:
+        answer = client.post(
+            BASE + address.partition("?")[0], {"key": "\0", "next": "//elsewhere.example/"}
+        )
+        assert answer.status_code in (200, 302, 404)
+        assert "elsewhere" not in answer.get("Location", "") + answer.content.decode()

@@ -1,0 +1,182 @@
+"""Who may do what: every address of the pages and every action, taken from the admin itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.db import models
+from django.test import Client
+from django.urls import NoReverseMatch, URLPattern, reverse
+
+from django_ojs.admin.actions import Action
+from django_ojs.admin.base import Pages
+from django_ojs.operations import beat, queues
+from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database
+from tests import factories
+from tests.admin.users import VIEW, root, staff
+
+pytestmark = pytest.mark.django_db
+
+APP = apps.get_app_config("django_ojs")
+ADMINS = {model: each for model, each in admin.site._registry.items() if model in APP.get_models()}
+PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, Pages)}
+
+#: What the parts of an address are filled with, by name, beside an object's own key.
+PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1}
+
+#: Lists of jobs under another name.
+SEEN_BY = {"deadletter": "view_job", "bulkoperation": "view_job"}
+
+
+def addresses() -> Iterator[tuple[type[models.Model], URLPattern]]:
+    for model, each in ADMINS.items():
+        for pattern in each.get_urls():
+            if pattern.name:  # The others only redirect.
+                yield model, pattern
+
+
+def actions() -> Iterator[tuple[type[models.Model], Action]]:
+    for model, each in PAGES.items():
+        for action in each.operations:
+            yield model, action
+
+
+def name_of(value: Any) -> str:
+    if isinstance(value, URLPattern):
+        return str(value.name)
+    return str(getattr(value, "name", None) or value._meta.model_name)
+
+
+@pytest.fixture
+def things() -> dict[str, str]:
+    """Something of each kind, by the name of its model; and a key that fits for the others."""
+    factories.worker("w", registration=beat.Registration(queues=("alpha",)))
+    dead = factories.in_state("discarded", queue="alpha")
+    factories.push(queue="alpha")
+    queues.listing()
+    queues.configure("alpha", {"max_size": 1000})
+    event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
+    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletter": str(dead.pk)} | (
+        {"event": str(event.pk)} if event else {}
+    )
+
+
+def key_of(model: type[models.Model], things: dict[str, str]) -> str:
+    return things.get(str(model._meta.model_name), "1")
+
+
+def address_of(model: type[models.Model], pattern: URLPattern, things: dict[str, str]) -> str:
+    wanted = pattern.pattern.converters
+    key = quote(key_of(model, things))
+    parts = {name: PARTS.get(name, key) for name in wanted}
+    try:
+        return reverse(f"admin:{pattern.name}", kwargs=parts)
+    except NoReverseMatch:
+        return reverse(f"admin:{pattern.name}", args=list(parts.values()))
+
+
+def everything() -> dict[str, list[dict[str, Any]]]:
+    """All that is stored by the app; the rows that a reading may settle stay out of it."""
+    stored = {}
+    for model in APP.get_models():
+        if model._meta.managed and not model._meta.proxy:
+            rows = model._base_manager.using(database.alias()).order_by("pk")
+            stored[model.__name__] = list(rows.values())
+    stored.pop("Rollup")
+    return stored
+
+
+@pytest.mark.parametrize(("model", "pattern"), list(addresses()), ids=name_of)
+def test_an_address_is_closed_to_staff_without_permission(
+    model: type[models.Model], pattern: URLPattern, things: dict[str, str]
+) -> None:
+    address, client = address_of(model, pattern, things), staff()
+    before = everything()
+    assert client.get(address).status_code in (302, 403, 404)
+    assert client.post(address, {"key": key_of(model, things), "sure": "1"}).status_code != 200
+    assert everything() == before
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize(("model", "pattern"), list(addresses()), ids=name_of)
+def test_an_address_asks_strangers_to_log_in(
+    model: type[models.Model], pattern: URLPattern, things: dict[str, str]
+) -> None:
+    for answer in (
+        Client().get(address_of(model, pattern, things)),
+        Client().post(address_of(model, pattern, things), {"key": key_of(model, things)}),
+    ):
+        assert answer.status_code == 302
+        assert answer["Location"].startswith("/admin/login/")
+
+
+@pytest.mark.parametrize(("model", "pattern"), list(addresses()), ids=name_of)
+def test_whoever_may_only_look_changes_nothing_at_any_address(
+    model: type[models.Model], pattern: URLPattern, things: dict[str, str]
+) -> None:
+    address, client = address_of(model, pattern, things), staff(*VIEW)
+    before = everything()
+    client.get(address)
+    for body in ({}, {"key": key_of(model, things), "sure": "1"}, {"_save": "1", "post": "yes"}):
+        client.post(address, body)
+    assert everything() == before
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("model", list(PAGES), ids=name_of)
+def test_a_list_is_open_to_whoever_may_look(
+    model: type[models.Model], things: dict[str, str]
+) -> None:
+    address = reverse(f"admin:django_ojs_{model._meta.model_name}_changelist")
+    name = str(model._meta.model_name)
+    assert staff(SEEN_BY.get(name, f"view_{name}")).get(address).status_code == 200
+
+
+def order(client: Client, model: type[models.Model], action: Action, key: str) -> int:
+    address = reverse(f"admin:django_ojs_{model._meta.model_name}_do", args=[action.name])
+    asked = client.get(address, {"key": key}).status_code
+    done = client.post(address, {"key": key, "sure": "1", "typed": key}).status_code
+    assert (asked == 403) == (done == 403)
+    return done
+
+
+@pytest.mark.parametrize(("model", "action"), list(actions()), ids=name_of)
+def test_an_action_is_refused_to_whoever_may_only_look_and_offered_on_no_page(
+    model: type[models.Model], action: Action, things: dict[str, str]
+) -> None:
+    client, key = staff(*VIEW, "push_job", "work_job", "view_payload_job"), key_of(model, things)
+    before = everything()
+    assert order(client, model, action, key) == 403
+    assert everything() == before
+    listed = client.get(reverse(f"admin:django_ojs_{model._meta.model_name}_changelist"))
+    assert f"/do/{action.name}/" not in listed.content.decode()
+
+
+@pytest.mark.parametrize(("model", "action"), list(actions()), ids=name_of)
+def test_an_action_needs_its_scope_and_the_sight_of_its_page(
+    model: type[models.Model], action: Action, things: dict[str, str]
+) -> None:
+    key = key_of(model, things)
+    operator = order(staff(*VIEW, "operate_job", name="operator"), model, action, key)
+    assert (operator == 403) == (action.needs is Scope.ADMIN)
+    assert order(staff("administer_job", name="blind"), model, action, key) == 403
+    assert order(staff(*VIEW, "administer_job", name="all"), model, action, key) != 403
+
+
+def test_an_action_without_a_token_is_refused(things: dict[str, str]) -> None:
+    client = staff(*VIEW, "operate_job", csrf=True)
+    address = reverse("admin:django_ojs_queue_do", args=["pause"])
+    assert client.post(address, {"key": "alpha"}).status_code == 403
+
+
+def test_no_action_of_djangos_is_left_on_the_pages() -> None:
+    client = root()
+    request = client.get(reverse("admin:django_ojs_queue_changelist")).wsgi_request
+    assert all(not each.get_actions(request) for each in PAGES.values())

@@ -1,0 +1,145 @@
+"""What an operator does with queues: it happens, it is written down, and skipped is counted."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.messages import get_messages
+
+from django_ojs.admin import queue_actions
+from django_ojs.models import Event, Queue
+from django_ojs.operations import jobs, maintenance_mode, queues
+from tests import factories
+from tests.admin.test_pages import BASE
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+DO = f"{BASE}queue/do/"
+CONFIGURE = {"key": "alpha", "sure": "1", "strategy": ""}
+
+
+def known(*names: str) -> None:
+    for name in names:
+        factories.push(queue=name)
+    queues.listing()
+
+
+def said(answer: object) -> str:
+    return " ".join(str(each) for each in get_messages(answer.wsgi_request))  # type: ignore[attr-defined]
+
+
+def test_pausing_several_counts_those_that_were_paused_and_says_why() -> None:
+    known("alpha", "beta")
+    queues.pause("beta")
+    answer = root().post(
+        f"{DO}pause/", {"key": ["alpha", "beta", "gone"], "next": f"{BASE}queue/?q=a"}
+    )
+    assert answer["Location"] == f"{BASE}queue/?q=a"
+    text = said(answer)
+    assert "1 paused, 2 skipped" in text
+    assert "paused already" in text
+    assert "not there" in text
+    assert Queue.objects.get(pk="alpha").paused
+
+
+def test_an_action_is_in_the_history_of_what_it_was_done_to() -> None:
+    known("alpha")
+    client = root()
+    client.post(f"{DO}pause/", {"key": "alpha"})
+    client.post(f"{DO}resume/", {"key": "alpha"})
+    messages = LogEntry.objects.order_by("pk").values_list("object_id", "change_message")
+    assert [key for key, _ in messages] == ["alpha", "alpha"]
+    assert "alpha" in client.get(f"{BASE}queue/alpha/history/").content.decode()
+    assert Event.objects.get(type="queue.paused").data["paused_by"] == "root"
+
+
+def test_purging_needs_the_name_typed_and_takes_the_chosen_states() -> None:
+    known("alpha")
+    factories.in_state("scheduled", queue="alpha")
+    client, order = root(), {"key": "alpha", "sure": "1", "states": ["available"]}
+    for wrong in ({}, {"typed": "alph"}, {"typed": "alpha", "states": ["active"]}):
+        answer = client.post(f"{DO}purge/", {**order, **wrong})
+        assert answer.status_code == 200
+        assert jobs().filter(queue="alpha").count() == 2
+    answer = client.post(f"{DO}purge/", {**order, "typed": "alpha"})
+    assert "1 jobs of alpha (available) deleted." in said(answer)
+    assert list(jobs().filter(queue="alpha").values_list("state", flat=True)) == ["scheduled"]
+
+
+def test_a_purge_that_was_not_asked_about_asks_first() -> None:
+    known("alpha")
+    answer = root().post(f"{DO}purge/", {"key": "alpha", "typed": "alpha", "states": ["available"]})
+    assert answer.status_code == 200
+    assert "1 available" in answer.content.decode()
+    assert jobs().filter(queue="alpha").exists()
+
+
+def test_a_purge_says_when_more_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_actions, "_MOST", 2)
+    factories.push_many(3, queue="alpha")
+    queues.listing()
+    answer = root().post(
+        f"{DO}purge/", {"key": "alpha", "sure": "1", "typed": "alpha", "states": ["available"]}
+    )
+    assert "purge it again" in said(answer)
+    assert jobs().filter(queue="alpha").count() == 1
+
+
+def test_configuring_changes_what_was_filled_in_and_keeps_what_the_form_does_not_show() -> None:
+    known("alpha")
+    queues.configure("alpha", {"concurrency": 3, "max_envelope_bytes": 5000})
+    client = root()
+    client.post(
+        f"{DO}configure/",
+        {**CONFIGURE, "max_depth": "500", "strategy": "block", "warning_threshold": "70"},
+    )
+    assert Queue.objects.get(pk="alpha").config == {
+        "concurrency": 3,
+        "backpressure": {"max_depth": 500, "strategy": "block", "warning_threshold": 0.7},
+    }
+    shown = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    assert 'value="500"' in shown
+    assert 'value="70"' in shown
+    client.post(f"{DO}configure/", CONFIGURE)
+    assert Queue.objects.get(pk="alpha").config == {"concurrency": 3}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_depth": "-1"},
+        {"max_depth": "many"},
+        {"strategy": "explode"},
+        {"warning_threshold": "101"},
+        {"max_envelope_bytes": str(2**40)},
+        {"max_size_bytes": "9" * 40},
+    ],
+)
+def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> None:
+    known("alpha")
+    answer = root().post(f"{DO}configure/", {**CONFIGURE, **wrong})
+    assert answer.status_code == 200
+    assert Queue.objects.get(pk="alpha").config == {}
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("keys", [[], ["alpha", "beta"]])
+def test_what_is_for_one_at_a_time_is_done_to_no_other_number(keys: list[str]) -> None:
+    known("alpha", "beta")
+    answer = root().post(f"{DO}purge/", {"key": keys, "sure": "1", "states": ["available"]})
+    assert answer.status_code == 302
+    assert jobs().filter(queue__in=["alpha", "beta"]).count() == 2
+
+
+def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> None:
+    client, do = root(), f"{BASE}overview/do/"
+    assert "No job of any queue" in client.get(f"{do}stop/", {"key": "1"}).content.decode()
+    client.post(f"{do}stop/", {"key": "1", "sure": "1", "reason": "a <b>new</b> disk"})
+    assert maintenance_mode.status().reason == "a <b>new</b> disk"
+    page = client.get(f"{BASE}overview/").content.decode()
+    assert "a &lt;b&gt;new&lt;/b&gt; disk" in page
+    assert "End maintenance mode" in page
+    client.post(f"{do}go-on/", {"key": "1"})
+    assert not maintenance_mode.status().enabled
+    assert LogEntry.objects.count() == 2

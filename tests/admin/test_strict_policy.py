@@ -1,0 +1,59 @@
+"""The pages work under `default-src 'self'`: no inline script or style, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import django_ojs
+from tests.admin.markup import structure
+from tests.admin.test_pages import BASE, LISTS, fill
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+PACKAGE = Path(django_ojs.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(f"{page}/" for page in LISTS),
+        "queue/queue-0/change/",
+        "worker/worker-0/change/",
+        "queue/do/configure/?key=queue-0",
+        "queue/do/purge/?key=queue-0",
+        "worker/do/terminate/?key=worker-0",
+        "overview/do/stop/?key=1",
+    ],
+)
+def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:
+    fill(2)
+    answer = root().get(BASE + page)
+    assert answer.status_code == 200
+    assert structure(answer.content.decode()).forbidden == []
+
+
+def test_what_the_policy_forbids_is_recognised() -> None:
+    found = structure(
+        "<style></style><script>1</script><p style='x' onclick='y'></p><a href='//elsewhere'></a>"
+    )
+    assert len(found.forbidden) == 5
+
+
+def test_the_script_evaluates_no_text_and_the_stylesheet_loads_nothing() -> None:
+    static = PACKAGE / "static" / "django_ojs"
+    script = (static / "refresh.js").read_text()
+    assert not re.search(
+        r"\beval\(|innerHTML|document\.write|new Function|setAttribute\(.style", script
+    )
+    assert not re.search(r"@import|url\(|expression\(", (static / "admin.css").read_text())
+
+
+def test_nothing_is_marked_as_safe() -> None:
+    for path in [*PACKAGE.rglob("admin/*.py"), *PACKAGE.rglob("templatetags/*.py")]:
+        assert not re.search(r"mark_safe\(|SafeString\(|is_safe", path.read_text()), path
+    for path in PACKAGE.rglob("templates/django_ojs/admin/*.html"):
+        assert not re.search(r"\|\s*safe\b|autoescape off|\|\s*safeseq", path.read_text()), path
