@@ -12,7 +12,7 @@ from django.db import NotSupportedError
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
-from django_ojs.operations.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
+from django_ojs.operations.unbounded import BOUND_HINT, told, unbounded
 from django_ojs.storage import database
 
 SQLITE_NEEDED = (3, 38, 0)
@@ -96,7 +96,7 @@ def check_bounds(**kwargs: Any) -> list[CheckMessage]:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
         return []  # Before the first migration; the others tell of the rest.
-    return [Warning(told(names), hint=BOUND_HINT, id=UNBOUNDED)] if names else []
+    return [Warning(told(names), hint=BOUND_HINT, id="django_ojs.W003")] if names else []
 
 
 @register(Tags.database)

@@ -1,0 +1,232 @@
+"""Promise: a bounded queue never holds more than its bound, whoever dies or dawdles meanwhile."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from django_ojs.models import Job
+from django_ojs.operations import queues, stats
+from django_ojs.operations.ack import ack
+from django_ojs.operations.fetch import fetch
+from django_ojs.operations.push import push_batch
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import bounds, counts
+from tests.databases import ALIASES
+from tests.factories import envelope, own_connections
+from tests.faults.bouncer import PROGRAM, bouncer
+from tests.faults.conftest import FULL, Tell
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, databases=ALIASES),
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+NAME = "bounded"
+PRODUCERS = 32
+SECONDS = 30.0 if FULL else 6.0
+GENEROUS = 30
+
+#: Holds a turn, or as much as it is told, and never commits.
+HOLDER = """
+import sys, time
+import django
+django.setup()
+from django.db import transaction
+from django_ojs.operations.push import push_batch
+from tests.factories import envelope
+with transaction.atomic():
+    push_batch([envelope(queue="bounded") for _ in range(int(sys.argv[1]))], generated_ids=True)
+    print("holding", flush=True)
+    time.sleep(300)
+"""
+
+
+def bound(depth: int, strategy: str = "reject") -> None:
+    queues.configure(NAME, {"backpressure": {"max_depth": depth, "strategy": strategy}})
+
+
+def add(number: int = 1) -> None:
+    push_batch([envelope(queue=NAME) for _ in range(number)], generated_ids=True)
+
+
+def depth() -> int:
+    waiting = ["available", "scheduled", "retryable"]
+    return Job.objects.filter(queue=NAME, state__in=waiting).count()
+
+
+@contextmanager
+def holder(environment: dict[str, str], number: int) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that has added jobs and does not commit."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(number)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait(GENEROUS)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.postgresql
+def test_who_dies_with_a_turn_leaves_it_to_the_next(process_environment: dict[str, str]) -> None:
+    bound(20)
+    add(10)
+    with holder(process_environment, 10) as process:
+        with pytest.raises(QueueFull):
+            add()
+        process.send_signal(signal.SIGKILL)
+        process.wait(GENEROUS)
+        deadline = time.monotonic() + GENEROUS
+        while depth() == 10 and time.monotonic() < deadline:
+            try:
+                add(10)
+            except QueueFull:
+                time.sleep(0.05)
+    assert depth() == 20
+
+
+@pytest.mark.postgresql
+def test_who_idles_in_a_transaction_keeps_nobody_waiting_for_ever(
+    process_environment: dict[str, str], tell: Tell
+) -> None:
+    bound(1_000)
+    with holder(process_environment, 5):
+        began = time.monotonic()
+        for _ in range(100):  # Far from the bound nobody notices.
+            add()
+        far = time.monotonic() - began
+        add(600)
+        began = time.monotonic()
+        with pytest.raises(QueueFull, match="transactions are open"):
+            add(250)
+        near = time.monotonic() - began
+        tell(f"beside an idle transaction: 100 jobs in {far:.2f} s; refused after {near:.2f} s")
+        assert near < bounds.PATIENCE + GENEROUS
+    assert depth() == 700
+
+
+@pytest.mark.parametrize("strategy", ["reject", "block", "drop_oldest"])
+def test_a_crowd_and_an_operator_who_changes_his_mind(strategy: str, tell: Tell, seed: int) -> None:
+    """All ways to enqueue, at bounds that move, with workers; afterwards the bound holds exactly.
+
+    While it is lowered there may be more than it says: what is there stays.
+    """
+    said = _crowd(strategy, seed)
+    tell(f"{strategy}: {said}")
+
+
+@pytest.mark.postgresql
+@pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (package: pgbouncer)")
+def test_through_a_transaction_pooler_the_bound_holds_too(tell: Tell, seed: int) -> None:
+    ours = connection.settings_dict
+    kept = dict(ours)
+    # As many as there are producers: who waits for a turn holds a connection, and so does whom he
+    # waits for.
+    with bouncer(ours, PRODUCERS + 10) as clients:
+        connection.close()
+        ours.update(clients)
+        try:
+            tell(f"through PgBouncer: {_crowd('reject', seed)}")
+        finally:
+            connection.close()
+            ours.update(kept)
+
+
+def _crowd(strategy: str, seed: int) -> str:
+    producers = PRODUCERS if connection.vendor == "postgresql" else 6
+    dice = random.Random(seed)
+    stop, lowest = threading.Event(), 100
+    errors: list[BaseException] = []
+    done = {"stored": 0, "refused": 0}
+    highest = [1_000]
+    over: list[tuple[int, int]] = []
+    bound(1_000, strategy)
+
+    def run(act: Any) -> threading.Thread:
+        def loop() -> None:
+            with own_connections():
+                try:
+                    while not stop.is_set():
+                        act()
+                except BaseException as error:
+                    errors.append(error)
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        return thread
+
+    def produce() -> None:
+        number = dice.choice([1, 1, 1, 7, 60])
+        try:
+            kind = dice.random()
+            if kind < 0.5:
+                add(number)
+            else:
+                with transaction.atomic():
+                    add(number)
+                    if kind > 0.7:
+                        with transaction.atomic():
+                            add(number)
+                            transaction.set_rollback(kind > 0.85)
+                    time.sleep(dice.random() * 0.03)
+                    transaction.set_rollback(kind > 0.93)
+            done["stored"] += number
+        except QueueFull:
+            done["refused"] += 1
+            time.sleep(0.002)
+
+    def work() -> None:
+        for job in fetch([NAME], count=20):
+            ack(job.pk)
+        stats.CountKeeper().fold()
+        time.sleep(0.01)
+
+    def configure() -> None:
+        time.sleep(0.3)
+        bound(dice.choice([lowest, 300, 1_000]), strategy)
+
+    def look() -> None:
+        if (found := counts.depth(NAME)) > highest[0]:
+            over.append((found, highest[0]))
+        time.sleep(0.01)
+
+    threads = [run(produce) for _ in range(producers)]
+    threads += [run(act) for act in (work, configure, look)]
+    time.sleep(SECONDS)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert not errors, errors[0]
+    assert not over
+    # Now it stands still: it fills to the bound and no further.
+    bound(1_000, strategy)
+    assert depth() <= 1_000
+    for _ in range(2_000):
+        try:
+            add()
+        except QueueFull:
+            break
+        if strategy == "drop_oldest" and depth() == 1_000:
+            break
+    assert depth() == counts.depth(NAME) == 1_000
+    assert not counts.differences()
+    return f"{done['stored']} stored, {done['refused']} refused, by {producers} producers"
