@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tests.benchmarks.field import Field
-from tests.benchmarks.measures import drain, enqueue, idle, tables
+from tests.benchmarks.measures import drain, enqueue, http, idle, tables
 from tests.benchmarks.results import Results
 from tests.benchmarks.scale import QUICK, SMOKE, WHOLE, Scale
 from tests.benchmarks.server import ROOT, Server
@@ -22,12 +22,16 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "enqueue": enqueue.measure,
     "drain": drain.measure,
     "idle": idle.measure,
+    "http": http.measure,
     "tables": tables.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"
 
-_PACKAGES = "Django psycopg pgqueuer procrastinate django-tasks-db django-ox django-q2 celery redis"
+_PACKAGES = (
+    "Django djangorestframework gunicorn psycopg pgqueuer procrastinate django-tasks-db django-ox "
+    "django-q2 celery redis"
+)
 
 
 def run(

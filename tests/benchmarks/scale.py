@@ -28,6 +28,9 @@ class Scale:
     finished: tuple[int, ...]
     waiting: int
     table_calls: int
+    #: Rounds over HTTP, and requests of a kind in each.
+    http_rounds: int
+    http_requests: int
     #: Contenders other than django_ojs in the measures with two processes and of pickup.
     thorough: bool = True
 
@@ -45,6 +48,8 @@ WHOLE = Scale(
     finished=(10_000, 1_000_000),
     waiting=1_000_000,
     table_calls=100,
+    http_rounds=7,
+    http_requests=1_200,
 )
 
 QUICK = Scale(
@@ -60,6 +65,8 @@ QUICK = Scale(
     finished=(10_000,),
     waiting=10_000,
     table_calls=50,
+    http_rounds=3,
+    http_requests=600,
     thorough=False,
 )
 
@@ -78,5 +85,7 @@ SMOKE = Scale(
     finished=(200,),
     waiting=100,
     table_calls=2,
+    http_rounds=1,
+    http_requests=12,
     thorough=False,
 )

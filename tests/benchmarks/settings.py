@@ -21,6 +21,10 @@ DATABASES = {
     }
 }
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
+ROOT_URLCONF = "tests.benchmarks.site"
+# It says how long an answer is; without it a connection could be kept only by chunks.
+MIDDLEWARE = ["django.middleware.common.CommonMiddleware"]
+ALLOWED_HOSTS = ["127.0.0.1"]
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

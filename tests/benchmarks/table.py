@@ -48,7 +48,7 @@ def _verdict(target: Target, results: Results, verdicts: list[bool]) -> str:
     about = f"{target.about} / {target.against or target.against_measure or 'itself'}"
     results.verdict(target.measure, about, value, target.wanted, met)
     beside = f" of {target.against}" if target.against and target.about != OURS else ""
-    beside = " of one process" if target.against_measure else beside
+    beside = f" {target.beside}" if target.beside else beside
     return f"{_number(value)}{beside} {target.wanted}: {'ok' if met else 'MISSED'}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
-from tests.benchmarks.measures import drain, enqueue, idle, tables
+from tests.benchmarks.measures import drain, enqueue, http, idle, tables
 from tests.benchmarks.results import Results
 
 OURS, CEILING = contenders.OURS, contenders.CEILING
@@ -23,6 +23,8 @@ class Target:
     against_measure: str | None = None
     at_least: float | None = None
     at_most: float | None = None
+    #: What `against_measure` is, in words.
+    beside: str = ""
 
     def value(self, results: Results) -> float | None:
         """Return what was measured, or None where it was not."""
@@ -66,13 +68,20 @@ def targets(results: Results) -> list[Target]:
         *_faster(enqueue.MANY, procrastinate=2.0),
         *_faster(drain.ONE, pgqueuer=0.6, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
         Target(measure=drain.ONE, about=drain.ASYNC, against=OURS, at_least=1.0),
-        Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5),
+        Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5, beside="of one process"),
         Target(measure=drain.NAPS, against=drain.THREADS, at_least=0.95),
         Target(measure=idle.P50, at_most=2.0),
         Target(measure=idle.P95, at_most=5.0),
         # One poll interval, and the claim after it.
         Target(measure=idle.P99, about=idle.SILENT, at_most=510.0),
         Target(measure=idle.IDLE, at_most=1.0),
+        Target(measure=http.PUSH, against=http.NOTHING, at_least=0.60),
+        Target(
+            measure=http.FETCH_MANY,
+            against_measure=http.FETCH_ONE,
+            at_most=3.0,
+            beside="of one job",
+        ),
     ]
     sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
     for name in sizes:
@@ -114,6 +123,11 @@ SECTIONS = (
     Section(measure=idle.MOST, title="Pickup by an idle worker, longest", unit="ms"),
     Section(measure=idle.IDLE, title="An idle worker", unit="% of a core"),
     Section(measure=idle.IDLE_SERVER, title="PostgreSQL meanwhile", unit="% of a core"),
+    Section(measure=http.PUSH, title="PUSH over HTTP, one server process", unit="requests/s"),
+    Section(measure=http.INFO, title="INFO over HTTP", unit="requests/s"),
+    Section(measure=http.CYCLE, title="FETCH and ACK over HTTP", unit="jobs/s"),
+    Section(measure=http.FETCH_ONE, title="FETCH of one job over HTTP", unit="ms"),
+    Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
     *(
         Section(measure=name, title=f"{name} by table", unit="ms", base=tables.EMPTY)
         for name in tables.OPERATIONS

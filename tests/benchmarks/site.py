@@ -1,0 +1,60 @@
+"""The routes that gunicorn serves: the API, and two views beside which its cost is seen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import include, path
+from rest_framework.request import Request
+
+from django_ojs.http.access import Scope
+from django_ojs.http.views.base import OJSView
+
+
+class Nothing(OJSView):
+    """The ceiling: reads, asks who it is, and answers, as each of our views does."""
+
+    needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        """Answer with about what INFO answers with."""
+        return {"job": _job([1])}
+
+    def post(self, request: Request, key: str) -> HttpResponse:
+        """Answer with about what PUSH answers with."""
+        data = self.body()
+        self.access.check_queue("default")
+        return self.answer({"job": _job(data["args"])}, 201, {"Location": f"{request.path}/x"})
+
+
+def bare(request: HttpRequest, key: str) -> HttpResponse:
+    """Answer as a view of Django alone: it knows nobody, and refuses nothing."""
+    args = json.loads(request.body)["args"] if request.body else [1]
+    return HttpResponse(json.dumps({"job": _job(args)}), content_type="application/json")
+
+
+def _job(args: Any) -> dict[str, Any]:
+    moment = "2030-01-01T00:00:00.000Z"
+    return {
+        "specversion": "1.0.0-rc.1",
+        "id": "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f",
+        "type": "bench.noop",
+        "queue": "default",
+        "args": args,
+        "meta": {},
+        "state": "available",
+        "attempt": 0,
+        "max_attempts": 3,
+        "priority": 0,
+        "created_at": moment,
+        "enqueued_at": moment,
+    }
+
+
+urlpatterns = [
+    path("nothing/<str:key>", Nothing.as_view()),
+    path("bare/<str:key>", bare),
+    path("", include("django_ojs.http.urls")),
+]
