@@ -11,6 +11,8 @@ from django_ojs.version import VERSION as PACKAGE_VERSION
 
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
 EXTENSIONS: tuple[str, ...] = ("admin-api", "backpressure", "payload-limits")
+#: The same, as in `urn:ojs:ext:experimental:<name>`.
+EXPERIMENTAL: tuple[str, ...] = ("framework-adapters",)
 
 _BACKENDS = {"postgresql": "postgres"}
 
@@ -52,7 +54,10 @@ def manifest(base: str) -> dict[str, Any]:
                 {"name": name, "uri": f"urn:ojs:ext:{name}", "version": "1.0.0"}
                 for name in EXTENSIONS
             ],
-            "experimental": [],
+            "experimental": [
+                {"name": name, "uri": f"urn:ojs:ext:experimental:{name}", "version": "0.1.0"}
+                for name in EXPERIMENTAL
+            ],
             # payload-limits §8.1
             "payload_limits": {
                 "max_envelope_bytes": limits.envelope_bytes,

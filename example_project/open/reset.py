@@ -9,12 +9,15 @@ from django_ojs.storage import database
 
 def reset() -> None:
     """Delete all rows but the leases, which say who is at work and are no data."""
-    models = set(apps.get_app_config("django_ojs").get_models()) - {Lease}
+    # A model without a table of its own stands for a page of the admin.
+    models = [
+        model for model in apps.get_app_config("django_ojs").get_models() if model._meta.managed
+    ]
+    tables = {model._meta.db_table for model in models} - {Lease._meta.db_table}
     # The jobs go first: where their going is counted, the counts go after them.
-    ordered = sorted(models, key=lambda model: (model is not Job, model._meta.db_table))
-    statements = database.connection().ops.sql_flush(
-        no_style(), [model._meta.db_table for model in ordered]
-    )
+    jobs = Job._meta.db_table
+    ordered = sorted(tables, key=lambda table: (table != jobs, table))
+    statements = database.connection().ops.sql_flush(no_style(), ordered)
 
     def operation() -> None:
         with database.connection().cursor() as cursor:

@@ -157,6 +157,19 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PL-014": "A queue may have a limit of its own.",
         },
     ),
+    "framework-adapters": Section(
+        title="Extension: framework-adapters",
+        must={
+            "FA-001": "A job may be enqueued for when the transaction commits.",
+            "FA-002": "It is not sent when the transaction rolls back.",
+            "FA-003": "What is in the outbox is delivered at least once.",
+        },
+        may={
+            "FA-R001": "The request's user and trace go with the job.",
+            "FA-R002": "The relay sends batches.",
+            "FA-R003": "Starting and stopping are the framework's.",
+        },
+    ),
 }
 
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.

@@ -53,17 +53,20 @@ def test_each_requirement_of_a_declared_level_has_a_test(level: int) -> None:
     assert LEVELS[level].must.keys() - FOUND.keys() == set()
 
 
-@pytest.mark.parametrize("name", manifests.EXTENSIONS)
+@pytest.mark.parametrize("name", [*manifests.EXTENSIONS, *manifests.EXPERIMENTAL])
 def test_each_requirement_of_a_declared_extension_has_a_test(name: str) -> None:
     assert EXTENSIONS[name].must.keys() - FOUND.keys() == set()
 
 
 def test_an_extension_that_is_complete_is_declared(manifest: Any) -> None:
-    declared = {extension["name"] for extension in manifest["extensions"]["official"]}
+    official, experimental = (manifest["extensions"][kind] for kind in ("official", "experimental"))
+    declared = {extension["name"] for extension in [*official, *experimental]}
     whole = {name for name, each in EXTENSIONS.items() if complete(each, FOUND)}
     assert declared == whole, "EXTENSIONS of django_ojs/http/manifest.py"
-    for extension in manifest["extensions"]["official"]:
+    for extension in official:
         assert extension["uri"] == f"urn:ojs:ext:{extension['name']}"
+    for extension in experimental:
+        assert extension["uri"] == f"urn:ojs:ext:experimental:{extension['name']}"
         assert extension["version"]
 
 

@@ -104,7 +104,11 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool:
     if isinstance(failure, RejectedPositiveData):
         return not _UNSAID.search(response.json()["error"]["message"])
-    return not (isinstance(failure, AcceptedNegativeData) and _said_twice(case.body))
+    if isinstance(failure, AcceptedNegativeData):
+        # A header that nobody has described is no mistake: proxies add what they like.
+        unknown = "x-schemathesis-unknown-property" in (case.headers or {})
+        return not (unknown or _said_twice(case.body))
+    return True
 
 
 def _said_twice(body: Any) -> bool:
@@ -129,7 +133,10 @@ def test_every_answer_is_as_described(case: Any, stored: Stored) -> None:
         case.path_parameters["key"] = stored.instead_of(key)
     case.body = _as_clients_write(case.body)
     case.query = _as_clients_write(case.query)
-    case.call_and_validate(headers={"Authorization": f"Bearer {stored.key}"})
+    # Packed answers are tested elsewhere: this client does not unpack them.
+    case.call_and_validate(
+        headers={"Authorization": f"Bearer {stored.key}", "Accept-Encoding": "identity"}
+    )
 
 
 def _as_clients_write(value: Any) -> Any:

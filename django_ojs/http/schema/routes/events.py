@@ -8,7 +8,7 @@ from django_ojs.http.schema.operation import Answer, Operation, Query
 from django_ojs.http.schema.values import STRING, ref
 from django_ojs.operations.events import DEFAULT_LIMIT, MAX_LIMIT
 
-_LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+_LIMIT: Final = {"type": "integer", "minimum": 1, "default": DEFAULT_LIMIT}
 _SEVERAL: Final = "Commas or repetition name several."
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
@@ -37,7 +37,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
                 Query(
                     name="after", text="The `cursor` of an answer, or an event's id.", schema=STRING
                 ),
-                Query(name="limit", text="More than the maximum is the maximum.", schema=_LIMIT),
+                Query(name="limit", text=f"More than {MAX_LIMIT} is {MAX_LIMIT}.", schema=_LIMIT),
             ],
             answers={200: Answer(text="The events.", schema=ref("EventsAnswer"))},
         )
