@@ -54,13 +54,13 @@ END $$;
 
 CREATE FUNCTION ojs_spend(slot integer, cost bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    tickets regclass := format('ojs_ticket_%s', slot)::regclass;
     last bigint;
 BEGIN
     IF cost = 1 THEN
-        RETURN nextval(format('ojs_ticket_%s', slot)::regclass);
+        RETURN nextval(tickets);
     END IF;
-    SELECT max(nextval(format('ojs_ticket_%s', slot)::regclass)) INTO last
-    FROM generate_series(1, cost);
+    SELECT max(nextval(tickets)) INTO last FROM generate_series(1, cost);
     RETURN last;
 END $$;
 
