@@ -18,10 +18,14 @@ PER_PAGE: Final = 50
 #: Rows that a filter without an index of its own may pass over for one page.
 LOOK: Final = 100_000
 
-#: What events carry of a job's payload.
-_PAYLOAD: Final = frozenset({"args", "meta", "result", "error", "progress", "data"})
+#: What events carry of a job's payload; whatever else is an object is taken for one of these.
+_PAYLOAD: Final = frozenset({"args", "meta", "result", "error", "last_error", "progress", "data"})
 
-#: Characters of one value.
+#: What the columns of the list say already.
+_SAID: Final = frozenset({"job_id", "queue"})
+
+#: Members of an event's data that are shown, and characters of one of them.
+_MEMBERS: Final = 30
 _LONGEST: Final = 300
 
 _LARGEST: Final = 2**63 - 1
@@ -98,13 +102,24 @@ def told(event: Event, visible: bool) -> list[tuple[str, str]]:
         return []
     shown = payloads.redacted(event.data)
     return [
-        (str(name), payloads.HIDDEN if name in _PAYLOAD and not visible else _text(value))
-        for name, value in list(shown.items())[:30]
+        (
+            str(name),
+            payloads.HIDDEN
+            if not visible and (name in _PAYLOAD or isinstance(value, dict))
+            else _text(value),
+        )
+        for name, value in list(shown.items())[:_MEMBERS]
+        if name not in _SAID
     ]
 
 
 def _text(value: Any) -> str:
-    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):
+        shown = ", ".join(f"{name}: {each}" for name, each in value.items())
+    elif isinstance(value, list):
+        shown = ", ".join(map(str, value))
+    else:
+        shown = str(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 

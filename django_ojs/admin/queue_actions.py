@@ -111,22 +111,22 @@ def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) ->
     before = _own(queue)
     changed = [name for name, each in before.items() if each != values[name]]
     if not changed:
-        return f"{queue.name} is configured as it was."
-    return f"{queue.name} is configured: {', '.join(changed)} changed."
+        return f"Queue {queue.name} is configured as it was."
+    return f"Queue {queue.name} is configured: {', '.join(changed)} changed."
 
 
 def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.paused:
         raise Skipped("It is paused already.")
     queues.pause(queue.name, by=_who(request))
-    return f"{queue.name} is paused: it takes jobs and hands out none."
+    return f"Queue {queue.name} is paused: it takes jobs and hands out none."
 
 
 def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if not queue.paused:
         raise Skipped("It is not paused.")
     queues.resume(queue.name, by=_who(request))
-    return f"{queue.name} hands out jobs again."
+    return f"Queue {queue.name} hands out jobs again."
 
 
 def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:

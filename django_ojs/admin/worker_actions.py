@@ -21,14 +21,14 @@ _TOLD = {
 def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, Any]], str]:
     def run(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
         workers.direct(worker.pk, directive)
-        return f"{worker.pk} {_TOLD[directive]}"
+        return f"Worker {worker.pk} {_TOLD[directive]}"
 
     return run
 
 
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
     returned = workers.deregister(worker.pk)
-    return f"{worker.pk} is deregistered; {number(returned)} of its jobs taken back."
+    return f"Worker {worker.pk} is deregistered; {number(returned)} of its jobs taken back."
 
 
 def _how_many(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
