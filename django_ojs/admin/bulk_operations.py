@@ -115,12 +115,9 @@ class BulkOperationPages(Pages):
         if not self.may_have(request, order.needs):
             raise PermissionDenied
         text = (request.POST if request.method == "POST" else request.GET).get("q", "")
-        query = qualifiers.parse(text)
-        if query.complaints or query.filter.empty:
-            for each in query.complaints or ["The search leaves no job out; name something."]:
-                self.message_user(request, each, messages.ERROR)
+        which = self._read_search(request, order, text)
+        if which is None:
             return HttpResponseRedirect(self.back(request))
-        which = query.filter
         kind = ChangesForm if which.dead_letter and name == "retry" else NoChanges
         form = kind(request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
@@ -138,11 +135,24 @@ class BulkOperationPages(Pages):
                 return HttpResponseRedirect(self.address("change", ordered.pk))
         return self._ask(request, order, which, form)
 
+    def _read_search(self, request: HttpRequest, order: Order, text: str) -> Filter | None:
+        query = qualifiers.parse(text)
+        complaints = query.complaints
+        if not complaints:
+            try:
+                bulk_operations.meant(order.action, query.filter)
+            except OJSError as error:
+                complaints = [error.message]
+        for each in complaints:
+            self.message_user(request, each, messages.ERROR)
+        return None if complaints else query.filter
+
     def _ask(
         self, request: HttpRequest, order: Order, which: Filter, form: forms.Form
     ) -> HttpResponse:
+        meant = bulk_operations.meant(order.action, which)
         with asking() as ask:
-            number = ask("number of jobs", lambda: walk.number(_meant(order, which)))
+            number = ask("number of jobs", lambda: walk.number(meant))
         return self.render(
             request,
             "bulk_order",
@@ -157,10 +167,6 @@ class BulkOperationPages(Pages):
                 "next": self.back(request),
             },
         )
-
-
-def _meant(order: Order, which: Filter) -> Filter:
-    return bulk_operations.meant(order.action, which)
 
 
 def _read(key: str) -> BulkOperation | None:

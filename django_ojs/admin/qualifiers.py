@@ -94,8 +94,8 @@ def _take(values: dict[str, Any], name: str, value: str, quoted: bool, now: date
     base, _, path = name.partition(".")
     if not name:
         base, value = _bare(value)
-    if not value.isprintable():
-        raise _Unreadable(f"{base or 'A search'}: printable characters only.")
+    if not (name + value).isprintable():
+        raise _Unreadable("A search holds printable characters only.")
     if base in ("args", "meta"):
         held = _held(base, path, value, quoted)
         values["held"] = (*values.get("held", ()), held)

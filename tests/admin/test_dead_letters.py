@@ -1,0 +1,208 @@
+"""Dead letters by group, and what is ordered for a whole group."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db.models.functions import Now
+
+from django_ojs.models import BulkOperation
+from django_ojs.operations import bulk_operations, dead_letter_groups, fail, jobs, queues
+from django_ojs.spec.failure import Failure
+from django_ojs.storage.dialects.expressions import Moment
+from tests.admin.users import VIEW, root, staff
+from tests.factories import MINUTE, active, hourly, in_state, push_many, read
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "/admin/django_ojs/deadletter/"
+BULK = "/admin/django_ojs/bulkoperation/"
+DEAD = hourly(1, on_exhaustion="dead_letter")
+
+
+def dead(error: str = "Boom", message: str = "it broke", **values: Any) -> Any:
+    claimed = active(**({"queue": "q", "retry": DEAD} | values))
+    job = fail.fail(claimed.id, Failure(type=error, message=message))
+    assert job.dead_letter
+    return job.pk
+
+
+def text(answer: Any) -> str:
+    return re.sub(r"\s+", " ", unescape(answer.content.decode()))
+
+
+def work() -> None:
+    while bulk_operations.work_once() is not None:
+        pass
+
+
+def test_groups_have_a_queue_a_type_and_an_error_in_common() -> None:
+    for _ in range(3):
+        dead()
+    dead("Timeout")
+    dead(queue="other")
+    last = dead(type="test.other", message="the last words")
+    in_state("discarded", retry=hourly(1, on_exhaustion="discard"))
+    found = dead_letter_groups.groups()
+    counted = {(each.queue, each.type, each.error_type): each.count for each in found.groups}
+    assert counted == {
+        ("q", "test.job", "Boom"): 3,
+        ("q", "test.job", "Timeout"): 1,
+        ("other", "test.job", "Boom"): 1,
+        ("q", "test.other", "Boom"): 1,
+    }
+    assert (found.seen, found.more) == (6, False)
+    (mine,) = [each for each in found.groups if each.type == "test.other"]
+    assert mine.sample is not None
+    assert mine.sample.pk == last
+    page = text(root().get(PAGE))
+    assert "the last words" in page
+    assert "Retry group" in page
+
+
+def test_only_the_newest_are_grouped_and_the_page_says_so() -> None:
+    for n in range(5):
+        key = dead(f"Error{n}")
+        jobs().filter(pk=key).update(finished_at=Moment(Now() - n * MINUTE))
+    found = dead_letter_groups.groups(newest=2)
+    assert [each.error_type for each in found.groups] == ["Error0", "Error1"]
+    assert (found.seen, found.more) == (2, True)
+    assert found.pruned_at is not None
+
+
+def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
+    mine, other = [dead() for _ in range(3)], dead("Timeout")
+    client = root()
+    page = text(client.get(PAGE))
+    addresses = re.findall(r'href="([^"]*order/retry/[^"]*Boom[^"]*)"', page)
+    assert len(addresses) == 1
+    question = client.get(addresses[0])
+    assert "3 jobs" in text(question)
+    assert not BulkOperation.objects.exists()
+    (search,) = re.findall(r'name="q" value="([^"]*)"', question.content.decode())
+    answer = client.post(addresses[0], {"q": unescape(search)})
+    assert answer.status_code == 302
+    assert "waiting" in text(client.get(answer["Location"]))
+    work()
+    assert {read(key).state for key in mine} == {"available"}
+    assert read(other).state == "discarded"
+    operation = BulkOperation.objects.get()
+    assert (operation.done, operation.ordered_by) == (3, "root")
+    done = text(client.get(answer["Location"]))
+    assert "✓ done" in done
+    assert "100 %" in done
+    assert LogEntry.objects.get().user.get_username() == "root"
+
+
+def test_a_group_is_retried_elsewhere_with_more_attempts() -> None:
+    key, client = dead(), root()
+    body = {"q": "is:dead queue:q", "queue": "repaired", "max_attempts": "8", "priority": "3"}
+    client.post(f"{BULK}order/retry/", body)
+    work()
+    job = read(key)
+    assert (job.queue, job.max_attempts, job.priority) == ("repaired", 8, 3)
+    assert "repaired" in text(client.get(BULK))
+
+
+def test_two_operators_on_one_group_share_it() -> None:
+    for _ in range(6):
+        dead()
+    for name in ("ann", "bob"):
+        staff(*VIEW, "operate_job", name=name).post(
+            f"{BULK}order/retry/", {"q": "is:dead queue:q error_type:Boom"}
+        )
+    work()
+    first, second = BulkOperation.objects.order_by("pk")
+    assert first.done + second.done == 6
+    assert {first.ordered_by, second.ordered_by} == {"ann", "bob"}
+    assert jobs().filter(state="available").count() == 6
+
+
+def test_an_operation_is_stopped_with_a_button() -> None:
+    for _ in range(4):
+        dead()
+    client = root()
+    location = client.post(f"{BULK}order/delete/", {"q": "is:dead"})["Location"]
+    bulk_operations.work_once(chunk=1)
+    key = BulkOperation.objects.get().pk
+    assert f'value="{key}"' in client.get(location).content.decode()
+    client.post(f"{BULK}do/stop/", {"key": str(key)})
+    work()
+    assert jobs().filter(dead_letter=True).count() == 3
+    page = text(client.get(location))
+    assert "■ stopped" in page
+    assert "/do/stop/" not in page
+
+
+def test_what_was_left_alone_is_told_with_its_reason() -> None:
+    for _ in range(3):
+        dead()
+    queues.configure("q", {"backpressure": {"max_depth": 1}})
+    client = root()
+    location = client.post(f"{BULK}order/retry/", {"q": "is:dead"})["Location"]
+    work()
+    page = text(client.get(location))
+    assert "Left alone, and why" in page
+    operation = BulkOperation.objects.get()
+    assert (operation.done, operation.failed) == (1, 2)
+    assert all(error["job_id"] in page for error in operation.errors)
+
+
+@pytest.mark.parametrize(
+    ("name", "permissions", "allowed"),
+    [
+        ("retry", (), False),
+        ("retry", ("operate_job",), True),
+        ("cancel", ("operate_job",), True),
+        ("delete", ("operate_job",), False),
+        ("delete", ("administer_job",), True),
+    ],
+)
+def test_an_order_needs_its_permission(
+    name: str, permissions: tuple[str, ...], allowed: bool
+) -> None:
+    dead()
+    push_many(2)
+    client = staff(*VIEW, *permissions)
+    address = f"{BULK}order/{name}/?q=type:test.*"
+    assert (client.get(address).status_code == 200) is allowed
+    assert client.post(address, {"q": "type:test.*"}).status_code == (302 if allowed else 403)
+    assert BulkOperation.objects.exists() is allowed
+    assert (f"/order/{name}/" in text(client.get("/admin/django_ojs/job/?q=type:test.*"))) is (
+        allowed
+    )
+
+
+@pytest.mark.parametrize("search", ["", "colour:red", "%00", "state:nothing", "queue:A"])
+def test_an_order_that_means_everything_or_nothing_is_refused(search: str) -> None:
+    push_many(2)
+    client = root()
+    answer = client.post(f"{BULK}order/cancel/", {"q": search}, follow=True)
+    assert answer.status_code == 200
+    assert not BulkOperation.objects.exists()
+
+
+def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
+    answer = root().post(f"{BULK}order/retry/", {"q": "state:completed"}, follow=True)
+    assert "Retry needs jobs that are discarded" in text(answer)
+    assert not BulkOperation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"{BULK}x/change/",
+        f"{BULK}99999999999999999999/change/",
+        f"{BULK}%00/change/",
+        f"{BULK}order/burn/?q=is:dead",
+        f"{BULK}?before=x",
+        f"{BULK}do/stop/?key=x",
+        f"{PAGE}x/change/",
+    ],
+)
+def test_no_address_is_an_error_of_the_server(address: str) -> None:
+    assert root().get(address).status_code in (200, 302, 404)

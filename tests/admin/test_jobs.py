@@ -1,0 +1,305 @@
+"""The pages of jobs: what is searched for, what is shown, and the buttons that a state allows."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.admin import job_list
+from django_ojs.operations import fail, jobs, progress, retry, walk
+from django_ojs.spec import ids
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.progress import Report
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+from tests.admin.users import VIEW, root, staff
+from tests.factories import (
+    MINUTE,
+    active,
+    age,
+    held,
+    hourly,
+    in_state,
+    push,
+    push_many,
+    read,
+)
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/admin/django_ojs/job/"
+#: Statements of a page, those of session, user and savepoints included.
+BUDGET = 40
+
+
+def text(client: Client, address: str = LIST, **query: str) -> str:
+    answer = client.get(address, query)
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", unescape(answer.content.decode()))
+
+
+def page_of(key: UUID) -> str:
+    return f"{LIST}{key}/change/"
+
+
+def listed(client: Client, **query: str) -> list[str]:
+    return re.findall(r'name="key" value="([0-9a-f-]{36})"', text(client, **query))
+
+
+def do(client: Client, name: str, key: UUID, **values: Any) -> Any:
+    return client.post(f"{LIST}do/{name}/", {"key": str(key), "sure": "1", **values})
+
+
+def offered(page: str) -> set[str]:
+    return set(re.findall(r"/job/do/([a-z-]+)/", page))
+
+
+class TestList:
+    def test_a_search_shows_what_it_means_and_is_an_address(self) -> None:
+        client = root()
+        wanted = in_state("retryable", queue="email", meta={"tenant": "acme"})
+        in_state("retryable", queue="other")
+        push(queue="email")
+        for search in ("queue:email state:retryable", "meta.tenant:acme", str(wanted.pk)):
+            assert listed(client, q=search) == [str(wanted.pk)]
+            assert f'value="{search}"' in text(client, q=search)
+
+    def test_what_cannot_be_read_is_said_and_shows_the_rest(self) -> None:
+        client = root()
+        job = push(queue="email")
+        push(queue="other")
+        page = text(client, q="queue:email colour:red")
+        assert "There is no qualifier colour: known are state, queue" in page
+        assert listed(client, q="queue:email colour:red") == [str(job.pk)]
+
+    @pytest.mark.parametrize(
+        ("state", "words"),
+        [
+            ("scheduled", "due <time"),
+            ("available", "waiting <time"),
+            ("active", "running <time"),
+            ("completed", "finished <time"),
+            ("retryable", "due <time"),
+            ("cancelled", "cancelled <time"),
+            ("discarded", "discarded <time"),
+            ("pending", "pending <time"),
+        ],
+    )
+    def test_the_time_means_what_the_state_asks_for(self, state: str, words: str) -> None:
+        job = in_state(state, **({"retry": hourly()} if state == "retryable" else {}))
+        age(job.pk, MINUTE)
+        page = text(root())
+        assert words in page
+        told = "in 5" if state in ("scheduled", "retryable") else ">1 min"
+        assert told in page
+
+    def test_the_tabs_count_what_the_search_names_of_queues(self) -> None:
+        client = root()
+        push_many(3, queue="a")
+        push_many(2, queue="b")
+        assert "available <b>3</b>" in text(client, q="queue:a")
+        assert "available <b>5</b>" in text(client)
+        # Of other words the counts know nothing, and a wrong number is worse than none.
+        assert "available <b>" not in text(client, q="type:test.*")
+
+    def test_pages_are_turned_without_losing_a_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(job_list, "PER_PAGE", 4)
+        client, seen = root(), []
+        made = {str(job.pk) for job in push_many(11)}
+        address = LIST
+        for _ in range(3):
+            page = client.get(address).content.decode()
+            seen += re.findall(r'name="key" value="([0-9a-f-]{36})"', page)
+            following = re.search(r'href="(\?[^"]*after=[^"]*)"', page)
+            address = LIST + unescape(following[1]) if following else ""
+        assert address == ""
+        assert len(seen) == 11
+        assert set(seen) == made
+        second = client.get(f"{LIST}?after={seen[3]}").content.decode()
+        back = re.search(r'href="(\?[^"]*before=[^"]*)"', second)
+        assert back
+        found = client.get(LIST + unescape(back[1])).content.decode()
+        assert re.findall(r'name="key" value="([0-9a-f-]{36})"', found) == seen[:4]
+
+    def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(walk.walk, "__kwdefaults__", {**walk.walk.__kwdefaults__, "look": 3})
+        client = root()
+        rare = push(queue="rare")
+        push_many(7, queue="common")
+        page = text(client, q="queue:rare")
+        assert "Look further back" in page
+        assert str(rare.pk) not in page
+
+    @pytest.mark.parametrize("after", ["x", "\x00", "~~~", "9" * 3000, "2026~1", str(ids.uuid7())])
+    @pytest.mark.parametrize("q", ["", "state:completed", "queue:a state:available"])
+    def test_a_garbage_cursor_shows_the_first_page(self, q: str, after: str) -> None:
+        push(queue="a")
+        for query in ({"after": after}, {"before": after}):
+            assert root(name=ids.uuid7().hex).get(LIST, {"q": q, **query}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "?q=%00",
+            "?queue=%00",
+            "?q=queue:%00",
+            "?q=id:%00",
+            "?q=args.%00:1",
+            "?q=args.0:1e400",
+            "?q=args.99999999999999999999:1",
+            "?q=meta.x:%F0%9F%92%A9",
+            "?q=meta.$.x[0]:1",
+            "?q=created:>99999w",
+            "?q=type:%25",
+            "?q=%22",
+            "?q=%FF%FE",
+            "?q=" + "a:b+" * 400,
+            "?p=-1&o=zzz&_to_field=x",
+        ],
+    )
+    def test_no_address_is_an_error(self, query: str) -> None:
+        push(args=[{"a": 1}], meta={"x": 1})
+        assert root().get(LIST + query).status_code == 200
+
+    def test_ticked_jobs_are_worked_in_one_request(self) -> None:
+        client = root()
+        keys = [in_state("discarded").pk for _ in range(3)]
+        waits = push().pk
+        body = {"key": [str(key) for key in [*keys, waits]], "sure": "1"}
+        answer = client.post(f"{LIST}do/retry/", body, follow=True)
+        assert "3 retried, 1 skipped" in answer.content.decode()
+        assert {read(key).state for key in keys} == {"available"}
+        assert LogEntry.objects.count() == 3
+
+    def test_arguments_are_listed_for_those_who_may_see_them(self) -> None:
+        push(args=["a-secret"])
+        assert "a-secret" in text(root())
+        assert "a-secret" not in text(staff(*VIEW))
+
+
+class TestJob:
+    @pytest.mark.parametrize(
+        ("state", "names"),
+        [
+            (State.SCHEDULED, {"cancel"}),
+            (State.AVAILABLE, {"cancel"}),
+            (State.PENDING, {"cancel", "activate"}),
+            (State.ACTIVE, {"cancel"}),
+            (State.RETRYABLE, {"cancel"}),
+            (State.COMPLETED, {"delete"}),
+            (State.CANCELLED, {"delete"}),
+            (State.DISCARDED, {"delete", "retry", "retry-with"}),
+        ],
+    )
+    def test_buttons_are_those_that_the_state_allows(self, state: State, names: set[str]) -> None:
+        policy = {"retry": hourly(1, on_exhaustion="dead_letter")}
+        job = in_state(state, **(policy if state is State.DISCARDED else {}))
+        assert offered(text(root(), page_of(job.pk))) == names
+
+    def test_the_story_of_a_job_is_told(self) -> None:
+        job = in_state("discarded", retry=hourly(1), args=[{"n": 9007199254740991}])
+        page = text(root(), page_of(job.pk))
+        assert "available → active → discarded" in page
+        assert "it broke" in page
+        assert "9007199254740991" in page
+        assert "worker-a" in page
+
+    def test_a_retryable_job_has_gone_round(self) -> None:
+        job = in_state("retryable")
+        assert "available → active → retryable" in text(root(), page_of(job.pk))
+
+    def test_progress_of_the_run_is_drawn(self) -> None:
+        claimed = active()
+        report = Report(progress=0.25, data={"step": "two"})
+        progress.report(claimed.id, report, claim=held(claimed))
+        page = text(root(), page_of(claimed.id))
+        assert "25 % done" in page
+        assert '"step": "two"' in page
+
+    def test_what_a_job_carries_is_for_those_who_may_see_it(self) -> None:
+        boom = Failure(type="Boom", message="a-message", backtrace=("a-frame",))
+        claimed = active(args=["a-secret"], meta={"m": "a-meta"}, retry=hourly(1))
+        fail.fail(claimed.id, boom)
+        secrets = ("a-secret", "a-meta", "a-message", "a-frame")
+        shown = text(root(), page_of(claimed.id))
+        assert all(secret in shown for secret in secrets)
+        hidden = text(staff(*VIEW), page_of(claimed.id))
+        assert not any(secret in hidden for secret in secrets)
+        assert "Boom" in hidden
+
+    @override_settings(OJS={"ADMIN_REDACT": ["card"]})
+    def test_what_the_settings_redact_nobody_sees(self) -> None:
+        job = push(args=[{"card": "4111", "name": "Ann"}])
+        page = text(root(), page_of(job.pk)) + text(root("other"))
+        assert "4111" not in page
+        assert "Ann" in page
+
+    def test_each_action_is_one_operation_and_one_line_of_the_history(self) -> None:
+        client = root()
+        for state, name, after in (
+            ("discarded", "retry", "available"),
+            ("pending", "activate", "available"),
+            ("active", "cancel", "cancelled"),
+        ):
+            job = in_state(state)
+            assert do(client, name, job.pk).status_code == 302
+            assert read(job.pk).state == after
+            entry = LogEntry.objects.get(object_id=str(job.pk))
+            assert entry.user.get_username() == "root"
+            assert entry.get_change_message() in text(client, page_of(job.pk))
+            assert client.get(f"{LIST}{job.pk}/history/").status_code == 200
+
+    def test_a_deleted_job_leads_back_to_the_list(self) -> None:
+        job, client = in_state("completed"), root()
+        answer = do(client, "delete", job.pk, next=page_of(job.pk))
+        assert answer["Location"] == LIST
+        assert not jobs().filter(pk=job.pk).exists()
+        assert client.get(page_of(job.pk)).status_code in (302, 404)
+
+    def test_a_dead_letter_is_retried_with_changes(self) -> None:
+        job = in_state("discarded", retry=hourly(1, on_exhaustion="dead_letter"))
+        changes = {"queue": "elsewhere", "priority": "7", "max_attempts": "9"}
+        assert do(root(), "retry-with", job.pk, **changes).status_code == 302
+        found = read(job.pk)
+        assert (found.queue, found.priority, found.max_attempts) == ("elsewhere", 7, 9)
+
+    def test_a_wrong_change_is_said_and_nothing_happens(self) -> None:
+        job = in_state("discarded", retry=hourly(1, on_exhaustion="dead_letter"))
+        assert job.dead_letter
+        answer = do(root(), "retry-with", job.pk, queue="Not A Queue")
+        assert "ojs-error" in answer.content.decode()
+        assert read(job.pk).state == "discarded"
+
+    def test_who_lost_the_race_is_told(self) -> None:
+        job, client = in_state("discarded"), root()
+        retry.retry(job.pk)
+        answer = client.post(f"{LIST}do/retry/", {"key": str(job.pk)}, follow=True)
+        assert "The job is available; retry needs it discarded." in answer.content.decode()
+
+    @pytest.mark.parametrize("key", ["1", "x", "%00", str(ids.uuid7())])
+    def test_a_job_that_is_not_there_is_a_page_that_is_not_there(self, key: str) -> None:
+        assert root().get(f"{LIST}{key}/change/").status_code in (302, 404)
+
+
+def test_the_pages_take_as_many_queries_for_many_jobs_as_for_few() -> None:
+    def budget(address: str) -> int:
+        client = root(name=ids.uuid7().hex)
+        client.get(address)
+        with CaptureQueriesContext(database.connection()) as captured:
+            assert client.get(address).status_code == 200
+        return len(captured)
+
+    job = in_state("discarded")
+    few = {address: budget(address) for address in (LIST, page_of(job.pk))}
+    push_many(60)
+    for _ in range(3):
+        in_state("discarded")
+    for address, number in few.items():
+        assert budget(address) <= number <= BUDGET

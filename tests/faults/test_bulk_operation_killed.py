@@ -1,0 +1,86 @@
+"""A bulk operation whose workers are killed again and again does each job once, and says so.
+
+20,000 jobs; 100,000 with OJS_FAULTS=full.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.operations import bulk_operations, jobs
+from django_ojs.operations.selection import Filter
+from django_ojs.spec.states import State
+from django_ojs.storage import counts, database
+
+JOBS = 100_000 if os.environ.get("OJS_FAULTS") == "full" else 20_000
+KILLS = 5
+
+_WORK = """
+import django
+django.setup()
+from django_ojs.operations import bulk_operations
+print("ready", flush=True)
+while bulk_operations.work():
+    pass
+"""
+
+_DISCARDED = """
+INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
+                     returned, run, created_at, enqueued_at, started_at, finished_at, dead_letter,
+                     discard_reason)
+SELECT gen_random_uuid(), 'shop.type', 'q', 'discarded', 0, '[]', '{}', '{}', 3, 3, 0, 3,
+       now() - interval '1 hour', now() - interval '1 hour', now() - interval '50 min',
+       now() - n * interval '1 millisecond' - interval '1 min', n %% 2 = 0, 'exhausted'
+FROM generate_series(1, %s) AS n
+"""
+
+
+@pytest.mark.postgresql
+@pytest.mark.timeout(280)
+def test_every_job_is_retried_once_by_workers_that_are_killed(
+    process_environment: dict[str, str],
+) -> None:
+    with database.connection().cursor() as cursor:
+        cursor.execute(_DISCARDED, [JOBS])
+    operation = bulk_operations.order(
+        Action.RETRY, Filter(queue="q", states=(State.DISCARDED,)), by="ann"
+    )
+    assert operation.expected == JOBS
+    for kill in range(KILLS):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", _WORK],
+            env=process_environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+            # Each is killed with a part of the work done, in the middle of a chunk.
+            until, wanted = time.monotonic() + 60, JOBS * (kill + 1) // (KILLS + 2)
+            while bulk_operations.get(operation.pk).done < wanted:
+                assert time.monotonic() < until
+                time.sleep(0.003)
+        finally:
+            worker.kill()
+            worker.wait(20)
+            if worker.stdout is not None:
+                worker.stdout.close()
+        # Its last commit may have been on the way.
+        until = time.monotonic() + 20
+        while bulk_operations.get(operation.pk).done != jobs().filter(state="available").count():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert bulk_operations.get(operation.pk).state == BulkState.RUNNING
+    while bulk_operations.work():
+        pass
+    done = bulk_operations.get(operation.pk)
+    assert (done.state, done.matched, done.done) == (BulkState.DONE, JOBS, JOBS)
+    assert (done.skipped, done.failed, done.errors) == (0, 0, [])
+    assert counts.by_queue(["q"]) == {"q": {State.AVAILABLE: JOBS}}
