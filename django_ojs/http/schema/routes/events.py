@@ -5,10 +5,18 @@ from typing import Final
 
 from django_ojs.http.access import Scope
 from django_ojs.http.schema.operation import Answer, Operation, Query
-from django_ojs.http.schema.values import STRING, ref
+from django_ojs.http.schema.values import ref
 from django_ojs.operations.events import DEFAULT_LIMIT, MAX_LIMIT
 
+_UUID7: Final = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _LIMIT: Final = {"type": "integer", "minimum": 1, "default": DEFAULT_LIMIT}
+_AFTER: Final = {"type": "string", "pattern": f"^([0-9]{{1,18}}|evt_{_UUID7})?$"}
+
+
+def _list_of(pattern: str) -> dict[str, str]:
+    return {"type": "string", "pattern": f"^({pattern}(,{pattern})*)?$"}
+
+
 _SEVERAL: Final = "Commas or repetition name several."
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
@@ -24,18 +32,23 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
                 Query(
                     name="types",
                     text=f"Types, or patterns such as `job.*`. {_SEVERAL}",
-                    schema=STRING,
+                    schema=_list_of(r"(\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*))"),
                     repeated=True,
                 ),
-                Query(name="queues", text=_SEVERAL, schema=STRING, repeated=True),
+                Query(
+                    name="queues",
+                    text=_SEVERAL,
+                    schema=_list_of(r"[a-z0-9][a-z0-9\-.]{0,254}"),
+                    repeated=True,
+                ),
                 Query(
                     name="job_types",
                     text=f"Types of jobs. {_SEVERAL}",
-                    schema=STRING,
+                    schema=_list_of(r"[a-z][a-z0-9_\-]*(\.[a-z][a-z0-9_\-]*)*"),
                     repeated=True,
                 ),
                 Query(
-                    name="after", text="The `cursor` of an answer, or an event's id.", schema=STRING
+                    name="after", text="The `cursor` of an answer, or an event's id.", schema=_AFTER
                 ),
                 Query(name="limit", text=f"More than {MAX_LIMIT} is {MAX_LIMIT}.", schema=_LIMIT),
             ],
