@@ -90,5 +90,12 @@ EMAIL_BACKEND = "example_project.shop.mail.ReceiptFileBackend"
 EMAIL_FILE_PATH = VAR_DIR / "mail"
 DEFAULT_FROM_EMAIL = "The Corner Kitchen <shop@example.com>"
 
-#: Short beats, so that a killed worker is missed soon.
-OJS: dict[str, Any] = {"HEARTBEAT_INTERVAL": 1}
+#: Short beats, so that a killed worker is missed soon. A bound for each queue: far above what the
+#: demonstration places, far below what would fill the disk.
+OJS: dict[str, Any] = {
+    "HEARTBEAT_INTERVAL": 1,
+    "QUEUES": {
+        queue: {"backpressure": {"max_depth": 1_000_000}}
+        for queue in ("payments", "mail", "documents", "labels")
+    },
+}

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import facts, ledger, node, table, wipe
+from example_project.demo import facts, ledger, node, rush, table, wipe
 from example_project.demo.place import Placement, place
 from example_project.demo.progress import Progress
 from example_project.demo.watch import Run, job_states, watch
@@ -46,6 +46,9 @@ class Command(BaseCommand):
         if book.problems:
             raise CommandError("The ledger is wrong.\n" + "\n".join(book.problems))
         self.stdout.write(self.style.SUCCESS("The ledger is right."))
+        self.stdout.write("")
+        if problems := rush.show(self.stdout.write, logs=settings.VAR_DIR / "logs"):
+            raise CommandError("A bounded queue broke its word.\n" + "\n".join(problems))
 
     def _prepare(self, *, yes: bool) -> None:
         call_command("migrate", verbosity=0, interactive=False)
