@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
-from tests.benchmarks.measures import http, tables
+from tests.benchmarks.measures import bounds, http, tables
 from tests.benchmarks.server import NAME_VARIABLE
 
 
@@ -143,6 +143,7 @@ TASKS = {
         tables.operations,
         tables.counts,
         http.key,
+        bounds.bounded,
     )
 }
 

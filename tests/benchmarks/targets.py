@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
-from tests.benchmarks.measures import drain, enqueue, http, idle, tables
+from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, tables
 from tests.benchmarks.results import Results
 
 OURS, CEILING = contenders.OURS, contenders.CEILING
@@ -83,6 +83,7 @@ def targets(results: Results) -> list[Target]:
             beside="of one job",
         ),
     ]
+    every += _of_bounds(results)
     sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
     for name in sizes:
         every += [
@@ -94,6 +95,20 @@ def targets(results: Results) -> list[Target]:
             for count in (tables.DEPTH, tables.COUNTS)
         ]
     return every
+
+
+def _of_bounds(results: Results) -> list[Target]:
+    names = [name for name in results.contenders(bounds.SINGLE) if name.startswith(bounds.BOUNDED)]
+    empty = bounds.name_of(bounds.BOUNDED)
+    return [
+        Target(measure=measure, about=about, against=against, at_least=least)
+        for measure in (bounds.SINGLE, bounds.MANY)
+        for about in names
+        for against, least in (
+            (about.replace(bounds.BOUNDED, bounds.UNBOUNDED), 0.90),
+            *([(empty, 0.80)] if about != empty else []),
+        )
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +143,8 @@ SECTIONS = (
     Section(measure=http.CYCLE, title="FETCH and ACK over HTTP", unit="jobs/s"),
     Section(measure=http.FETCH_ONE, title="FETCH of one job over HTTP", unit="ms"),
     Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
+    Section(measure=bounds.SINGLE, title="Enqueue into a queue less than half full", unit="jobs/s"),
+    Section(measure=bounds.MANY, title="The same in batches of 100", unit="jobs/s"),
     *(
         Section(measure=name, title=f"{name} by table", unit="ms", base=tables.EMPTY)
         for name in tables.OPERATIONS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.__main__ import MEASURES, run
-from tests.benchmarks.measures import tables
+from tests.benchmarks.measures import bounds, tables
 from tests.benchmarks.scale import SMOKE
 from tests.benchmarks.server import ROOT
 from tests.benchmarks.targets import OURS, SECTIONS
@@ -35,7 +35,7 @@ def test_every_measure_yields_a_figure_of_ours_and_every_section_a_block(tmp_pat
     measured = {
         line["measure"]
         for line in samples
-        if line["contender"] in (OURS, tables.label(waiting=100))
+        if line["contender"] in (OURS, tables.label(waiting=100), bounds.name_of(bounds.BOUNDED))
     }
     # The server's CPU can be seen only where its files can be read.
     unseen = {"server CPU", "idle worker, server"}
