@@ -104,12 +104,14 @@ class OverviewPages(Pages):
 def _look(ask: Asking) -> dict[str, Any]:
     listing = ask("queues", queues.listing)
     statuses = listing.queues if listing else []
-    listens = ask("workers", board.listening) or board.Listening()
+    listens = ask("workers", board.listening)
     flows = ask("throughput", lately.flows) or {}
     rows = (
         ask(
             "pressure",
-            lambda: board.board(statuses, flows=flows, oldest={}, listens=listens.by_queue),
+            lambda: board.board(
+                statuses, flows=flows, oldest={}, listens=listens.by_queue if listens else None
+            ),
         )
         or []
     )
@@ -121,7 +123,7 @@ def _look(ask: Asking) -> dict[str, Any]:
     wrong = health.findings(
         rows,
         maintenance=maintenance,
-        stale=listens.stale,
+        stale=listens.stale if listens else 0,
         fresh_dead=fresh or 0,
         transaction=ask("open transactions", health.oldest_transaction),
     )

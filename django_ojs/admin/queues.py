@@ -114,7 +114,7 @@ def _rows(ask: Asking, words: str, sort: str) -> tuple[list[Row], int | None, in
             statuses,
             flows=flows,
             oldest={},
-            listens=listens.by_queue if listens else {},
+            listens=listens.by_queue if listens else None,
         ),
     )
     if rows and sort in _SORTS:
@@ -130,7 +130,7 @@ def _look(ask: Asking, status: queues.QueueStatus) -> dict[str, Any]:
     rows = ask(
         "pressure",
         lambda: board.board(
-            [status], flows=flows, oldest=since, listens=listens.by_queue if listens else {}
+            [status], flows=flows, oldest=since, listens=listens.by_queue if listens else None
         ),
     )
     hour = ask("last hour", lambda: history("1m", queue=name)) or []

@@ -40,7 +40,8 @@ class Row:
 
     status: QueueStatus
     flow: Flow
-    listening: int = 0
+    #: Running workers that take its jobs; None: it is not known.
+    listening: int | None = 0
     oldest: datetime | None = None
     warned_at: datetime | None = None
     full_at: datetime | None = None
@@ -93,7 +94,7 @@ class Row:
         return bool(
             self.available
             and not self.status.paused
-            and not self.listening
+            and self.listening == 0
             and not self.flow.went_per_minute
         )
 
@@ -133,9 +134,12 @@ def board(
     *,
     flows: Mapping[str, Flow],
     oldest: Mapping[str, datetime],
-    listens: Mapping[str, int],
+    listens: Mapping[str, int] | None,
 ) -> list[Row]:
-    """Return a row for each queue, those nearest to their bounds first, then the deepest."""
+    """Return a row for each queue, those nearest to their bounds first, then the deepest.
+
+    `listens` None: who listens is not known.
+    """
     since = {
         name: (warned_at, full_at)
         for name, warned_at, full_at in rows().values_list("name", "warned_at", "full_at")
@@ -148,7 +152,7 @@ def board(
             Row(
                 status=status,
                 flow=flows.get(status.name) or lately.nothing(),
-                listening=listens.get(status.name, 0),
+                listening=None if listens is None else listens.get(status.name, 0),
                 oldest=oldest.get(status.name),
                 warned_at=warned_at,
                 full_at=full_at,

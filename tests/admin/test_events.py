@@ -1,0 +1,65 @@
+"""Events, newest first: filters, and pages that stay where they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from django_ojs.admin import events as page
+from django_ojs.models import Event
+from django_ojs.spec import ids
+from django_ojs.storage import database
+from tests.admin.test_pages import BASE
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+LIST = f"{BASE}event/"
+
+
+def happened(number: int, type: str = "queue.paused", subject: str = "alpha") -> None:
+    Event.objects.using(database.alias()).bulk_create(
+        Event(event_id=ids.uuid7(), type=type, subject=subject, data={}) for _ in range(number)
+    )
+
+
+def rows(text: str) -> int:
+    return text.count("<time") - 1  # The page's own.
+
+
+def test_older_ones_are_a_page_away_and_new_ones_do_not_move_it() -> None:
+    happened(page.PER_PAGE + 7)
+    client = root()
+    first = client.get(LIST).content.decode()
+    assert rows(first) == page.PER_PAGE
+    (older,) = re.findall(r'href="(\?before=\d+)"', first)
+    before = client.get(LIST + older).content.decode()
+    assert rows(before) == 7
+    happened(5)
+    again = client.get(LIST + older).content.decode()
+    assert rows(again) == 7
+    assert "Newest" in again
+
+
+def test_filters_are_by_type_and_by_subject() -> None:
+    happened(3)
+    happened(2, "queue.resumed", "beta")
+    client = root()
+    assert rows(client.get(LIST, {"type": "queue.resumed"}).content.decode()) == 2
+    assert rows(client.get(LIST, {"subject": "alpha"}).content.decode()) == 3
+    empty = client.get(LIST, {"subject": "alpha", "type": "queue.resumed"}).content.decode()
+    assert "No event like this" in empty
+    assert "No event like this" in client.get(LIST, {"type": "no.such"}).content.decode()
+
+
+def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened(1, "queue.resumed")
+    happened(30)
+    monkeypatch.setattr(page, "LOOK", 10)
+    client, address, pages = root(), f"{LIST}?type=queue.resumed", 0
+    while rows(text := client.get(address).content.decode()) == 0:
+        (older,) = re.findall(r'href="(\?[^"]*before=\d+)"', text)
+        address, pages = LIST + older.replace("&amp;", "&"), pages + 1
+    assert rows(text) == 1
+    assert pages >= 2

@@ -1,0 +1,54 @@
+"""Who sees what jobs carry."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import override_settings
+
+from django_ojs.admin.payloads import HIDDEN, redacted
+from django_ojs.models import Event
+from django_ojs.spec import ids
+from django_ojs.storage import database
+from tests.admin.test_pages import BASE
+from tests.admin.users import staff
+
+SECRET = "the secret of a job"
+
+
+def test_named_members_are_hidden_at_any_depth_and_in_any_case() -> None:
+    value = [{"Password": "x", "user": {"password": {"a": 1}, "name": "ann"}}, "password", 3]
+    with override_settings(OJS={"ADMIN_REDACT": ["passWord"]}):
+        assert redacted(value) == [
+            {"Password": HIDDEN, "user": {"password": HIDDEN, "name": "ann"}},
+            "password",
+            3,
+        ]
+    assert redacted(value) == value
+
+
+def test_a_star_hides_all_of_it() -> None:
+    with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
+        assert redacted({"a": 1}) == HIDDEN
+
+
+def test_a_value_deeper_than_any_is_cut_and_no_error() -> None:
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    with override_settings(OJS={"ADMIN_REDACT": ["a"]}):
+        assert HIDDEN in str(redacted(value))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["error", "last_error", "args", "result", "something"])
+def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
+    Event.objects.using(database.alias()).create(
+        event_id=ids.uuid7(), type="job.failed", subject="s", data={name: {"message": SECRET}}
+    )
+    sees = staff("view_event", "view_payload_job", name="sees").get(f"{BASE}event/")
+    assert SECRET in sees.content.decode()
+    blind = staff("view_event", name="blind")
+    assert SECRET not in blind.get(f"{BASE}event/").content.decode()
+    with override_settings(OJS={"ADMIN_REDACT": ["message"]}):
+        hidden = staff("view_event", "view_payload_job", name="other").get(f"{BASE}event/")
+        assert SECRET not in hidden.content.decode()
