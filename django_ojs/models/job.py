@@ -14,6 +14,7 @@ from django_ojs.spec.states import TERMINAL, State
 STATES = [(state.value, state.value.capitalize()) for state in State]
 _DUE = [State.SCHEDULED, State.RETRYABLE]
 _FINISHED = sorted(TERMINAL)
+_WELL = (State.ACTIVE, State.COMPLETED)
 
 
 class Job(models.Model):
@@ -182,5 +183,9 @@ class Job(models.Model):
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
-        errors = [attempt.as_error() for attempt in self.attempts.order_by("id") if attempt.error]
+        errors = []
+        # A run that ended well leaves nothing: after a first one there is no history to look for.
+        if self.run > 1 or (self.run == 1 and self.state not in _WELL):
+            attempts = self.attempts.order_by("id")
+            errors = [attempt.as_error() for attempt in attempts if attempt.error]
         return envelope.render(self, errors=errors or None)

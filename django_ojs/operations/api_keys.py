@@ -24,6 +24,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
+from django_ojs.storage import keys as stored
 
 #: What every key begins with, so that a scanner for leaked secrets can tell.
 MARK = "ojs_"
@@ -82,7 +83,7 @@ def create(
     return _get(prefix), f"{MARK}{prefix}_{secret}"
 
 
-def find(presented: str) -> ApiKey:
+def find(presented: str) -> Any:
     """Return the key that was presented, and note that it is used.
 
     Raises TokenExpired for one that is expired or revoked, and the same Unauthenticated, after the
@@ -90,7 +91,7 @@ def find(presented: str) -> ApiKey:
     """
     match = _FORMAT.fullmatch(presented)
     prefix, secret = match.groups() if match else ("", "")
-    key = keys().filter(prefix=prefix).first()
+    key = stored.find(prefix)
     same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
     if key is None or not same:
         raise Unauthenticated("The API key is not valid.")

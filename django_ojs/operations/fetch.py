@@ -10,7 +10,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import maintain, tell
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, reading, transitions
 from django_ojs.storage.claims import Claimed
 
 #: More than this in one claim would hold row locks for long.
@@ -38,8 +38,9 @@ def fetch(
     if worker_id is not None and due and _is_quiet(worker_id):
         return []
     if due:
-        maintain.promote()
-        maintain.expire()
+        passing = maintain.Passing()
+        passing.promote()
+        passing.expire()
     lease = visibility_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
@@ -100,9 +101,4 @@ def check_worker_id(worker_id: str | None) -> None:
 
 
 def _is_quiet(worker_id: str) -> bool:
-    told = (
-        Worker.objects.using(database.alias())
-        .filter(pk=worker_id)
-        .exclude(directive=Directive.RUNNING)
-    )
-    return told.exists()
+    return bool(reading.rows(Worker, "id = %s AND directive <> %s", [worker_id, Directive.RUNNING]))

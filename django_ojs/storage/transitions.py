@@ -18,7 +18,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.states import Event, State, sources
-from django_ojs.storage import database, rows
+from django_ojs.storage import database, reading, rows
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import Stored
 
@@ -190,12 +190,10 @@ def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoR
 
 def get(job_id: UUID) -> Job:
     """Return the job as it is now. Raises JobNotFound."""
-    try:
-        return Job.objects.using(database.alias()).get(pk=job_id)
-    except Job.DoesNotExist:
-        raise JobNotFound(
-            "There is no job with this id.", details={"job_id": str(job_id)}
-        ) from None
+    key = Job._meta.pk.get_db_prep_value(job_id, database.connection())
+    for job in reading.rows(Job, "id = %s", [key]):
+        return job
+    raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)})
 
 
 def lock(job_id: UUID) -> Job:

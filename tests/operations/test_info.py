@@ -73,7 +73,7 @@ def test_must_3_looking_at_a_job_writes_nothing_even_when_time_has_passed(state:
     with CaptureQueriesContext(connection) as queries:
         found = info.info(job.pk)
         found.envelope()
-    assert [query["sql"].split()[0] for query in queries] == ["SELECT", "SELECT"]
+    assert {query["sql"].split()[0] for query in queries} == {"SELECT"}
     assert snapshot(job.pk) == before
     assert found.state == state
 

@@ -5,15 +5,14 @@ from typing import Any, ClassVar, NoReturn
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils.module_loading import import_string
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_ojs.conf import settings
 from django_ojs.http import compression, headers, problems
 from django_ojs.http.access import Access, Scope, access_of
+from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.negotiation import NoNegotiation
 from django_ojs.http.parsers import OJSParser, read_object
 from django_ojs.http.permissions import HasScope
@@ -39,7 +38,7 @@ class OJSView(APIView):
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return those of the settings, so that tests and sites can change them."""
-        return [import_string(path)() for path in settings().http_authentication]
+        return [one() for one in authentication_classes()]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer a request, in the contract's shape whatever happens."""

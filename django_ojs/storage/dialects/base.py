@@ -102,6 +102,8 @@ class Stored:
 class Dialect(ABC):
     """The statements of one database."""
 
+    #: The time at which a statement began, in a statement that has parameters.
+    now: ClassVar[str]
     #: Can a session be told of new work, so that idle workers need not wait for their next poll?
     can_notify: ClassVar[bool]
     #: Has every connection a server process that other sessions can see is gone?

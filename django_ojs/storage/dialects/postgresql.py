@@ -66,6 +66,7 @@ def _is_alone(connection: BaseDatabaseWrapper) -> bool:
 class PostgreSQL(Dialect):
     """PostgreSQL through psycopg 3."""
 
+    now = "statement_timestamp()"
     can_notify = True
     has_sessions = True
 

@@ -27,6 +27,7 @@ _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
+    now = sql.NOW
     can_notify = False
     has_sessions = False
 
@@ -197,4 +198,6 @@ class SQLite(Dialect):
 
     def time(self, value: Any) -> datetime | None:
         # Django's converters have read the columns that are declared as times.
-        return cast("datetime", value).replace(tzinfo=UTC) if value is not None else None
+        # `now` is text: an expression is declared as nothing.
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None

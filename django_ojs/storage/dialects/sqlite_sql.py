@@ -10,7 +10,7 @@ _EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
 
 # As Django stores them: text, in UTC.
 _FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
-_NOW = f"strftime({_FORMAT}, 'now')"
+NOW = f"strftime({_FORMAT}, 'now')"
 
 
 def _later(milliseconds: str) -> str:
@@ -58,7 +58,7 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
            + {_bytes("options")}, 0
 FROM (
     SELECT *, CASE WHEN v ->> 'pending' THEN '{initial(State.PENDING)}'
-                   WHEN due > {_NOW} THEN '{initial(State.SCHEDULED)}'
+                   WHEN due > {NOW} THEN '{initial(State.SCHEDULED)}'
                    ELSE '{initial(State.AVAILABLE)}' END AS state
     FROM (
         SELECT value AS v,
@@ -88,10 +88,10 @@ CASE WHEN %(own)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s) ELSE %(leas
 CLAIM = f"""
 UPDATE ojs_job
 SET state = {_FETCH.to}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
-    started_at = {_NOW}, lease_until = {_later(_LEASE)}
+    started_at = {NOW}, lease_until = {_later(_LEASE)}
 WHERE id IN (
     SELECT id FROM ojs_job
-    WHERE queue = %(queue)s AND {_FETCH.expected} AND (expires_at IS NULL OR expires_at > {_NOW})
+    WHERE queue = %(queue)s AND {_FETCH.expected} AND (expires_at IS NULL OR expires_at > {NOW})
       AND NOT EXISTS (SELECT 1 FROM ojs_queue
                       WHERE name IN (%(queue)s, '{ALL_QUEUES}') AND paused_at IS NOT NULL)
     ORDER BY priority DESC, enqueued_at, id LIMIT %(count)s)
@@ -100,7 +100,7 @@ RETURNING {", ".join(CLAIMED)}
 
 COMPLETE = f"""
 UPDATE ojs_job
-SET state = {_ACK.to}, finished_at = {_NOW}, error = NULL, lease_until = NULL,
+SET state = {_ACK.to}, finished_at = {NOW}, error = NULL, lease_until = NULL,
     result = CASE WHEN json_type(r.value, '$.result') = 'null' THEN NULL
                   ELSE r.value -> 'result' END
 FROM json_each(%(finished)s) AS r
@@ -112,7 +112,7 @@ RETURNING id
 PROMOTE = f"""
 UPDATE ojs_job SET state = {_TIMER.to}, enqueued_at = %(now)s || printf('%%03d', due.n)
 FROM (SELECT id, row_number() OVER (ORDER BY due_at, id) AS n FROM ojs_job
-      WHERE {_TIMER.expected} AND due_at <= {_NOW}
+      WHERE {_TIMER.expected} AND due_at <= {NOW}
         AND NOT EXISTS (SELECT 1 FROM ojs_queue
                         WHERE name = '{ALL_QUEUES}' AND paused_at IS NOT NULL)
       ORDER BY due_at, id LIMIT %(limit)s) AS due
@@ -122,16 +122,16 @@ RETURNING ojs_job.id, ojs_job.queue
 
 
 WAITING = f"""
-SELECT (SELECT min(due_at) FROM ojs_job WHERE {_TIMER.expected}) <= {_NOW},
+SELECT (SELECT min(due_at) FROM ojs_job WHERE {_TIMER.expected}) <= {NOW},
        (SELECT min(expires_at) FROM ojs_job
-        WHERE expires_at IS NOT NULL AND {_EXPIRE.expected}) <= {_NOW}
+        WHERE expires_at IS NOT NULL AND {_EXPIRE.expected}) <= {NOW}
 """
 
-SILENT = f"SELECT id FROM ojs_worker WHERE {_later_than('beat_at', 'dead_after_ms')} <= {_NOW}"
+SILENT = f"SELECT id FROM ojs_worker WHERE {_later_than('beat_at', 'dead_after_ms')} <= {NOW}"
 
 ADD_EVENTS = f"""
 INSERT INTO ojs_event (event_id, type, time, subject, queue, data)
-SELECT replace(value ->> 'event_id', '-', ''), value ->> 'type', {_NOW}, value ->> 'subject',
+SELECT replace(value ->> 'event_id', '-', ''), value ->> 'type', {NOW}, value ->> 'subject',
        value ->> 'queue', value -> 'data'
 FROM json_each(%(events)s)
 """

@@ -1,0 +1,65 @@
+"""Rows by a statement that is written out, for what each request over HTTP reads.
+
+The ORM takes 0.3 ms to make the statement of a row by its key, and the database 0.1 ms to answer
+it: with one row to read, most of a request was that.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from django.db.models import Model
+
+from django_ojs.storage import database
+
+M = TypeVar("M", bound=Model)
+
+# What reads a value of a column, as the ORM has it. For each thread: so are the connections.
+_known: Final = threading.local()
+_Converter = Callable[[Any, Any, Any], Any]
+
+
+def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[M]:
+    """Return the rows for which `where` holds, as the ORM would.
+
+    The expressions `more` are kept on each as `extra`, as the driver returns them.
+    """
+    alias = database.alias()
+    connection = database.connection(alias)
+    names, columns, converters = _columns(model, alias)
+    statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        found = cursor.fetchall()
+    made = []
+    for row in found:
+        read = list(row[: len(names)])
+        for place, expression, steps in converters:
+            for step in steps:
+                read[place] = step(read[place], expression, connection)
+        made.append(model.from_db(alias, names, read))
+        if more:
+            made[-1].extra = row[len(names) :]  # type: ignore[attr-defined]  # for the caller
+    return made
+
+
+def _columns(
+    model: type[Model], alias: str
+) -> tuple[list[str], str, list[tuple[int, Any, list[_Converter]]]]:
+    key = f"{alias} {model._meta.label}"
+    known = _known.__dict__.get(key)
+    if known is None:
+        connection = database.connection(alias)
+        names, columns, converters = [], [], []
+        for place, field in enumerate(model._meta.concrete_fields):
+            expression = field.get_col(model._meta.db_table)
+            steps = [
+                *connection.ops.get_db_converters(expression),
+                *expression.get_db_converters(connection),
+            ]
+            names.append(field.attname)
+            columns.append(connection.ops.quote_name(field.column or field.attname))
+            if steps:
+                converters.append((place, expression, steps))
+        known = _known.__dict__[key] = (names, ", ".join(columns), converters)
+    return known
