@@ -84,10 +84,12 @@ def test_every_operation_of_the_client_works_through_a_transaction_pooler(site: 
 
 def test_behind_a_pooler_a_dead_worker_is_found_by_its_silence(site: Site) -> None:
     victim = site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 1}).ready()
+    other = site.start("--threads", "1", "--queues", "other", ojs={"HEARTBEAT_INTERVAL": 1})
+    other.ready()
     job = stored(handlers.effect.enqueue(2_000))
     eventually(lambda: ledger.count("start") == 1, "it runs")
-    site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     site.kill_tree(victim)
+    site.start("--threads", "1", ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     site.drained()
     job.refresh_from_db()
     assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")
