@@ -205,21 +205,25 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
         pk__in=[queue, queue_configs.DEFAULT_POLICY]
     )
     known = set(found.values_list("pk", flat=True))
-    if known and queue not in known:
-        # Its bound, or that it has none, is the default policy's: from now on it is known.
-        bounds.write(queue, bound)
-    if not bounds.is_bounded(bound):
+    # Its bound, or that it has none, is the default policy's: from now on it is known.
+    is_new = bool(known) and queue not in known
+    if not is_new and not bounds.is_bounded(bound):
         return None
     try:
         version = bounds.take_turn(queue)
     except OperationalError as error:
-        if not database.dialect().lost_a_race(error):
+        if not database.dialect().lost_a_race(error) or not bounds.is_bounded(bound):
             raise
-        version = None
+        raise _full(queue, bound, None, added) from None
     if version is None:
-        raise _full(queue, bound, None, added)
+        if bounds.is_bounded(bound):
+            raise _full(queue, bound, None, added)
+        return None
     # Somebody may have changed it while we waited.
     bound = config_of(queue).backpressure
+    if is_new:
+        # Not before the turn: who held the row and waited for the turn would wait in a circle.
+        bounds.write(queue, bound)
     if not bounds.is_bounded(bound):
         return None
     before = bounds.load(queue)

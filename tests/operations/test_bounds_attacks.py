@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() ->
             bounds.database.dialect().spend(connection, NAME, version, 1, 9_000)
     finally:
         seen.close()
-    assert row.get().until < 9_000
+    assert row.get().until - row.get().since < 10
     fill()
     assert depth() == 10
 
@@ -266,3 +267,46 @@ def test_settings_are_settled_for_who_only_ever_enqueues_in_transactions(setting
     with pytest.raises(QueueFull), transaction.atomic():
         add(2)
     settings.OJS = {**settings.OJS, "QUEUES": {}}
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> None:
+    """Jobs of all sizes, alone, in batches and transactions; the bound its own or the default's."""
+    limit = 300_000
+    config = {"backpressure": {"max_size_bytes": limit}}
+    if inherited:
+        queues.configure_default(config)
+    else:
+        queues.configure(NAME, config)
+    producers = 16 if connection.vendor == "postgresql" else 4
+    errors: list[BaseException] = []
+    refused: list[int] = []
+
+    def produce(seed: int) -> None:
+        dice = random.Random(seed)
+        try:
+            for _ in range(25):
+                wanted = [
+                    envelope(queue=NAME, args=["x" * dice.choice([1, 500, 20_000])])
+                    for _ in range(dice.choice([1, 1, 4]))
+                ]
+                try:
+                    with transaction.atomic() if dice.random() < 0.5 else nullcontext():
+                        pushing.push_batch(wanted, generated_ids=True)
+                except QueueFull:
+                    refused.append(1)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=produce, args=[n]) for n in range(producers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    assert refused
+    assert bounds.load(NAME).size <= limit
+    taken = sum(Job.objects.filter(queue=NAME).values_list("size_bytes", flat=True))
+    assert bounds.load(NAME).size == taken > limit * 0.9

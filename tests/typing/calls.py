@@ -69,6 +69,10 @@ def enqueues() -> None:
     plain.enqueue("a", 1, 2)  # E: call-arg
     plain.enqueue()  # E: call-arg
     plain.enqueue("a", urgent=True)  # E: call-arg
+    plain.options(on_full="block", block_timeout=2.5).enqueue("a")
+    plain.options(on_full="wait")  # E: arg-type
+    ojs.enqueue_batch([], on_full="outbox")
+    ojs.enqueue_batch([], on_full=True)  # E: arg-type
     plain.enqueue_after_commit(b"a")  # E: arg-type
     plain.request(["a"])  # E: arg-type
     plain.request()  # E: call-arg
