@@ -6,9 +6,11 @@ where the look ended, and the next one begins there.
 """
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
 from django_ojs.operations import jobs, place
@@ -16,12 +18,17 @@ from django_ojs.operations.place import Order, Place
 from django_ojs.operations.search import SHOWN
 from django_ojs.operations.selection import Filter
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage.dialects.expressions import Moment
 
 #: Jobs that one look goes through to find those of a filter.
 LOOK: Final = 100_000
 
 #: As far as the jobs of a filter are counted.
 MOST: Final = 10_000
+
+#: A client's clock is not further ahead than this.
+_CLOCKS: Final = timedelta(days=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DUE: Final = (State.SCHEDULED, State.RETRYABLE)
 _NEWEST_FIRST: Final = ("-pk",)
@@ -74,7 +81,8 @@ def ways(which: Filter) -> list[Way]:
         return [Way(among={"pk__in": which.ids}, order=_NEWEST_FIRST)]
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
-        return [Way(among={"dead_letter": True}, order=_LAST_ENDED_FIRST, whole=whole)]
+        dead = {"dead_letter": True, **_ended(which)}
+        return [Way(among=dead, order=_LAST_ENDED_FIRST, whole=whole)]
     whole = _only(which, "states")
     if state in TERMINAL:
         # Each kind of finished job has a range of the index.
@@ -82,7 +90,11 @@ def ways(which: Filter) -> list[Way]:
             (False, True) if state is State.DISCARDED and which.dead_letter is None else (False,)
         )
         return [
-            Way(among={"state": state, "dead_letter": dead}, order=_LAST_ENDED_FIRST, whole=whole)
+            Way(
+                among={"state": state, "dead_letter": dead, **_ended(which)},
+                order=_LAST_ENDED_FIRST,
+                whole=whole,
+            )
             for dead in kinds
         ]
     if state in _DUE:
@@ -93,7 +105,21 @@ def ways(which: Filter) -> list[Way]:
         return [Way(among=among, order=("-priority", "enqueued_at", "pk"), whole=whole)]
     if state in (State.ACTIVE, State.PENDING):
         return [Way(among={"state": state}, order=_NEWEST_FIRST, whole=whole)]
-    return [Way(among={}, order=_NEWEST_FIRST, whole=_only(which))]
+    among = {} if which.until is None else {"pk__lte": _last_id(which.until)}
+    return [Way(among=among, order=_NEWEST_FIRST, whole=_only(which))]
+
+
+def _ended(which: Filter) -> dict[str, Any]:
+    # Where the look begins, and not only what it finds.
+    if which.ended_until is None:
+        return {}
+    return {"finished_at__lt": Moment(Value(which.ended_until))}
+
+
+def _last_id(until: datetime) -> UUID:
+    # An id tells when a client made it, and that was before the job was stored.
+    made = max(timedelta(0), until + _CLOCKS - _EPOCH) // timedelta(milliseconds=1)
+    return UUID(int=min(made, 2**48 - 1) << 80 | (1 << 80) - 1)
 
 
 def order_of(which: Filter) -> Order:

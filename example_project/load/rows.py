@@ -169,9 +169,7 @@ def rollups(now: datetime, *, jobs_a_day: int, seed: int) -> Iterator[Row]:
         for queue, share, kinds in QUEUES:
             for kind in kinds:
                 mean = jobs_a_day * share / 100 / len(kinds) / 1440
-                came = int(
-                    chance.gauss(mean, mean / 5 + 1) * (1.3 if 8 <= moment.hour < 20 else 0.7)
-                )
+                came = int(chance.gauss(mean, mean / 5 + 1) * (1.3 if busy else 0.7))
                 if came <= 0:
                     continue
                 failed = int(came * 0.03 * chance.random())

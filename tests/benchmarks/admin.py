@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.admin`: how long each page of the admin takes, on a table of any size.
+"""`python -m tests.benchmarks.admin`: how long each page of the admin takes, on a table of a size.
 
 The pages are asked for by Django's test client, as a superuser: what is measured is the server's
 work, all queries and the whole template. PostgreSQL only.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -10,10 +11,11 @@ from django_ojs.models import Job
 from django_ojs.operations import jobs, place
 from django_ojs.operations.selection import Filter
 from django_ojs.operations.walk import Found, number, order_of, walk
+from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.containment import Held
-from tests.factories import BOOM, MINUTE, age, hourly, in_state, push, push_many
+from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, push, push_many, read
 
 pytestmark = pytest.mark.django_db
 
@@ -168,3 +170,23 @@ def test_other_words_of_a_filter_find_their_jobs() -> None:
     ):
         found: Found = walk(which)
         assert found.jobs == ([] if job is None else [job])
+
+
+def test_a_look_for_old_jobs_begins_where_they_are() -> None:
+    old = [ids.uuid7(), ids.uuid7()]
+    day = 24 * HOUR
+    made = read(push().pk).created_at
+    for index, key in enumerate(old):
+        # As a client made them, three days ago.
+        then = int((made - 3 * day).timestamp() * 1000) + index
+        key = UUID(int=then << 80 | key.int & ((1 << 80) - 1))
+        push(id=key)
+        age(key, 3 * day)
+        old[index] = key
+    push_many(9)
+    found = walk(Filter(until=made - 2 * day), look=4)
+    assert [job.pk for job in found.jobs] == old[::-1]
+    ended = [in_state("completed").pk for _ in range(6)]
+    age(ended[0], day)
+    which = Filter(states=(State.COMPLETED,), ended_until=made - HOUR)
+    assert [job.pk for job in walk(which, look=4).jobs] == ended[:1]
