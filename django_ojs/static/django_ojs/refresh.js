@@ -37,7 +37,7 @@ ticked or pointed at with the keyboard. Without it the pages work, and are as ol
   const look = async () => {
     if (!document.hidden && !regions().every(busy)) {
       try {
-        const answer = await fetch(location.href, { headers: { "X-OJS-Refresh": "1" }, credentials: "same-origin" });
+        const answer = await fetch(location.href, { credentials: "same-origin" });
         if (answer.redirected || answer.status === 403) return; // Logged out: this page says no more.
         if (!answer.ok) throw new Error(String(answer.status));
         replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
