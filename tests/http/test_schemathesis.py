@@ -58,7 +58,8 @@ SCHEMA = schemathesis.openapi.from_wsgi(
 _UNSAID = re.compile(
     r"printable characters|next_cursor of this list|must be another queue"
     r"|^unique\.(keys|key|(meta|args)_keys) "
-    r"|must lie between the years|^after names an event|^since (must be before|and until)|^older_than is about|^filter"
+    r"|must lie between the years|^after names an event"
+    r"|^since (must be before|and until)|^older_than is about|^filter"
 )
 SPELLINGS = {
     "timeout": "timeout_ms",
