@@ -15,23 +15,20 @@ from math import ceil
 from typing import Final, TypeVar
 
 from django.db import OperationalError
-from django.db.models.functions import Now
 
 from django_ojs.models import Bound, Job
-from django_ojs.operations import jobs, tell
+from django_ojs.operations import tell
+from django_ojs.operations.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.errors.limits import RETRY_AFTER
-from django_ojs.spec.events import Event as Told
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
-from django_ojs.spec.states import Event, State
 from django_ojs.storage import (
     bounds,
     database,
     queue_configs,
     recent,
-    rollups,
     rows,
     transitions,
 )
@@ -230,7 +227,10 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
     if not before.with_(added.jobs, added.size).fits(bound):
         if not added.with_(0, 0).fits(bound) or bound.strategy != "drop_oldest":
             raise _full(queue, bound, before, added)
-        before = _drop(queue, bound, before, added)
+        left = drop_oldest(queue, bound, before, added)
+        if left is None:
+            raise _full(queue, bound, before, added)
+        before = left
     return _Turn(
         queue=queue,
         version=version,
@@ -238,51 +238,6 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
         before=before,
         after=before.with_(added.jobs, added.size),
     )
-
-
-def _drop(queue: str, bound: Backpressure, before: Load, added: Load) -> Load:
-    """Discard the oldest available jobs until the added ones fit; return what is left."""
-    dropped, left = _to_drop(queue, bound, before, added)
-    if not left.with_(added.jobs, added.size).fits(bound):
-        raise _full(queue, bound, before, added)
-    keys = [job.pk for job in dropped]
-    transitions.apply(
-        Event.DROP,
-        State.DISCARDED,
-        jobs().filter(pk__in=keys),
-        finished_at=Now(),
-        discard_reason="dropped",
-    )
-    rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
-    if tell.keeps(EventType.BACKPRESSURE_DROPPED):
-        tell.keep(
-            Told(
-                type=EventType.BACKPRESSURE_DROPPED,
-                subject=queue,
-                queue=queue,
-                data={"queue": queue, "job_id": str(job.pk), "job_type": job.type},
-            )
-            for job in dropped
-        )
-    tell.discarded(keys)
-    return left
-
-
-def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
-    most = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
-    while True:
-        dropped: list[Job] = []
-        left = before
-        found = transitions.oldest(queue, most)
-        for job in found:
-            if left.with_(added.jobs, added.size).fits(bound):
-                return dropped, left
-            dropped.append(job)
-            left = left.with_(-1, -(job.size_bytes or 0))
-        if left.with_(added.jobs, added.size).fits(bound) or len(found) < most:
-            return dropped, left
-        # Bounded by bytes: how many jobs that is, only their sizes say.
-        most *= 4
 
 
 def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> QueueFull:
