@@ -88,6 +88,7 @@ def main() -> None:
             rounds=arguments.rounds,
             worker_rounds=arguments.rounds,
             table_rounds=arguments.rounds,
+            http_rounds=arguments.rounds,
         )
     only = [name for name in arguments.only.split(",") if name]
     text, _ = run(scale, only=only, peers=not arguments.no_peers, path=arguments.out)

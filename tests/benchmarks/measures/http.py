@@ -23,7 +23,8 @@ FETCH_ONE, FETCH_MANY = "HTTP FETCH 1", "HTTP FETCH 100"
 #: The other rows.
 NOTHING, BARE = "the same view, doing nothing", "a bare Django view"
 
-_CONNECTIONS = 4
+#: As many as the threads of a gunicorn process in the example project.
+_CONNECTIONS = 8
 _MANY = 100
 _JOBS = "/ojs/v1/jobs"
 _PATHS = {NOTHING: "/nothing/x", BARE: "/bare/x"}
