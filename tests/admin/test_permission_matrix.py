@@ -51,7 +51,8 @@ def actions() -> Iterator[tuple[type[models.Model], Action]]:
 def name_of(value: Any) -> str:
     if isinstance(value, URLPattern):
         return str(value.name)
-    return str(getattr(value, "name", None) or value._meta.model_name)
+    # Of a model the class itself may have a `name`: a field.
+    return str(value._meta.model_name if isinstance(value, type) else value.name)
 
 
 @pytest.fixture
