@@ -19,6 +19,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_ojs",
     "example_project.shop",
     "tests.testapp",
@@ -50,3 +51,9 @@ VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Tests of the API's operations ask as anybody; tests of who may do what say who asks.
 OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"]}
+# As in the example project.
+SPECTACULAR_SETTINGS = {
+    "DEFAULT_GENERATOR_CLASS": "django_ojs.http.schema.generator.Generator",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}

@@ -85,7 +85,6 @@ def test_the_command_writes_it_without_a_warning() -> None:
     call_command(
         "spectacular",
         generator_class="django_ojs.http.schema.generator.Generator",
-        urlconf="django_ojs.http.urls",
         validate=True,
         fail_on_warn=True,
         stdout=out,

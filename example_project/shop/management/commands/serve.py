@@ -29,6 +29,7 @@ class Command(BaseCommand):
         username, password = create_login()
         with Workers(1, logs=settings.VAR_DIR / "logs"), site:
             self.stdout.write(f"Orders  {site.url}/")
+            self.stdout.write(f"API     {site.url}/ojs/docs/")
             self.stdout.write(f"Admin   {site.url}/admin/  login {username}, password {password}")
             self.stdout.flush()
             site.serve_until(stop)
