@@ -27,7 +27,7 @@ LOOK: Final = 100_000
 MOST: Final = 10_000
 
 #: A client's clock is not further ahead than this.
-_CLOCKS: Final = timedelta(days=1)
+_CLOCKS: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DUE: Final = (State.SCHEDULED, State.RETRYABLE)
