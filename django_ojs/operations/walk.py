@@ -100,12 +100,12 @@ def ways(which: Filter) -> list[Way]:
     if state in _DUE:
         return [Way(among={"state__in": _DUE}, order=("due_at", "pk"))]
     if state is State.AVAILABLE and which.queue is not None:
-        among = {"state": state, "queue": which.queue}
+        whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        return [Way(among=among, order=("-priority", "enqueued_at", "pk"), whole=whole)]
+        return [Way(among=whose, order=("-priority", "enqueued_at", "pk"), whole=whole)]
     if state in (State.ACTIVE, State.PENDING):
         return [Way(among={"state": state}, order=_NEWEST_FIRST, whole=whole)]
-    among = {} if which.until is None else {"pk__lte": _last_id(which.until)}
+    among: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}
     return [Way(among=among, order=_NEWEST_FIRST, whole=_only(which))]
 
 

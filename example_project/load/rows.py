@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django_ojs.storage.rollups import BUCKETS
 
@@ -119,7 +119,7 @@ def _job(
         )
         at += timedelta(milliseconds=delay or 0)
     attempts = failures + (state in ("completed", "active"))
-    started = runs_of_it[-1][5] if runs_of_it and state != "completed" else None
+    started: Any = runs_of_it[-1][5] if runs_of_it and state != "completed" else None
     if ran and started is None:
         started = at + timedelta(seconds=waits)
     if state == "active":
