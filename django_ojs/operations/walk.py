@@ -106,7 +106,7 @@ def ways(which: Filter) -> list[Way]:
     if state in (State.ACTIVE, State.PENDING):
         return [Way(among={"state": state}, order=_NEWEST_FIRST, whole=whole)]
     among: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}
-    return [Way(among=among, order=_NEWEST_FIRST, whole=_only(which))]
+    return [Way(among=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
 def _ended(which: Filter) -> dict[str, Any]:
