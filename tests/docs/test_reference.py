@@ -16,6 +16,8 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import checks, conf, handlers, models, signals
+from django_ojs.http.schema.generator import document
+from django_ojs.http.schema.routes import ROUTES, TAGS
 from django_ojs.models.attempt import Outcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
@@ -34,6 +36,8 @@ SETTINGS = [
     )
     for row in table("reference/settings.md", heading)
 ]
+
+OPERATIONS = {one.id: one for methods in ROUTES.values() for one in methods.values()}
 
 
 def column(rows: list[list[str]], index: int = 0) -> list[str]:
@@ -212,3 +216,20 @@ def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:
     for name, default, _ in rows:
         expected = written[default] if default in written else ast.literal_eval(default)
         assert getattr(policy, name) == expected
+
+
+def _described(tag: str) -> list[list[str]]:
+    rows = []
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            if operation["tags"] == [tag]:
+                told = OPERATIONS[operation["operationId"]]
+                answers = ", ".join(map(str, told.answers))
+                route = f"{method.upper()} {path}"
+                rows.append([route, told.summary, told.scope or NONE, answers])
+    return rows
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_every_route_is_there_with_its_scope_and_answers(tag: str) -> None:
+    assert table("reference/http-api.md", tag) == _described(tag)

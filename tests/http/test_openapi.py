@@ -9,6 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import URLPattern, path
 from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from django_ojs.http import urls
@@ -91,6 +92,13 @@ def test_the_command_writes_it_without_a_warning() -> None:
     )
 
     assert "openapi: 3.1.0" in out.getvalue()
+
+
+def test_the_document_of_a_project_does_not_mention_these_routes() -> None:
+    found = SchemaGenerator(urlconf="tests.urls").get_schema(public=True)  # type: ignore[no-untyped-call]  # it has no types
+
+    assert found["paths"] == {}
+    assert not GENERATOR_STATS
 
 
 def test_it_is_served_to_everybody_under_the_media_type_of_every_answer(client: Client) -> None:

@@ -30,6 +30,8 @@ class OJSView(APIView):
     parser_classes = (OJSParser,)
     renderer_classes = (OJSRenderer,)
     content_negotiation_class = NoNegotiation
+    # They are described in a document of their own (`http/schema`), not in the project's.
+    schema = None
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
     throttle_classes = ()
     # A version of the project's own API in a path or a header is no business of these routes.
