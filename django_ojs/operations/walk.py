@@ -105,7 +105,7 @@ def ways(which: Filter) -> list[Way]:
         return [Way(among=whose, order=("-priority", "enqueued_at", "pk"), whole=whole)]
     if state in (State.ACTIVE, State.PENDING):
         return [Way(among={"state": state}, order=_NEWEST_FIRST, whole=whole)]
-    among: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}
+    newest: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}
     return [Way(among=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
