@@ -133,11 +133,21 @@ def test_every_answer_is_as_described(case: Any, stored: Stored) -> None:
         # An id that could be anybody's: mostly, let it be somebody's.
         case.path_parameters["key"] = stored.instead_of(key)
     case.body = _as_clients_write(case.body)
-    case.query = _as_clients_write(case.query)
+    case.query = _as_digits(case.query)
     # Packed answers are tested elsewhere: this client does not unpack them.
     case.call_and_validate(
         headers={"Authorization": f"Bearer {stored.key}", "Accept-Encoding": "identity"}
     )
+
+
+def _as_digits(query: Any) -> Any:
+    # In a query an integer is written in digits, however many.
+    if not isinstance(query, dict):
+        return query
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in query.items()
+    }
 
 
 def _as_clients_write(value: Any) -> Any:
