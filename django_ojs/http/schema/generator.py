@@ -66,7 +66,7 @@ class Generator(SchemaGenerator):
     def create_view(self, callback: Any, method: str, request: Any = None) -> APIView:
         """Make the view, with our descriptions."""
         view: APIView = super().create_view(callback, method, request)  # type: ignore[no-untyped-call]  # spectacular's generator has no types
-        # By hand what DRF's descriptor does: the class has none, so that other documents pass it by.
+        # By hand what DRF's descriptor does: the class has none, so other documents pass it by.
         described = Described()
         described.view = view
         view.schema = described
