@@ -50,4 +50,5 @@ def _add_time(row: Row, name: str, value: datetime | timedelta | None) -> None:
     if isinstance(value, timedelta):
         row[f"{name}_in"] = value.total_seconds()
     elif value is not None:
-        row[f"{name}_at"] = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
+        # Not strftime: it writes the year 76 with two digits.
+        row[f"{name}_at"] = value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")

@@ -235,3 +235,13 @@ def test_in_a_batch_too_available_jobs_became_so_when_they_were_created() -> Non
     stored = pushing.push_batch([envelope() for _ in range(5)])
     again = [read(job.pk) for job in stored if job]
     assert [job.enqueued_at for job in again] == [job.created_at for job in again]
+
+
+def test_a_time_of_the_first_centuries_is_stored_as_it_is() -> None:
+    long_ago = datetime(76, 2, 6, 21, 7, 11, 5_000, tzinfo=UTC)
+
+    due = push(scheduled_at=long_ago)
+    expired = push(expires_at=long_ago)
+
+    assert read(due.pk).state == "available"
+    assert read(expired.pk).expires_at == long_ago
