@@ -31,25 +31,35 @@ from django_ojs.spec.states import State
 from django_ojs.spec.times import MAX_DURATION
 
 _DURATION: Final = ref("Duration")
+#: Without a NUL, which PostgreSQL cannot store.
+_TEXT: Final[Schema] = {"type": "string", "pattern": r"^[^\x00]*$"}
 _VALUES: Final[Schema] = {"type": "object", "additionalProperties": ANY}
+#: Of at most 24 days, which is what a timeout may be.
+_SHORT_DURATION: Final[Schema] = {
+    "type": "string",
+    "pattern": (
+        r"^(?:P(?!$)(?:[0-9]D)?(?:T(?!$)(?:[0-9]{1,2}H)?(?:[0-9]{1,4}M)?"
+        r"(?:[0-9]{1,5}(?:[.,][0-9]{1,3})?S)?)?|[0-9]{1,5}(?:ms|s)|[0-9]{1,4}m|[0-9]{1,2}h|[0-9]d)$"
+    ),
+}
 _TIMEOUT: Final[Schema] = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_MS // 1000},
-        {"type": "string", "pattern": "^(PT[0-9]{1,4}[HMS]|[0-9]{1,4}(ms|s|m|h))$"},
+        _SHORT_DURATION,
     ],
     "description": "Seconds, or a duration. 0 asks for the default.",
 }
 _TIMEOUT_MS: Final[Schema] = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": MAX_TIMEOUT_MS},
-        {"type": "string", "pattern": "^(PT[0-9]{1,4}[HMS]|[0-9]{1,4}(ms|s|m|h))$"},
+        _SHORT_DURATION,
     ],
     "description": "Milliseconds, or a duration. 0 asks for the default.",
 }
 _STATES: Final = [state.value for state in State]
 #: Members of the first object in `args`, or positions.
 _PLACES: Final = array(
-    {"anyOf": [STRING, {"type": "integer", "minimum": 0, "maximum": 9_999_999}]}, uniqueItems=True
+    {"anyOf": [_TEXT, {"type": "integer", "minimum": 0, "maximum": 9_999_999}]}, uniqueItems=True
 )
 _ERROR_NAMES: Final = array({"type": "string", "minLength": 1})
 
@@ -73,7 +83,7 @@ _OPTIONS: Final[dict[str, Schema]] = nullable(
             "pattern": r"^[A-Za-z][A-Za-z0-9+.\-]*:[!-~]+$",
             "description": "A URI.",
         },
-        "tags": array(STRING),
+        "tags": array(_TEXT),
         "meta": _VALUES,
         "metadata": about(_VALUES, "Merged into `meta`."),
         "pending": about(BOOLEAN, "Wait until activated."),
@@ -158,7 +168,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "keys": array(enum("type", "queue", "args", "meta"), uniqueItems=True),
                 "key": _PLACES,
                 "args_keys": _PLACES,
-                "meta_keys": array(STRING, uniqueItems=True),
+                "meta_keys": array(_TEXT, uniqueItems=True),
                 "period": _DURATION,
                 "period_ms": {
                     "type": "number",
