@@ -63,6 +63,7 @@ def rate(port: int, shares: Sequence[Sequence[bytes]]) -> float:
 
     Return how many were answered in a second.
     """
+    shares = [share for share in shares if share]
     connections = [Connection(port) for _ in shares]
     failures: list[BaseException] = []
     ready = threading.Barrier(len(shares) + 1)
