@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from django.db import OperationalError
 
-from django_ojs.models import Bound, Job
+from django_ojs.models import Job
 from django_ojs.operations import tell
 from django_ojs.operations.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope
@@ -44,6 +44,9 @@ _LONGEST_RETRY_AFTER: Final = 60
 
 #: Who waits for room looks this often: within 100 ms of room, it knows.
 _LOOK_EVERY: Final = 0.05
+
+#: By queue: when it was asked, and jobs worked off in a second.
+_rates: dict[str, tuple[float, float]] = {}
 
 
 def store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Stored]:
@@ -74,11 +77,6 @@ def store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) 
 def _known_to_be_bounded(envelopes: Sequence[Envelope]) -> bool:
     queues = {envelope.queue for envelope in envelopes}
     return any(bounds.is_bounded(queue_configs.of(queue).backpressure) for queue in queues)
-
-
-def enter(job: Job) -> None:
-    """Let a job that is stored already into its queue; see `enter_all`."""
-    enter_all([job])
 
 
 def enter_all(stored: Sequence[Job]) -> None:
@@ -198,12 +196,8 @@ def _take_turns(added: dict[str, Load]) -> list[_Turn]:
 
 def _take_turn(queue: str, added: Load) -> _Turn | None:
     bound = config_of(queue).backpressure
-    found = Bound.objects.using(database.alias()).filter(
-        pk__in=[queue, queue_configs.DEFAULT_POLICY]
-    )
-    known = set(found.values_list("pk", flat=True))
     # Its bound, or that it has none, is the default policy's: from now on it is known.
-    is_new = bool(known) and queue not in known
+    is_new = bounds.is_inherited(queue)
     if not is_new and not bounds.is_bounded(bound):
         return None
     try:
@@ -279,7 +273,3 @@ def _added(envelopes: Sequence[Envelope]) -> dict[str, Load]:
     for row in rows.build(waiting):
         size[row["queue"]] += rows.size_of(row)
     return {queue: Load(jobs=number[queue], size=size[queue]) for queue in number}
-
-
-#: When it was asked, and jobs worked off in a second.
-_rates: dict[str, tuple[float, float]] = {}

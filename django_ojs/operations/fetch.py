@@ -8,6 +8,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import maintain, tell
+from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, reading, transitions
@@ -87,17 +88,8 @@ def _check(
 
 def check_worker_id(worker_id: str | None) -> None:
     """Refuse what cannot be a worker's id: 1 to 255 characters, no NUL."""
-    if worker_id is None:
-        return
-    if (
-        not isinstance(worker_id, str)
-        or not 1 <= len(worker_id) <= 255
-        or not worker_id.isprintable()
-    ):
-        raise InvalidRequest(
-            "worker_id must be a string of 1 to 255 printable characters.",
-            details={"field": "worker_id"},
-        )
+    if worker_id is not None:
+        check_text(worker_id, "worker_id")
 
 
 def _is_quiet(worker_id: str) -> bool:

@@ -170,6 +170,12 @@ def _rows() -> QuerySet[Bound]:
     return Bound.objects.using(database.alias())
 
 
+def is_inherited(queue: str) -> bool:
+    """Say whether only the default policy says so far how a queue is bounded."""
+    found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
+    return bool(found) and queue not in found
+
+
 def bounded() -> list[str]:
     """Return the queues that have one, as far as anybody has asked."""
     found = _rows().exclude(pk=DEFAULT).exclude(ceiling=None, ceiling_bytes=None)

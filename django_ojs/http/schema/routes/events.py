@@ -5,18 +5,24 @@ from typing import Final
 
 from django_ojs.http.access import Scope
 from django_ojs.http.schema.operation import Answer, Operation, Query
-from django_ojs.http.schema.values import ref
+from django_ojs.http.schema.values import JOB_ID, JOB_TYPE, ref
 from django_ojs.operations.events import DEFAULT_LIMIT, MAX_LIMIT
 
-_UUID7: Final = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _LIMIT: Final = {"type": "integer", "minimum": 1, "default": DEFAULT_LIMIT}
-_AFTER: Final = {"type": "string", "pattern": f"^([0-9]{{1,18}}|evt_{_UUID7})?$"}
+
+
+def _inside(pattern: str) -> str:
+    return pattern.removeprefix("^").removesuffix("$")
 
 
 def _list_of(pattern: str) -> dict[str, str]:
     return {"type": "string", "pattern": f"^({pattern}(,{pattern})*)?$"}
 
 
+_AFTER: Final = {
+    "type": "string",
+    "pattern": f"^([0-9]{{1,18}}|evt_{_inside(JOB_ID['pattern'])})?$",
+}
 _SEVERAL: Final = "Commas or repetition name several."
 
 ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
@@ -44,7 +50,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Operation]]] = {
                 Query(
                     name="job_types",
                     text=f"Types of jobs. {_SEVERAL}",
-                    schema=_list_of(r"[a-z][a-z0-9_\-]*(\.[a-z][a-z0-9_\-]*)*"),
+                    schema=_list_of(_inside(JOB_TYPE["pattern"])),
                     repeated=True,
                 ),
                 Query(
