@@ -11,9 +11,14 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.handlers.wsgi import WSGIRequest
 from django.db import connections
+from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.testcases import LiveServerThread
+
+PATIENCE = 20_000
+"""Milliseconds that whatever a page is expected to show may take on a machine that is busy."""
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -36,10 +41,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=lacking))
 
 
+class StrictPolicyHandler(StaticFilesHandler):
+    """Send each page with the policy that the admin's how-to promises to work under."""
+
+    def get_response(self, request: WSGIRequest) -> HttpResponseBase:
+        response: HttpResponseBase = super().get_response(request)
+        response.headers["Content-Security-Policy"] = "default-src 'self'"
+        return response
+
+
 @pytest.fixture
 def site(transactional_db: None) -> Iterator[str]:
     """Serve the test's database, static files included, and return the address."""
-    server = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
+    server = LiveServerThread("127.0.0.1", StrictPolicyHandler, connections_override={})
     server.daemon = True
     server.start()
     server.is_ready.wait(20)
@@ -67,7 +81,10 @@ def chromium(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, site: str) -> Iterator[Any]:
-    """Open a page that a superuser is logged in on; any error of a script fails the test."""
+    """Open a page that a superuser is logged in on.
+
+    Any error of a script fails the test, and so does anything that the policy did not let through.
+    """
     client = Client()
     client.force_login(User.objects.create_superuser("ann"))
     context = chromium.new_context(
@@ -75,10 +92,14 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
     )
     name = settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": site}])
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on(
+        "console",
+        lambda message: wrong.append(message.text) if "Security Policy" in message.text else None,
+    )
     yield opened
     context.close()
     connections.close_all()

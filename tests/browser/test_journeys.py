@@ -10,6 +10,7 @@ from django_ojs.models import Worker
 from django_ojs.operations import bulk_operations, fail, fetch, jobs, pressure, queues
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
+from tests.browser.conftest import PATIENCE
 from tests.factories import active, hourly, push, push_many, read
 from tests.factories import worker as worker_that_beats
 
@@ -17,44 +18,68 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 ADMIN = "/admin/django_ojs/"
 
+# A click returns before the page it leads to has come. So each is waited for, and so is whatever is
+# said of a page.
 
-def text(page: Any) -> str:
-    return str(page.locator(".ojs-page").inner_text())
+
+def shows(found: Any, text: str) -> None:
+    """Wait until this can be read there."""
+    from playwright.sync_api import expect
+
+    expect(found).to_contain_text(text, use_inner_text=True, timeout=PATIENCE)
+
+
+def counts(found: Any, number: int) -> None:
+    """Wait until there are so many of them."""
+    from playwright.sync_api import expect
+
+    expect(found).to_have_count(number, timeout=PATIENCE)
+
+
+def body(page: Any) -> Any:
+    """Return the part of a page that is ours."""
+    return page.locator(".ojs-page")
+
+
+def follow(page: Any, link: Any) -> None:
+    """Click what leads to another page, and wait until that has come."""
+    with page.expect_navigation():
+        link.click()
 
 
 def act(page: Any, name: str) -> None:
-    """Press a button, and say yes where it asks."""
-    button = page.locator(".ojs-page .ojs-buttons").get_by_text(name)
-    with page.expect_navigation():
-        button.first.click()
-    if page.locator("form.ojs-confirm").count():
-        with page.expect_navigation():
-            page.locator("form.ojs-confirm button[type=submit]").click()
+    """Press one of the buttons on top."""
+    follow(page, page.locator(".ojs-page .ojs-buttons").get_by_text(name).first)
+
+
+def confirm(page: Any) -> None:
+    """Say yes."""
+    follow(page, page.locator("form.ojs-confirm button[type=submit]"))
 
 
 def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) -> None:
     queues.configure("email", {"backpressure": {"max_depth": 4}})
     push_many(1, queue="email")
     page.goto(f"{ADMIN}queue/")
-    assert "25" in text(page)
-    assert page.locator(".ojs-gauge-bad").count() == 0
+    shows(body(page), "25")
+    counts(page.locator(".ojs-gauge-bad"), 0)
     push_many(3, queue="email")
     pressure.watch()
     # Nobody reloads: the page brings itself up to date.
-    page.locator(".ojs-gauge-bad").wait_for(state="attached", timeout=30_000)
-    page.get_by_role("link", name="email", exact=True).first.click()
-    assert "full" in text(page)
+    page.locator(".ojs-gauge-bad").wait_for(state="attached", timeout=3 * PATIENCE)
+    follow(page, page.get_by_role("link", name="email", exact=True).first)
+    shows(body(page), "full")
     act(page, "Pause")
-    page.locator("text=paused").first.wait_for()
+    shows(body(page), "paused")
     assert fetch.fetch(["email"], worker_id="w") == []
     act(page, "Resume")
-    page.get_by_role("link", name="Configure").click()
+    follow(page, page.get_by_role("link", name="Configure"))
     page.get_by_label("Most jobs").fill("100")
-    with page.expect_navigation():
-        page.locator("form.ojs-confirm button[type=submit]").click()
+    confirm(page)
     pressure.watch()
     page.goto(f"{ADMIN}queue/")
-    assert page.locator(".ojs-gauge-bad").count() == 0
+    shows(body(page), "email")
+    counts(page.locator(".ojs-gauge-bad"), 0)
     assert len(push_many(10, queue="email")) == 10
 
 
@@ -65,17 +90,17 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
         fail.fail(claimed.id, Failure(type="GatewayDown", message="No answer in 10 s."))
     page.goto(f"{ADMIN}deadletter/")
     row = page.locator(".ojs-page tbody tr", has_text="GatewayDown")
-    assert "12" in row.inner_text()
-    row.get_by_role("link", name="Retry group").click()
-    assert "12 jobs" in text(page)
-    page.get_by_role("button", name="Retry them").click()
-    page.locator("text=waiting").first.wait_for()
+    shows(row, "12")
+    follow(page, row.get_by_role("link", name="Retry group"))
+    shows(body(page), "12 jobs")
+    follow(page, page.get_by_role("button", name="Retry them"))
+    shows(body(page), "waiting")
     while bulk_operations.work_once(chunk=5) is not None:
         pass
-    page.locator("text=✓ done").first.wait_for()
+    shows(body(page), "✓ done")
     assert jobs().filter(queue="payments", state="available").count() == 12
     page.goto(f"{ADMIN}deadletter/")
-    assert "There are none" in text(page)
+    shows(body(page), "There are none")
 
 
 def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
@@ -83,18 +108,18 @@ def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
     push_many(5, queue="email")
     page.goto(f"{ADMIN}job/")
     page.get_by_label("Search jobs").fill("args.user_id:42 queue:email")
-    page.get_by_role("button", name="Search").click()
-    assert "1 job" in text(page)
-    page.locator(".ojs-page tbody th a").click()
-    assert page.get_by_role("img", name="available → active").count() == 1
-    assert '"user_id": 42' in text(page)
-    page.get_by_role("link", name="Cancel").click()
-    assert "running job" in text(page)
-    page.get_by_role("button", name="Cancel").click()
-    page.locator("text=⊘ cancelled").first.wait_for()
+    follow(page, page.get_by_role("button", name="Search"))
+    shows(body(page), "1 job")
+    follow(page, page.locator(".ojs-page tbody th a"))
+    counts(page.get_by_role("img", name="available → active"), 1)
+    shows(body(page), '"user_id": 42')
+    follow(page, page.get_by_role("link", name="Cancel"))
+    shows(body(page), "running job")
+    follow(page, page.get_by_role("button", name="Cancel"))
+    shows(body(page), "⊘ cancelled")
     assert read(claimed.id).state == "cancelled"
-    assert "Who did what" in text(page)
-    assert "ann" in text(page)
+    shows(body(page), "Who did what")
+    shows(body(page), "ann")
 
 
 def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
@@ -102,30 +127,48 @@ def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
     page.goto(f"{ADMIN}job/")
     page.get_by_label("Search jobs").fill("colour:red queue:email")
     page.keyboard.press("Enter")
-    page.locator(".ojs-complaint").wait_for()
-    assert "There is no qualifier colour" in text(page)
-    page.get_by_role("navigation", name="States").get_by_text("available").click()
+    shows(page.locator(".ojs-complaint"), "There is no qualifier colour")
+    follow(page, page.get_by_role("navigation", name="States").get_by_text("available"))
     assert page.get_by_label("Search jobs").input_value() == "state:available queue:email"
 
 
 def test_ticked_jobs_stay_ticked_while_the_page_would_refresh(page: Any) -> None:
     made = push_many(3, queue="email")
     page.goto(f"{ADMIN}job/")
-    page.locator(".ojs-page tbody input[type=checkbox]").first.check()
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_for_load_state("networkidle")
-    assert page.locator(".ojs-page tbody input[type=checkbox]").first.is_checked()
-    page.get_by_role("button", name="Cancel").click()
-    page.locator("form.ojs-confirm button[type=submit]").click()
-    page.locator("text=Cancelled.").first.wait_for()
+    looks_again = "document.dispatchEvent(new Event('visibilitychange'))"
+    with page.expect_response(lambda answer: answer.url.endswith("/job/") and answer.ok):
+        page.evaluate(looks_again)
+    ticks = page.locator(".ojs-page tbody input[type=checkbox]")
+    ticks.first.check()
+    page.evaluate(looks_again)
+    page.wait_for_timeout(500)  # That something does not happen can only be waited for.
+    assert ticks.first.is_checked()
+    follow(page, page.get_by_role("button", name="Cancel"))
+    confirm(page)
+    shows(page.locator(".messagelist"), "Cancelled.")
     assert sum(read(job.pk).state == "cancelled" for job in made) == 1
+
+
+def test_a_press_is_not_lost_to_a_refresh_between_down_and_up(page: Any) -> None:
+    push(queue="email")
+    page.goto(f"{ADMIN}job/")
+    place = page.locator(".ojs-page tbody th a").bounding_box()
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.mouse.down()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(500)
+    with page.expect_navigation():
+        page.mouse.up()
+    counts(page.get_by_role("img", name="available"), 1)
 
 
 def test_a_worker_is_quieted(page: Any) -> None:
     worker_that_beats("web-1")
     page.goto(f"{ADMIN}worker/")
-    page.get_by_role("link", name="web-1", exact=True).first.click()
+    follow(page, page.get_by_role("link", name="web-1", exact=True).first)
     act(page, "Quiet")
+    if page.locator("form.ojs-confirm").count():
+        confirm(page)
     page.locator(".messagelist").wait_for()
     found = Worker.objects.using(database.alias()).get(pk="web-1")
     assert found.directive == "quiet"

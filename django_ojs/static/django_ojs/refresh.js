@@ -1,7 +1,7 @@
 /* Brings marked regions up to date: elements with an id and data-ojs-refresh="seconds".
 
 It rests while the tab is hidden, and leaves alone a region in which something is selected, typed,
-ticked or pointed at with the keyboard. Without it the pages work, and are as old as their loading. */
+ticked, pressed or pointed at with the keyboard. Without it the pages work, and are as old as their loading. */
 "use strict";
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
@@ -17,7 +17,9 @@ ticked or pointed at with the keyboard. Without it the pages work, and are as ol
   };
   const busy = (region) =>
     selectedIn(region) ||
-    (region.contains(document.activeElement) && document.activeElement.matches("input, select, textarea, button")) ||
+    region.matches(":active") || // A button replaced between press and release would swallow the click.
+    (region.contains(document.activeElement) &&
+      document.activeElement.matches("input, select, textarea, button, :focus-visible")) ||
     !!region.querySelector("input[type=checkbox]:checked");
 
   const open = (region) => [...region.querySelectorAll("details")].map((each) => each.open);
