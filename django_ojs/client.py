@@ -111,8 +111,9 @@ def _when_full(
     if on_full is not None or block_timeout is not None:
         options = Options(on_full=on_full, block_timeout=block_timeout)
         return when_full_of(Request(type="", args=(), options=options))
-    first, *others = dict.fromkeys(when_full_of(item) for item in wanted)
-    if others:
+    asked = [when_full_of(item) for item in wanted]
+    first = asked[0]
+    if any(each is not first and each != first for each in asked):
         raise InvalidRequest(
             "on_full must be the same for all jobs of a batch; enqueue_batch takes it too.",
             details={"field": "on_full"},

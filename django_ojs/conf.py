@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -144,7 +144,7 @@ AUTHENTICATION = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The value of `OJS`, checked.
 
@@ -213,21 +213,16 @@ class Settings:
     payload_s3: tuple[tuple[str, str], ...] = _setting((), payload_config.s3, S3, secret=True)
     offload: payload_config.Offload | None = _setting(None, payload_config.offload, OFFLOAD)
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         """The limits an envelope is checked against."""
-        return _limits(self)
-
-
-@lru_cache(maxsize=8)
-def _limits(value: Settings) -> Limits:
-    return Limits(
-        queue_bytes=value.max_queue_name_bytes,
-        type_bytes=value.max_job_type_bytes,
-        exact_integers=value.exact_integers,
-        meta_bytes=value.max_meta_bytes,
-        envelope_bytes=value.max_envelope_bytes,
-    )
+        return Limits(
+            queue_bytes=self.max_queue_name_bytes,
+            type_bytes=self.max_job_type_bytes,
+            exact_integers=self.exact_integers,
+            meta_bytes=self.max_meta_bytes,
+            envelope_bytes=self.max_envelope_bytes,
+        )
 
 
 def _read(given: Mapping[str, Any]) -> Settings:

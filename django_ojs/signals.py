@@ -8,17 +8,18 @@ the other receivers.
 
 from django.dispatch import Signal
 
-job_enqueued = Signal()
-job_started = Signal()
-job_completed = Signal()
+# Most have no receiver, and every job asks; so Django remembers who listens, as for its models.
+job_enqueued = Signal(use_caching=True)
+job_started = Signal(use_caching=True)
+job_completed = Signal(use_caching=True)
 #: A run failed; the job will run again or is discarded, and `job_retrying` or `job_discarded`
 #: follows.
-job_failed = Signal()
-job_retrying = Signal()
-job_discarded = Signal()
-job_cancelled = Signal()
+job_failed = Signal(use_caching=True)
+job_retrying = Signal(use_caching=True)
+job_discarded = Signal(use_caching=True)
+job_cancelled = Signal(use_caching=True)
 #: A claim ended without an answer from its worker, or was given back; the job is available again.
-job_returned = Signal()
+job_returned = Signal(use_caching=True)
 #: A pending job was activated, or a discarded one retried by hand.
-job_activated = Signal()
-job_retried = Signal()
+job_activated = Signal(use_caching=True)
+job_retried = Signal(use_caching=True)

@@ -75,8 +75,11 @@ def store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) 
 
 
 def _known_to_be_bounded(envelopes: Sequence[Envelope]) -> bool:
-    queues = {envelope.queue for envelope in envelopes}
-    return any(bounds.is_bounded(queue_configs.of(queue).backpressure) for queue in queues)
+    # A set of one is the common case, and costs less than a generator.
+    for queue in {envelope.queue for envelope in envelopes}:
+        if bounds.is_bounded(queue_configs.of(queue).backpressure):
+            return True
+    return False
 
 
 def enter_all(stored: Sequence[Job]) -> None:

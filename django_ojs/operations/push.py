@@ -141,14 +141,12 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool)
     with tell.together(*tell.PUSHED):
         found = bounds.store(envelopes, generated_ids=generated_ids, at_once=at_once)
         stored = {job.id: job for job in found}
-        wakeup.announce(
-            envelope.queue for envelope in envelopes if stored[envelope.id].state == State.AVAILABLE
-        )
-        rollups.note_after_commit(
-            rollups.ENQUEUED, [(envelope.queue, envelope.type) for envelope in envelopes]
-        )
         make = maker()
         jobs = [job_of(envelope, stored[envelope.id], make) for envelope in envelopes]
+        database.after_commit(
+            wakeup.announcement(job.queue for job in jobs if job.state == State.AVAILABLE),
+            rollups.noting(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
+        )
         tell.pushed(jobs)
     return jobs
 

@@ -11,6 +11,8 @@ from django_ojs.storage import database
 
 def foreign_transaction() -> str | None:
     """Return the alias of an open `atomic()` with which a job would not be tied; None without."""
+    if len(connections.settings) == 1:
+        return None
     alias = database.alias()
     if connections[alias].in_atomic_block:
         return None

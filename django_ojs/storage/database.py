@@ -76,15 +76,16 @@ def in_write_transaction(operation: Callable[[], T], using: str | None = None) -
     return retried(attempt, using)
 
 
-def after_commit(then: Callable[[], object]) -> None:
-    """Call `then` once the caller's transaction has committed, or now outside of one.
+def after_commit(*then: Callable[[], object]) -> None:
+    """Call each of `then` once the caller's transaction has committed, or now outside of one.
 
-    Its errors are logged and reach nobody. With `set_autocommit(False)` and no `atomic()`, Django
+    Their errors are logged and reach nobody. With `set_autocommit(False)` and no `atomic()`, Django
     is not told of the commit: then nothing is called.
     """
     link = connection()
     if link.in_atomic_block or link.get_autocommit():
-        transaction.on_commit(then, using=link.alias, robust=True)
+        for call in then:
+            link.on_commit(call, robust=True)
 
 
 def atomic() -> transaction.Atomic:

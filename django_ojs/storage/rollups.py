@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.db import Error
@@ -37,7 +37,8 @@ YOUNG = timedelta(hours=1)
 ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
 COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped")
 
-Key = tuple[datetime, str, str]
+#: Minutes since 1970, a queue and a type.
+Key = tuple[int, str, str]
 
 
 class _Figures:
@@ -70,11 +71,11 @@ def note(
     ran: float | None = None,
 ) -> None:
     """Add something that happened now and is committed; durations in seconds."""
-    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    key = int(datetime.now(UTC).timestamp() // 60), queue, type
     with _lock:
-        figures = _figures.get((minute, queue, type))
+        figures = _figures.get(key)
         if figures is None:
-            figures = _figures[minute, queue, type] = _Figures()
+            figures = _figures[key] = _Figures()
         figures.counts[what] += number
         if waited is not None:
             figures.waited[bucket(waited)] += 1
@@ -84,14 +85,22 @@ def note(
 
 def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
     """Add something that happens to these (queue, type) once the current transaction commits."""
-    happened = Counter(jobs)
+    database.after_commit(noting(what, jobs))
+
+
+def noting(what: int, jobs: Iterable[tuple[str, str]]) -> Callable[[], None]:
+    """Return what adds something that happens to these (queue, type); to be called afterwards."""
+    happened = list(jobs)
 
     def add() -> None:
-        for (queue, type), number in happened.items():
-            note(what, queue, type, number=number)
+        if len(happened) == 1:
+            note(what, *happened[0])
+        else:
+            for (queue, type), number in Counter(happened).items():
+                note(what, queue, type, number=number)
         flush_if_due()
 
-    database.after_commit(add)
+    return add
 
 
 def completed_after_commit(job: Job) -> None:
@@ -122,7 +131,7 @@ def flush() -> int:
         _figures.clear()
     rows = [
         Rollup(
-            minute=minute,
+            minute=datetime.fromtimestamp(minute * 60, UTC),
             queue=queue,
             type=type,
             **dict(zip(COLUMNS, figures.counts, strict=True)),
@@ -230,6 +239,7 @@ __all__ = [
     "fold",
     "note",
     "note_after_commit",
+    "noting",
     "percentile",
     "prune",
 ]

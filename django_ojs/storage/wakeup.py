@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from django.db import Error, connections
@@ -28,12 +28,17 @@ def announce(queues: Iterable[str]) -> None:
     Never inside it: a transaction that holds a notification takes a lock at its commit that all
     others wait for.
     """
-    alias = database.alias()
-    if settings().notify and database.dialect().can_notify:
-        database.after_commit(partial(_send, alias, tuple(dict.fromkeys(queues))))
+    database.after_commit(announcement(queues))
+
+
+def announcement(queues: Iterable[str]) -> Callable[[], None]:
+    """Return what wakes the workers of these queues; it is to be called after the commit."""
+    return partial(_send, database.alias(), tuple(dict.fromkeys(queues)))
 
 
 def _send(alias: str, queues: tuple[str, ...]) -> None:
+    if not settings().notify:
+        return
     now = time.monotonic()
     with _lock:
         due = [queue for queue in queues if now - _announced.get((alias, queue), 0.0) >= INTERVAL]
@@ -42,8 +47,11 @@ def _send(alias: str, queues: tuple[str, ...]) -> None:
     if not due:
         return
     connection = connections[alias]
+    dialect = dialects.of(connection)
+    if not dialect.can_notify:
+        return
     try:
-        dialects.of(connection).notify(connection, due)
+        dialect.notify(connection, due)
     except Error as error:
         # The jobs are committed; a poll finds them.
         logger.debug("Workers were not notified of new jobs: %s", type(error).__name__)

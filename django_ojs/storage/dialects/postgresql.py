@@ -22,6 +22,7 @@ _READ_COMMITTED = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
 _NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
+_MORE = ("priority", "meta", "options", "timeout_ms", "visibility_timeout_ms")
 
 
 def _time(microseconds: int) -> datetime:
@@ -29,25 +30,26 @@ def _time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def _parameters(row: Row) -> list[Any]:
-    args, meta, options = json.dumps(row["args"]), row["meta"], row["options"]
-    meta = json.dumps(meta) if meta else "{}"
-    options = json.dumps(options) if options else "{}"
-    text = f"{row['type']}{row['queue']}{args}{meta}{options}"
+def _stored(key: UUID, state: str, created: int, queued: int | None, *others: Any) -> Stored:
+    created_at = _time(created)
+    if queued is None or queued == created:
+        return Stored(key, state, created_at, None if queued is None else created_at, *others)
+    return Stored(key, state, created_at, _time(queued), *others)
+
+
+def _one(row: Row) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of `ojs_push` that every job has, and those that this one has."""
+    args = json.dumps(row["args"])
+    text = f"{row['type']}{row['queue']}{args}"
+    more = {name: row[name] for name in _MORE if row.get(name)}
+    for name in ("meta", "options"):
+        if name in more:
+            more[name] = json.dumps(more[name])
+            text += more[name]
+        else:
+            text += "{}"
     size = len(text) if text.isascii() else len(text.encode())
-    return [
-        row["id"],
-        row["type"],
-        row["queue"],
-        row["priority"],
-        args,
-        meta,
-        options,
-        row["max_attempts"],
-        row.get("timeout_ms"),
-        row.get("visibility_timeout_ms"),
-        size,
-    ]
+    return [row["id"], row["type"], row["queue"], args, size, row["max_attempts"]], more
 
 
 def _wanted(rows: Sequence[Row], text: str) -> list[list[Any]]:
@@ -83,25 +85,24 @@ class PostgreSQL(Dialect):
             found = cursor.fetchall()
         if not found and admit:
             return None
-        return [
-            Stored(key, state, _time(created), None if queued is None else _time(queued), *others)
-            for key, state, created, queued, *others in found
-        ]
+        return [_stored(*row) for row in found]
 
     def _insert_one(
         self, connection: BaseDatabaseWrapper, row: Row, *, new: bool, admit: bool
     ) -> list[Stored] | None:
-        parameters = _parameters(row)
-        size = parameters[-1]
+        needed, more = _one(row)
+        if not new:
+            more["new"] = False
         if admit:
-            parameters += [row["queue"], size, _is_alone(connection)]
+            more["alone"] = _is_alone(connection)
+        named = "".join(f", {name} => %s" for name in more)
         with connection.cursor() as cursor:
-            cursor.execute(sql.INSERT_ONE[new, admit], parameters)
-            found = cursor.fetchone()
-        if found is None:
+            cursor.execute(sql.PUSH_ONE.format(named), [*needed, *more.values()])
+            (microseconds,) = cursor.fetchone()
+        if microseconds is None:
             # No room, or an id that is taken: who asked for room has to ask again.
             return None if admit else []
-        created = found[0]
+        created, size = _time(microseconds), needed[4]
         return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None, size)]
 
     def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
