@@ -21,9 +21,6 @@ logger = logging.getLogger("django_ojs")
 WAIT = 0.25
 PAUSE = 0.2
 
-#: What has arrived is read, and nothing is waited for.
-AT_ONCE = 0.001
-
 
 class Listener:
     """A thread that waits for notifications.
@@ -89,8 +86,11 @@ class Listener:
         return True
 
     def _read(self, raw: Any) -> None:
-        for note in raw.notifies(timeout=AT_ONCE):
-            if note.payload in self._queues:
+        # Not `raw.notifies()`: it waits for more, with the interpreter's lock in its hand, and the
+        # thread that was woken waits with it.
+        raw.pgconn.consume_input()
+        while note := raw.pgconn.notifies():
+            if note.extra.decode() in self._queues:
                 self._woken()
 
 
