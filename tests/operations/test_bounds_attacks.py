@@ -17,7 +17,7 @@ from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, counts
+from django_ojs.storage import bounds, counts, transitions
 from tests.factories import envelope
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -234,6 +234,44 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
         thread.join(GENEROUS)
     assert sorted(outcomes) in (["refused", "stored"], ["refused", "refused"])
     assert depth("one") + depth("two") == 2 + 2 + 4 + outcomes.count("stored")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("strategy", ["reject", "drop_oldest"])
+def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 20 if strategy == "reject" else 16
+    bound(limit, warning_threshold=0.5, strategy=strategy)
+    add(16)
+    Bound.objects.update(until=-1)  # No tickets: they look.
+    looked = threading.Barrier(2)
+    look = transitions.push_if_admitted
+    outcomes: list[str] = []
+
+    def look_together(*args: Any, **values: Any) -> Any:
+        stored = look(*args, **values)
+        looked.wait(GENEROUS)
+        return stored
+
+    def one() -> None:
+        try:
+            with transaction.atomic():
+                add()
+            outcomes.append("stored")
+        except QueueFull as full:
+            outcomes.append(full.message)
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(transitions, "push_if_admitted", look_together)
+    pair = [threading.Thread(target=one) for _ in range(2)]
+    for thread in pair:
+        thread.start()
+    for thread in pair:
+        thread.join(GENEROUS)
+    assert outcomes == ["stored", "stored"]
+    assert depth() == (18 if strategy == "reject" else limit)
 
 
 def test_a_savepoint_that_is_rolled_back_gives_its_room_back() -> None:
