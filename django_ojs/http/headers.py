@@ -42,3 +42,13 @@ def stamp(request: HttpRequest, response: HttpResponseBase) -> None:
     response["OJS-Version"] = VERSION
     response["X-Request-Id"] = request_id(request)
     response["Content-Type"] = MEDIA_TYPE
+
+
+def leave_out_body(response: HttpResponseBase) -> None:
+    """Answer HEAD: the headers of the answer to GET, and nothing after them (RFC 9110 §9.3.2).
+
+    Servers would leave it out as well, and gunicorn logs a warning for each health check.
+    """
+    content: bytes = getattr(response, "content", b"")
+    response["Content-Length"] = str(len(content))
+    response.content = b""  # type: ignore[attr-defined]  # every answer here has content

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.test import RequestFactory
+from django.urls import resolve
 
 from django_ojs.spec import ids
 from tests.http.api import JSON_TYPE, Api, stored
@@ -98,6 +100,20 @@ class TestHead:
         for path in (f"jobs/{key}", "health", "/ojs/manifest"):
             answer = api.ask("HEAD", path)
             assert (answer.status, answer.body) == (200, None)
+
+    @pytest.mark.parametrize("path", ["/ojs/manifest", "/ojs/v1/nothing", "/ojs/v1/workers/ack"])
+    def test_head_has_the_length_of_a_body_that_is_left_out(self, path: str) -> None:
+        # The test client would leave it out by itself.
+        view, args, values = resolve(path)
+        headers = {"X-Request-Id": "same"}
+        got, head = (
+            view(getattr(RequestFactory(), method)(path, headers=headers), *args, **values)
+            for method in ("get", "head")
+        )
+        assert got.content
+        assert head.content == b""
+        assert head.status_code == got.status_code
+        assert int(head["Content-Length"]) == len(got.content)
 
     def test_its_errors_have_the_same_status_and_headers(self) -> None:
         assert api.ask("HEAD", f"jobs/{ids.uuid7()}").status == 404

@@ -93,6 +93,8 @@ class OJSView(APIView):
             response = respond(response)
         headers.stamp(request, response)
         compression.compress(request, response)
+        if request.method == "HEAD":
+            headers.leave_out_body(response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
 
 
