@@ -16,6 +16,8 @@ MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 #: More of a Content-Length need not be read to see that it is too much.
 _DIGITS: Final = 19
 _ENDED: Final = "the body ended before its Content-Length"
+_BROKEN: Final = "the body ended before its last chunk, or its chunks are ill-formed"
+_CHUNKED: Final = "the body came in chunks, which are not read here: send a Content-Length"
 
 
 class OJSParser(BaseParser):
@@ -84,15 +86,43 @@ class _Body:
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
+        self._stream = _chunks(request)
         self.taken = 0
 
     def read(self, size: int) -> bytes:
-        try:
-            data: bytes = self._request.read(size)
-        except UnreadablePostError:
-            raise InvalidPayload(_ENDED) from None
+        data = self._read(size) if self._stream is None else self._read_chunks(size)
         self.taken += len(data)
         return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._request.read(size)
+        except UnreadablePostError:
+            raise InvalidPayload(_ENDED) from None
+
+    def _read_chunks(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read(size)
+        except Exception:
+            # Every server has errors of its own for chunks that cannot be read.
+            raise InvalidPayload(_BROKEN) from None
+        return data
+
+
+def _chunks(request: HttpRequest) -> Any:
+    """Return the stream of a body in chunks (RFC 9112 §7.1), None for one with a Content-Length.
+
+    Who sends what it is still writing, or packing, knows no length: Go and Node then send chunks.
+    Under WSGI Django takes a body without a length for an empty one. Whether the server ends the
+    stream where the body ends is for the server to say. Raises InvalidPayload where it does not.
+    """
+    coding = request.headers.get("Transfer-Encoding", "").lower().rpartition(",")[2].strip()
+    environ = getattr(request, "environ", None)
+    if coding != "chunked" or environ is None or "Content-Length" in request.headers:
+        return None
+    if not environ.get("wsgi.input_terminated"):
+        raise InvalidPayload(_CHUNKED)
+    return environ["wsgi.input"]
 
 
 def _refuse(actual: int, limit: int) -> None:

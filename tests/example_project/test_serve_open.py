@@ -86,6 +86,20 @@ def wait_until(true: Any, what: str) -> None:
         time.sleep(0.05)  # Of another process: there is no signal of it to wait on.
 
 
+def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_told_so(server: Server) -> None:
+    # Who sends what it is still writing knows no length: urllib sends chunks then, as Go does.
+    pieces = iter([b'{"type": "a.b", ', b'"args": [1]}'])
+    kind = {"Content-Type": "application/openjobspec+json"}
+    request = urllib.request.Request(f"{server.url}/jobs", data=pieces, headers=kind)
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        assert json.loads(answer.read())["job"]["args"] == [1]
+    port = int(server.url.split(":")[2].split("/")[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
+        head = "POST /ojs/v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked"
+        link.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\nno size\r\n".encode())
+        assert link.recv(65_536).startswith(b"HTTP/1.1 400 ")
+
+
 def test_jobs_are_taken_promoted_kept_as_events_and_reset(server: Server) -> None:
     job = server.post("/jobs", type="a.b", args=[1])["job"]
     assert server.post("/workers/fetch", queues=["default"])["jobs"][0]["id"] == job["id"]
