@@ -14,7 +14,7 @@ _FALSE: Final = frozenset({"false", "0"})
 
 def refuse(field: str, rule: str) -> InvalidRequest:
     """Make the error for a field that breaks a rule: `raise refuse("count", "must be …")`."""
-    return InvalidRequest(f"{field} {rule}", details={"field": field})
+    return InvalidRequest.of(field, rule)
 
 
 def required(data: Mapping[str, Any], *names: str) -> Any:

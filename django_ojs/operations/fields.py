@@ -9,8 +9,5 @@ def check_text(value: object, field: str, *, longest: int = 255) -> str:
     NUL and lone surrogates are not printable; no database could store or compare them.
     """
     if not isinstance(value, str) or not 1 <= len(value) <= longest or not value.isprintable():
-        raise InvalidRequest(
-            f"{field} must be a string of 1 to {longest} printable characters.",
-            details={"field": field},
-        )
+        raise InvalidRequest.of(field, f"must be a string of 1 to {longest} printable characters.")
     return value

@@ -91,23 +91,23 @@ class Failure:
         content is cut and cleaned, never refused.
         """
         if not isinstance(data, Mapping):
-            raise InvalidRequest("error must be an object")
+            raise InvalidRequest.of("error", "must be an object")
         kind = _optional_text(data, "type")
         code = _optional_text(data, "code")
         message = _optional_text(data, "message")
         if not kind and not code:
-            raise InvalidRequest("error.type must be a non-empty string")
+            raise InvalidRequest.of("error.type", "must be a non-empty string")
         if message is None:
-            raise InvalidRequest("error.message must be a string")
+            raise InvalidRequest.of("error.message", "must be a string")
         if not kind:
             # The HTTP binding's `code` is core's `type`, unless it is one of the handler's answers.
             kind, code = ("handler_error", code) if code in RESPONSE_CODES else (code, None)
         retryable = data.get("retryable")
         if retryable is not None and not isinstance(retryable, bool):
-            raise InvalidRequest("error.retryable must be a boolean")
+            raise InvalidRequest.of("error.retryable", "must be a boolean")
         details = data.get("details")
         if details is not None and not isinstance(details, Mapping):
-            raise InvalidRequest("error.details must be an object")
+            raise InvalidRequest.of("error.details", "must be an object")
         return cls(
             type=clean(kind or "", MAX_TYPE_CHARACTERS),
             message=clean(message, MAX_MESSAGE_CHARACTERS),
@@ -179,7 +179,7 @@ def clean(text: str, limit: int) -> str:
 def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
     value = data.get(name)
     if value is not None and not isinstance(value, str):
-        raise InvalidRequest(f"error.{name} must be a string")
+        raise InvalidRequest.of(f"error.{name}", "must be a string")
     return value
 
 

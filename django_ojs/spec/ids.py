@@ -65,7 +65,7 @@ def parse_id(value: object, field: str = "id") -> UUID:
             return value
     elif isinstance(value, str) and _PATTERN.fullmatch(value):
         return UUID(value)
-    raise InvalidRequest(f"{field} must be a UUIDv7 in lowercase with hyphens")
+    raise InvalidRequest.of(field, "must be a UUIDv7 in lowercase with hyphens")
 
 
 def is_uuid7(value: UUID) -> bool:

@@ -126,4 +126,4 @@ def _share(value: object) -> float:
 
 
 def _refusal(field: str, rule: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} {rule}", details={"field": field})
+    return InvalidRequest.of(field, rule)

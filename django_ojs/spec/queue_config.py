@@ -155,7 +155,7 @@ def _or(value: Any, default: float) -> float:
 
 
 def _refusal(path: str, rule: str) -> InvalidRequest:
-    return InvalidRequest(f"{path} {rule}", details={"field": path})
+    return InvalidRequest.of(path, rule)
 
 
 def _count(value: object, path: str) -> None:

@@ -76,13 +76,14 @@ class RetryPolicy:
         strategy = "constant" if backoff_strategy == "none" else backoff_strategy
         put(self, "backoff_strategy", _one_of(strategy, "backoff_strategy", *_STRATEGIES))
         if extra is not None and not isinstance(extra, Mapping):
-            raise InvalidRetryPolicy("retry.extra must be a mapping")
+            raise InvalidRetryPolicy.of("retry.extra", "must be a mapping")
         put(self, "extra", dict(extra) if extra else {})
         if self.initial_interval <= timedelta(0):
-            raise InvalidRetryPolicy("retry.initial_interval must be greater than zero")
+            raise InvalidRetryPolicy.of("retry.initial_interval", "must be greater than zero")
         if self.max_interval < self.initial_interval:
             raise InvalidRetryPolicy(
                 "retry.max_interval must not be less than retry.initial_interval",
+                details={"field": "retry.max_interval"},
                 hint="Where only one of the two is given, the other one has its default.",
             )
 
@@ -192,7 +193,7 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
     if isinstance(data, int) and not isinstance(data, bool):
         data = {"max_attempts": data}
     if not isinstance(data, Mapping):
-        raise InvalidRetryPolicy("retry must be an object")
+        raise InvalidRetryPolicy.of("retry", "must be an object")
     given = {key: value for key, value in data.items() if value is not None}
     values: dict[str, Any] = {name: getattr(default, name) for name in _FIELDS}
     for name in ("initial_interval", "max_interval"):
@@ -201,16 +202,18 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
             given[name] = _milliseconds(milliseconds, f"{name}_ms")
         elif isinstance(given.get(name), int | float):
             # Seconds in Python, but on the wire a bare number could be either.
-            raise InvalidRetryPolicy(f"retry.{name} must be an ISO 8601 duration such as PT30S")
+            raise InvalidRetryPolicy.of(
+                f"retry.{name}", "must be an ISO 8601 duration such as PT30S"
+            )
     values.update((name, given.pop(name)) for name in _FIELDS if name in given)
     return RetryPolicy(**values, extra={**default.extra, **given})
 
 
 def _attempts(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidRetryPolicy("retry.max_attempts must be a non-negative integer")
+        raise InvalidRetryPolicy.of("retry.max_attempts", "must be a non-negative integer")
     if value > MAX_ATTEMPTS_LIMIT:
-        raise InvalidRetryPolicy(f"retry.max_attempts must be at most {MAX_ATTEMPTS_LIMIT}")
+        raise InvalidRetryPolicy.of("retry.max_attempts", f"must be at most {MAX_ATTEMPTS_LIMIT}")
     return value
 
 
@@ -220,7 +223,7 @@ def _interval(value: object, name: str) -> timedelta:
     try:
         return parse_duration(value, f"retry.{name}")
     except InvalidRequest as error:
-        raise InvalidRetryPolicy(error.message) from None
+        raise InvalidRetryPolicy(error.message, details=error.details) from None
 
 
 def _milliseconds(value: object, name: str) -> timedelta:
@@ -229,7 +232,7 @@ def _milliseconds(value: object, name: str) -> timedelta:
             return parse_duration(timedelta(milliseconds=value), f"retry.{name}")
         except (InvalidRequest, OverflowError, ValueError):
             pass
-    raise InvalidRetryPolicy(f"retry.{name} must be a number between zero and 1000 years")
+    raise InvalidRetryPolicy.of(f"retry.{name}", "must be a number between zero and 1000 years")
 
 
 def _coefficient(value: object) -> float:
@@ -240,24 +243,26 @@ def _coefficient(value: object) -> float:
             number = math.inf
         if 1.0 <= number < math.inf:
             return number
-    raise InvalidRetryPolicy("retry.backoff_coefficient must be a number, 1.0 or more")
+    raise InvalidRetryPolicy.of("retry.backoff_coefficient", "must be a number, 1.0 or more")
 
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidRetryPolicy("retry.jitter must be a boolean")
+        raise InvalidRetryPolicy.of("retry.jitter", "must be a boolean")
     return value
 
 
 def _errors(value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(entry, str) and entry for entry in value):
         return tuple(value)
-    raise InvalidRetryPolicy("retry.non_retryable_errors must be an array of non-empty strings")
+    raise InvalidRetryPolicy.of(
+        "retry.non_retryable_errors", "must be an array of non-empty strings"
+    )
 
 
 def _one_of(value: object, name: str, *allowed: str) -> str:
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidRetryPolicy(f"retry.{name} must be one of {', '.join(allowed)}")
+        raise InvalidRetryPolicy.of(f"retry.{name}", f"must be one of {', '.join(allowed)}")
     return value
 
 

@@ -56,18 +56,18 @@ def parse_timestamp(text: str, field: str) -> datetime:
     """
     found = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InvalidRequest(f"{field} must be an RFC 3339 timestamp such as 2030-01-31T09:30:00Z")
+        raise InvalidRequest.of(field, "must be an RFC 3339 timestamp such as 2030-01-31T09:30:00Z")
     date, minute, second, fraction, utc, sign, hours, minutes = found.groups()
     if utc is None and sign is None:
-        raise InvalidRequest(f"{field} must end with Z or an offset such as +02:00")
+        raise InvalidRequest.of(field, "must end with Z or an offset such as +02:00")
     if sign is not None and (int(hours) > 23 or int(minutes) > 59):
-        raise InvalidRequest(f"{field} must have an offset between -23:59 and +23:59")
+        raise InvalidRequest.of(field, "must have an offset between -23:59 and +23:59")
     # RFC 3339 has leap seconds, datetime does not: 23:59:60 is the first moment of the next minute.
     leap = second == "60"
     try:
         moment = datetime.fromisoformat(f"{date}T{minute}:{'59' if leap else second}+00:00")
     except ValueError:
-        raise InvalidRequest(f"{field} must be a date and a time that exist") from None
+        raise InvalidRequest.of(field, "must be a date and a time that exist") from None
     shift = timedelta(seconds=leap)
     if fraction:
         shift += timedelta(microseconds=int(fraction[:6].ljust(6, "0")))
@@ -110,7 +110,7 @@ def parse_duration(value: object, field: str) -> timedelta:
             ]
             if all(number.isdigit() for number, _ in parts[:-1]):
                 return _from_microseconds(sum(_microseconds(n, unit) for n, unit in parts), field)
-    raise InvalidRequest(f"{field} must be an ISO 8601 duration such as PT30S")
+    raise InvalidRequest.of(field, "must be an ISO 8601 duration such as PT30S")
 
 
 def format_duration(duration: timedelta) -> str:
@@ -145,8 +145,9 @@ def parse_when(value: object, field: str) -> datetime | timedelta:
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise InvalidRequest(
-                f"{field} is a naive datetime: use django.utils.timezone.now() or make_aware()"
+            raise InvalidRequest.of(
+                field,
+                "is a naive datetime: use django.utils.timezone.now() or make_aware()",
             )
         if not EARLIEST <= value <= LATEST:
             raise _out_of_range(field)
@@ -157,8 +158,9 @@ def parse_when(value: object, field: str) -> datetime | timedelta:
         if value.startswith("+"):
             return parse_duration(value[1:], field)
         return parse_timestamp(value, field)
-    raise InvalidRequest(
-        f"{field} must be an RFC 3339 timestamp with an offset, or relative such as +PT5M"
+    raise InvalidRequest.of(
+        field,
+        "must be an RFC 3339 timestamp with an offset, or relative such as +PT5M",
     )
 
 
@@ -172,17 +174,17 @@ def _microseconds(number: str, unit: int) -> int:
 
 def _from_microseconds(total: int, field: str) -> timedelta:
     if total > MAX_DURATION // timedelta(microseconds=1):
-        raise InvalidRequest(f"{field} must be at most 1000 years")
+        raise InvalidRequest.of(field, "must be at most 1000 years")
     return timedelta(microseconds=total)
 
 
 def _bounded(value: timedelta, field: str) -> timedelta:
     if value < timedelta(0):
-        raise InvalidRequest(f"{field} must not be negative")
+        raise InvalidRequest.of(field, "must not be negative")
     if value > MAX_DURATION:
-        raise InvalidRequest(f"{field} must be at most 1000 years")
+        raise InvalidRequest.of(field, "must be at most 1000 years")
     return value
 
 
 def _out_of_range(field: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} must lie between the years 1 and 9999")
+    return InvalidRequest.of(field, "must lie between the years 1 and 9999")

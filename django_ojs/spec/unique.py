@@ -63,10 +63,10 @@ class UniquePolicy:
         put(self, "on_conflict", _strategy(on_conflict))
         put(self, "extra", dict(extra) if extra else {})
         if "meta" in self.keys and self.meta_keys is None:
-            raise UniqueKeyInvalid("unique.meta_keys is required where unique.keys has meta")
+            raise UniqueKeyInvalid.of("unique.meta_keys", "is required where unique.keys has meta")
         for name in ("args", "meta"):
             if getattr(self, f"{name}_keys") is not None and name not in self.keys:
-                raise UniqueKeyInvalid(f"unique.{name}_keys needs {name} in unique.keys")
+                raise UniqueKeyInvalid.of(f"unique.{name}_keys", f"needs {name} in unique.keys")
 
     def key(self, *, type: str, queue: str, args: Sequence[Any], meta: Mapping[str, Any]) -> str:
         """Return a job's unique key: the SHA-256 of its dimensions in 64 hexadecimal digits (§4).
@@ -123,17 +123,19 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if isinstance(data, UniquePolicy):
         return data
     if not isinstance(data, Mapping):
-        raise UniqueKeyInvalid("unique must be an object")
+        raise UniqueKeyInvalid.of("unique", "must be an object")
     if any(name not in _KNOWN for name in data):
         # A misspelt name would be a policy that is silently another one (§2.2).
-        raise UniqueKeyInvalid(f"unique may have the fields {', '.join(_FIELDS)}, and no other")
+        raise UniqueKeyInvalid.of(
+            "unique", f"may have the fields {', '.join(_FIELDS)}, and no other"
+        )
     given = {name: value for name, value in data.items() if value is not None}
     milliseconds = given.pop("period_ms", None)
     if milliseconds is not None and "period" not in given:
         given["period"] = _milliseconds(milliseconds)
     elif "period" in given and not isinstance(given["period"], str | timedelta):
         # Seconds in Python, but on the wire a bare number could be either.
-        raise UniqueKeyInvalid("unique.period must be an ISO 8601 duration such as PT1H")
+        raise UniqueKeyInvalid.of("unique.period", "must be an ISO 8601 duration such as PT1H")
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
@@ -169,7 +171,7 @@ def _list(value: object, name: str) -> list[Any] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple):
-        raise UniqueKeyInvalid(f"unique.{name} must be an array of strings")
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must be an array of strings")
     return list(value) or None
 
 
@@ -182,9 +184,9 @@ def _names(value: object, name: str, *, positions: bool = False) -> tuple[str, .
             str(entry) if type(entry) is int and 0 <= entry < 10**7 else entry for entry in entries
         ]
     if not all(isinstance(entry, str) for entry in entries):
-        raise UniqueKeyInvalid(f"unique.{name} must be an array of strings")
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must be an array of strings")
     if len(set(entries)) < len(entries):
-        raise UniqueKeyInvalid(f"unique.{name} must name nothing twice")
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must name nothing twice")
     return tuple(entries)
 
 
@@ -196,7 +198,9 @@ def _dimensions(
         inferred = [name for name, chosen in (("args", args), ("meta", meta)) if chosen]
         return ("type", *inferred)
     if not set(names) <= set(DIMENSIONS):
-        raise UniqueKeyInvalid(f"unique.keys may hold {', '.join(DIMENSIONS)}, and nothing else")
+        raise UniqueKeyInvalid.of(
+            "unique.keys", f"may hold {', '.join(DIMENSIONS)}, and nothing else"
+        )
     return names
 
 
@@ -207,8 +211,9 @@ def _states(value: object) -> tuple[State, ...]:
     try:
         return tuple(State(name) for name in names)
     except ValueError:
-        raise UniqueKeyInvalid(
-            f"unique.states may hold {', '.join(State)}, and nothing else"
+        raise UniqueKeyInvalid.of(
+            "unique.states",
+            f"may hold {', '.join(State)}, and nothing else",
         ) from None
 
 
@@ -216,7 +221,7 @@ def _strategy(value: object) -> str:
     if value == "use_existing":
         return "ignore"
     if not isinstance(value, str) or value not in STRATEGIES:
-        raise UniqueKeyInvalid(f"unique.on_conflict must be one of {', '.join(STRATEGIES)}")
+        raise UniqueKeyInvalid.of("unique.on_conflict", f"must be one of {', '.join(STRATEGIES)}")
     return value
 
 
@@ -228,9 +233,9 @@ def _period(value: object) -> timedelta | None:
     try:
         period = parse_duration(value, "unique.period")
     except InvalidRequest as error:
-        raise UniqueKeyInvalid(error.message) from None
+        raise UniqueKeyInvalid(error.message, details=error.details) from None
     if not period:
-        raise UniqueKeyInvalid("unique.period must be greater than zero")
+        raise UniqueKeyInvalid.of("unique.period", "must be greater than zero")
     return period
 
 
@@ -240,4 +245,4 @@ def _milliseconds(value: object) -> timedelta:
             return parse_duration(timedelta(milliseconds=value), "unique.period")
         except (InvalidRequest, OverflowError, ValueError):
             pass
-    raise UniqueKeyInvalid("unique.period must lie between zero and 1000 years")
+    raise UniqueKeyInvalid.of("unique.period", "must lie between zero and 1000 years")

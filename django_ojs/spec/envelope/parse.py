@@ -82,10 +82,10 @@ def parse(
     _override(given, options)
     for name in ("type", "args"):
         if data.get(name) is None:
-            raise InvalidRequest(f"{name} is required")
+            raise InvalidRequest.of(name, "is required")
     args = data["args"]
     if not isinstance(args, list):
-        raise InvalidArgs("args must be an array")
+        raise InvalidArgs.of("args", "must be an array")
     identifier = data.get("id")
     specversion = data.get("specversion")
     envelope = Envelope(
@@ -178,9 +178,11 @@ def _timeout(given: Mapping[str, Any], name: str) -> int | None:
         unit = 1 if field == name else 1000
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         kind = "milliseconds" if unit == 1 else "seconds"
-        raise InvalidRequest(f"{field} must be a positive integer of {kind}, or 0 for the default")
+        raise InvalidRequest.of(
+            field, f"must be a positive integer of {kind}, or 0 for the default"
+        )
     if value * unit > MAX_TIMEOUT_MS:
-        raise InvalidRequest(f"{field} must be at most {MAX_TIMEOUT_MS // unit}")
+        raise InvalidRequest.of(field, f"must be at most {MAX_TIMEOUT_MS // unit}")
     return value * unit or None
 
 
@@ -198,7 +200,7 @@ def _object(
 ) -> dict[str, Any] | None:
     value = data.get(name)
     if value is not None and not isinstance(value, dict):
-        raise error(f"{name} must be an object")
+        raise error.of(name, "must be an object")
     return value
 
 

@@ -49,19 +49,19 @@ DEFAULT_LIMITS: Final = Limits()
 def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse what may not be stored; each error names the field and the rule."""
     if not isinstance(envelope.id, UUID) or not is_uuid7(envelope.id):
-        raise InvalidRequest("id must be a UUIDv7")
+        raise InvalidRequest.of("id", "must be a UUIDv7")
     if not isinstance(envelope.specversion, str):
-        raise InvalidRequest("specversion must be a string")
+        raise InvalidRequest.of("specversion", "must be a string")
     if envelope.specversion not in SPECVERSIONS:
-        raise Unsupported(f"specversion must be one of {', '.join(sorted(SPECVERSIONS))}")
+        raise Unsupported.of("specversion", f"must be one of {', '.join(sorted(SPECVERSIONS))}")
     check_type(envelope.type, limits)
     check_queue(envelope.queue, limits)
     if type(envelope.priority) is not int and not _is_integer(envelope.priority):
-        raise InvalidRequest("priority must be an integer")
+        raise InvalidRequest.of("priority", "must be an integer")
     if not MIN_PRIORITY <= envelope.priority <= MAX_PRIORITY:
-        raise InvalidRequest(f"priority must be between {MIN_PRIORITY} and {MAX_PRIORITY}")
+        raise InvalidRequest.of("priority", f"must be between {MIN_PRIORITY} and {MAX_PRIORITY}")
     if not isinstance(envelope.args, list | tuple):
-        raise InvalidArgs("args must be an array")
+        raise InvalidArgs.of("args", "must be an array")
     size = 512 + _measure(envelope.args, "args", limits, InvalidArgs)  # 512: the names and the rest
     if envelope.meta or not isinstance(envelope.meta, dict):
         size += _validate_meta(envelope.meta, limits)
@@ -73,24 +73,26 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
 def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse a job type that breaks the naming rule. Raises InvalidJobType, JobTypeTooLong."""
     if not isinstance(value, str) or not value:
-        raise InvalidJobType("type must be a non-empty string")
+        raise InvalidJobType.of("type", "must be a non-empty string")
     if _longer(value, limits.type_bytes):
-        raise JobTypeTooLong(f"type must be at most {limits.type_bytes} bytes long")
+        raise JobTypeTooLong.of("type", f"must be at most {limits.type_bytes} bytes long")
     if _TYPE(value) is None:
-        raise InvalidJobType(
-            "type must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter"
+        raise InvalidJobType.of(
+            "type",
+            "must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter",
         )
 
 
 def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = "queue") -> None:
     """Refuse a queue name that breaks the naming rule. Raises InvalidQueue, QueueNameTooLong."""
     if not isinstance(value, str) or not value:
-        raise InvalidQueue(f"{field} must be a non-empty string")
+        raise InvalidQueue.of(field, "must be a non-empty string")
     if _longer(value, limits.queue_bytes):
-        raise QueueNameTooLong(f"{field} must be at most {limits.queue_bytes} bytes long")
+        raise QueueNameTooLong.of(field, f"must be at most {limits.queue_bytes} bytes long")
     if _QUEUE(value) is None:
-        raise InvalidQueue(
-            f"{field} must consist of a-z, 0-9, - and dots, beginning with a letter or a digit"
+        raise InvalidQueue.of(
+            field,
+            "must consist of a-z, 0-9, - and dots, beginning with a letter or a digit",
         )
 
 
@@ -109,7 +111,7 @@ def check_size(data: Mapping[str, Any], limits: Limits) -> None:
 
 def _validate_meta(meta: object, limits: Limits) -> int:
     if not isinstance(meta, dict):
-        raise InvalidMetadata("meta must be an object")
+        raise InvalidMetadata.of("meta", "must be an object")
     size = _measure(meta, "meta", limits, InvalidMetadata)
     if size > limits.meta_bytes:
         _refuse_over(_bytes(meta), limits.meta_bytes, "meta", MetadataTooLarge)
@@ -128,10 +130,10 @@ def _validate_options(envelope: Envelope, limits: Limits) -> int:
     if envelope.expires_at is not None:
         _when(envelope.expires_at, "expires_at")
     if type(envelope.pending) is not bool:
-        raise InvalidRequest("pending must be a boolean")
+        raise InvalidRequest.of("pending", "must be a boolean")
     if envelope.retry is not None:
         if not isinstance(envelope.retry, RetryPolicy):
-            raise InvalidRetryPolicy("retry must be a retry policy")
+            raise InvalidRetryPolicy.of("retry", "must be a retry policy")
         policy = envelope.retry
         if policy.extra or policy.non_retryable_errors:
             size += _measure(policy.render(), "retry", limits, InvalidRetryPolicy)
@@ -141,13 +143,13 @@ def _validate_options(envelope: Envelope, limits: Limits) -> int:
         if not isinstance(envelope.tags, list | tuple) or not all(
             isinstance(tag, str) for tag in envelope.tags
         ):
-            raise InvalidRequest("tags must be an array of strings")
+            raise InvalidRequest.of("tags", "must be an array of strings")
         size += _measure(envelope.tags, "tags", limits, InvalidRequest)
     elif not isinstance(envelope.tags, list | tuple):
-        raise InvalidRequest("tags must be an array of strings")
+        raise InvalidRequest.of("tags", "must be an array of strings")
     if envelope.unique is not None:
         if not isinstance(envelope.unique, UniquePolicy):
-            raise UniqueKeyInvalid("unique must be a unique policy")
+            raise UniqueKeyInvalid.of("unique", "must be a unique policy")
         size += _measure(envelope.unique.render(), "unique", limits, UniqueKeyInvalid)
     if envelope.rate_limit is not None:
         size += _object(envelope.rate_limit, "rate_limit", limits)
@@ -158,9 +160,9 @@ def _validate_options(envelope: Envelope, limits: Limits) -> int:
 
 def _validate_schema(schema: object) -> int:
     if not isinstance(schema, str) or _URI(schema) is None:
-        raise InvalidRequest("schema must be a URI such as urn:ojs:schema:email.send:v1")
+        raise InvalidRequest.of("schema", "must be a URI such as urn:ojs:schema:email.send:v1")
     if len(schema) > MAX_SCHEMA:
-        raise InvalidRequest(f"schema must be at most {MAX_SCHEMA} bytes long")
+        raise InvalidRequest.of("schema", f"must be at most {MAX_SCHEMA} bytes long")
     return len(schema)
 
 
@@ -172,13 +174,13 @@ def _object(value: object, field: str, limits: Limits) -> int:
 
 def _when(value: object, field: str) -> None:
     if not isinstance(value, datetime | timedelta):
-        raise InvalidRequest(f"{field} must be a datetime or a timedelta")
+        raise InvalidRequest.of(field, "must be a datetime or a timedelta")
     parse_when(value, field)
 
 
 def _milliseconds(value: object, field: str) -> None:
     if not _is_integer(value) or not 0 < value <= MAX_TIMEOUT_MS:  # type: ignore[operator]  # an int by then
-        raise InvalidRequest(f"{field} must be a positive integer of at most {MAX_TIMEOUT_MS}")
+        raise InvalidRequest.of(field, f"must be a positive integer of at most {MAX_TIMEOUT_MS}")
 
 
 def _is_integer(value: object) -> bool:
@@ -196,7 +198,8 @@ def _measure(value: object, field: str, limits: Limits, error: type[OJSError]) -
         return measure(value, exact_integers=limits.exact_integers)
     except Refused:
         found = explain(value, field, exact_integers=limits.exact_integers)
-        raise error(found or f"{field} cannot be stored as JSON") from None
+        message = found or f"{field} cannot be stored as JSON"
+        raise error(message, details={"field": field} if field else None) from None
 
 
 def sized(envelope: Envelope) -> dict[str, Any]:

@@ -33,6 +33,11 @@ class OJSError(Exception):
         self.details = dict(details) if details else {}
         self.hint = hint
 
+    @classmethod
+    def of(cls, field: str, rule: str) -> Self:
+        """Make the error for a field that breaks a rule: `of("args", "must be an array")`."""
+        return cls(f"{field} {rule}", details={"field": field})
+
     def __str__(self) -> str:
         return self.message
 
