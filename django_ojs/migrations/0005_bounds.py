@@ -131,6 +131,21 @@ BEGIN
     PERFORM set_config('ojs.tickets', mine::text, true);
     RETURN true;
 END $$;
+
+-- All of them, or none. Who is let in by none keeps no share of a lock: two that wait for their
+-- turns with one in the hand would wait for each other. A transaction that is alone is over then.
+CREATE FUNCTION ojs_admit_all(queues text[], jobs bigint[], sizes bigint[], alone boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..cardinality(queues) LOOP
+        IF NOT ojs_admit(queues[i], jobs[i], sizes[i], alone) THEN
+            RAISE SQLSTATE 'OJS01';
+        END IF;
+    END LOOP;
+    RETURN true;
+EXCEPTION WHEN SQLSTATE 'OJS01' THEN
+    RETURN false;
+END $$;
 """
 
 _OLD_FUNCTIONS = "\n\n".join(
@@ -143,6 +158,8 @@ POSTGRESQL_REVERSE = f"""
 {_OLD_FUNCTIONS}
 
 ALTER TABLE ojs_count_change DROP COLUMN bytes;
+
+DROP FUNCTION ojs_admit_all(text[], bigint[], bigint[], boolean);
 
 DROP FUNCTION ojs_admit(text, bigint, bigint, boolean);
 

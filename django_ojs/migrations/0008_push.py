@@ -29,8 +29,15 @@ CREATE PROCEDURE ojs_push(
     new boolean DEFAULT true, alone boolean DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    admitted boolean := true;
 BEGIN
-    IF alone IS NOT NULL AND NOT ojs_admit(queue, 1, size_bytes, alone) THEN
+    IF alone THEN
+        admitted := ojs_admit(queue, 1, size_bytes, true);
+    ELSIF NOT alone THEN
+        admitted := ojs_admit_all(ARRAY[queue], ARRAY[1::bigint], ARRAY[size_bytes], false);
+    END IF;
+    IF NOT admitted THEN
         RETURN;
     END IF;
     IF new THEN

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 
 from django_ojs.models import Job
@@ -19,7 +18,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.states import Event, State, sources
-from django_ojs.storage import bounds, database, queue_configs, reading, rows
+from django_ojs.storage import database, reading, rows
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import Stored
 
@@ -62,25 +61,7 @@ def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> l
 
     Return None, with nothing stored, when it does: `operations.bounds` looks. Raises DuplicateJob.
     """
-    if not _may_wait_for_others(envelopes):
-        return _insert(envelopes, generated_ids=generated_ids, admit=True)
-    # Who is refused would keep its share of the lock, and wait for its turn with it: two of them
-    # wait for each other, and one is told that the queue is full. The savepoint gives it back.
-    with database.atomic():
-        stored = _insert(envelopes, generated_ids=generated_ids, admit=True)
-        if stored is None:
-            transaction.set_rollback(True, using=database.alias())
-    return stored
-
-
-def _may_wait_for_others(envelopes: Sequence[Envelope]) -> bool:
-    connection = database.connection()
-    if not database.dialect().asks_under_a_lock or (
-        not connection.in_atomic_block and connection.get_autocommit()
-    ):
-        return False
-    queues = {envelope.queue for envelope in envelopes}
-    return any(bounds.is_bounded(queue_configs.of(queue).backpressure) for queue in queues)
+    return _insert(envelopes, generated_ids=generated_ids, admit=True)
 
 
 def _insert(

@@ -108,8 +108,6 @@ class Dialect(ABC):
     can_notify: ClassVar[bool]
     #: Has every connection a server process that other sessions can see is gone?
     has_sessions: ClassVar[bool]
-    #: Does who asks for room hold a lock on the queue until the transaction, or a savepoint, ends?
-    asks_under_a_lock: ClassVar[bool] = True
 
     @abstractmethod
     def insert(

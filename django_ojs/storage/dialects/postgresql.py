@@ -79,7 +79,7 @@ class PostgreSQL(Dialect):
             return self._insert_one(connection, rows[0], new=new, admit=admit)
         parameters: list[Any] = [text := json.dumps(rows)]
         if admit:
-            parameters += [_is_alone(connection), *_wanted(rows, text)]
+            parameters += [*_wanted(rows, text), _is_alone(connection)]
         with connection.cursor() as cursor:
             cursor.execute(sql.INSERT[new, admit], parameters)
             found = cursor.fetchall()

@@ -61,8 +61,7 @@ RETURNING id, state, (EXTRACT(EPOCH FROM created_at) * 1000000)::bigint,
 
 # Asked once, before the first row is stored.
 _ALL_ADMITTED = """
-WHERE (SELECT coalesce(bool_and(ojs_admit(wanted.queue, wanted.jobs, wanted.size, %s)), true)
-       FROM unnest(%s::text[], %s::bigint[], %s::bigint[]) AS wanted (queue, jobs, size))
+WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))
 """
 
 # Looking for taken ids costs a tenth; ours cannot be.

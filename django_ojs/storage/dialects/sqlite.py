@@ -30,7 +30,6 @@ class SQLite(Dialect):
     now = sql.NOW
     can_notify = False
     has_sessions = False
-    asks_under_a_lock = False
 
     def insert(
         self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
