@@ -136,7 +136,7 @@ class BulkOperationPages(Pages):
         return self._ask(request, order, which, form)
 
     def _read_search(self, request: HttpRequest, order: Order, text: str) -> Filter | None:
-        query = qualifiers.parse(text)
+        query = discreet(qualifiers.parse(text), payload=self.has_payload_permission(request))
         complaints = query.complaints
         if not complaints:
             try:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django_ojs.admin import job_list, machine, qualifiers, runs
 from django_ojs.admin.base import Pages
 from django_ojs.admin.bulk_orders import choices
+from django_ojs.admin.discretion import discreet
 from django_ojs.admin.job_actions import JOB_ACTIONS
 from django_ojs.admin.patience import asking
 from django_ojs.admin.payloads import redacted
@@ -53,7 +54,8 @@ class JobPages(Pages):
     def list_page(self, request: HttpRequest) -> HttpResponse:
         """Show a page of jobs."""
         text = request.GET.get("q", "").strip()
-        query = qualifiers.parse(text)
+        see = self.has_payload_permission(request)
+        query = discreet(qualifiers.parse(text), payload=see)
         which = query.filter
         with asking() as ask:
             page = job_list.page(
@@ -61,7 +63,7 @@ class JobPages(Pages):
                 which,
                 request.GET.get("after", ""),
                 request.GET.get("before", ""),
-                payload=self.has_payload_permission(request),
+                payload=see,
             )
             tabs = job_list.tabs(ask, which)
         page["complaints"] = [*query.complaints, *page["complaints"]]

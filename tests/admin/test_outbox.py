@@ -8,14 +8,15 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.models import OutboxEntry
+from django_ojs.spec import ids
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/admin/django_ojs/outboxentry/"
 
 
-def staff(*permissions: str) -> Client:
-    user = User.objects.create_user(username="ann", is_staff=True)
+def staff(*permissions: str, name: str = "ann") -> Client:
+    user = User.objects.create_user(username=name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     assert user.user_permissions.count() == len(permissions)
     client = Client()
@@ -45,22 +46,25 @@ def requeue(client: Client, entry: OutboxEntry) -> str:
 def test_what_was_refused_is_shown_with_its_reason(refused: OutboxEntry) -> None:
     client = staff("view_outboxentry")
     listed = client.get(LIST, {"state__exact": "refused"}).content.decode()
-    assert "JOB_TYPE_NOT_ALLOWED" in listed
+    assert "JOB_TYPE_NOT_ALLOWED: not here" in listed
+    assert "waits for somebody" in listed
     assert "not here" in client.get(page_of(refused)).content.decode()
     for query in ("far", str(refused.job_id), "x'"):
         assert client.get(LIST, {"q": query}).status_code == 200
 
 
-def test_arguments_are_for_those_who_may_read_jobs(refused: OutboxEntry) -> None:
+def test_arguments_are_for_those_who_may_see_what_jobs_carry(refused: OutboxEntry) -> None:
     client = staff("view_outboxentry")
     for url in (LIST, page_of(refused), f"{LIST}?q=test.job"):
         assert "secret-argument" not in client.get(url).content.decode()
-    client.logout()
-    User.objects.all().delete()
-    assert (
-        "secret-argument"
-        in staff("view_outboxentry", "view_job").get(page_of(refused)).content.decode()
-    )
+    looks = staff("view_outboxentry", "view_job", name="looks")
+    assert "secret-argument" not in looks.get(page_of(refused)).content.decode()
+    sees = staff("view_outboxentry", "view_payload_job", name="sees")
+    assert "secret-argument" in sees.get(page_of(refused)).content.decode()
+    with override_settings(OJS={"ADMIN_REDACT": ["args"]}):
+        page = sees.get(page_of(refused)).content.decode()
+    assert "secret-argument" not in page
+    assert "test.job" in page
 
 
 def test_a_refused_job_is_sent_again_by_those_who_may(refused: OutboxEntry) -> None:
@@ -88,3 +92,53 @@ def test_nobody_writes_a_row_by_hand(refused: OutboxEntry) -> None:
     client = staff("view_outboxentry", "add_outboxentry", "change_outboxentry")
     assert client.get(f"{LIST}add/").status_code == 403
     assert client.post(page_of(refused), {"state": "sent"}).status_code == 403
+
+
+def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(refused: OutboxEntry) -> None:
+    client = staff("view_outboxentry")
+    for text, found in (
+        (str(refused.job_id), True),
+        (refused.job_id.hex, True),
+        (refused.type, True),
+        (refused.queue, True),
+        ("test", False),
+        ("01920000-0000-7000-8000-000000000000", False),
+    ):
+        assert (page_of(refused) in client.get(LIST, {"q": text}).content.decode()) is found
+
+
+def test_the_list_counts_and_turns_to_the_newest_rows_alone(
+    refused: OutboxEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_ojs.admin.outbox.MOST", 3)
+    monkeypatch.setattr("django_ojs.admin.outbox.LOOK", 2)
+    rows = [
+        OutboxEntry(job_id=ids.uuid7(), type=f"more.{n}", queue="q", destination="far")
+        for n in range(5)
+    ]
+    OutboxEntry.objects.bulk_create(rows)
+    client = staff("view_outboxentry", "requeue_outboxentry")
+    assert client.get(LIST).context["cl"].result_count == 3
+    assert "more.4" in client.get(LIST, {"q": "more.4"}).content.decode()
+    assert client.get(LIST, {"q": "more.0"}).context["cl"].result_count == 0
+    OutboxEntry.objects.update(state="refused")
+    form = {"action": "requeue", "select_across": "1", "_selected_action": [refused.pk]}
+    said = client.post(LIST, form, follow=True).content.decode()
+    assert "3 will be sent again. There are more" in said
+    assert OutboxEntry.objects.filter(state="refused").count() == 3
+
+
+@pytest.mark.parametrize(
+    "query", ["q=%00", "destination=%00", "state__exact=%00", "p=99999", "o=1.2.-3", "all="]
+)
+def test_an_address_nobody_would_type_is_no_error_of_the_server(
+    refused: OutboxEntry, query: str
+) -> None:
+    assert staff("view_outboxentry").get(f"{LIST}?{query}").status_code in (200, 302)
+
+
+def test_destinations_to_filter_by_are_those_of_the_settings(refused: OutboxEntry) -> None:
+    client = staff("view_outboxentry")
+    with override_settings(OJS={"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}):
+        assert page_of(refused) in client.get(LIST, {"destination": "far"}).content.decode()
+        assert "destination=far" in client.get(LIST).content.decode()

@@ -1,0 +1,87 @@
+"""A search that finds a job tells what it carries, so it is for those who may see that."""
+
+from __future__ import annotations
+
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+import pytest
+from django.test import Client, override_settings
+
+from django_ojs.models import BulkOperation
+from django_ojs.operations import fail
+from django_ojs.spec.failure import Failure
+from tests.admin.users import VIEW, root, staff
+from tests.factories import active, push
+
+pytestmark = pytest.mark.django_db
+
+JOBS = "/admin/django_ojs/job/"
+BULK = "/admin/django_ojs/bulkoperation/order/"
+SECRET = [{"card": {"number": 4111}, "order": 7}]
+
+
+def finds(client: Client, search: str, job_id: object) -> bool:
+    answer = client.get(JOBS, {"q": search})
+    assert answer.status_code == 200
+    return f"{job_id}/change/" in answer.content.decode()
+
+
+def says(client: Client, search: str) -> str:
+    return unescape(client.get(JOBS, {"q": search}).content.decode())
+
+
+def failed_job(**values: Any) -> UUID:
+    claimed = active(**values)
+    fail.fail(claimed.id, Failure(type="Boom", message="only dust is left"))
+    return claimed.id
+
+
+@pytest.mark.parametrize(
+    "search", ["args.card.number:4111", "args.0.card.number:4111", "meta.tenant:acme", "error:dust"]
+)
+def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) -> None:
+    failed = failed_job(args=SECRET, meta={"tenant": "acme"})
+    other = push(args=[{"card": {"number": 5}}], meta={"tenant": "other"})
+    assert finds(root(), search, failed)
+    assert not finds(root("second"), search, other.pk)
+    blind = staff(*VIEW)
+    # It is left out, so that neither is told from the other; and the page says so.
+    assert finds(blind, search, failed)
+    assert finds(blind, search, other.pk)
+    assert "are searched by those who may see them" in says(blind, search)
+    assert "All of the search" not in says(blind, search)
+
+
+@pytest.mark.parametrize("search", ["args.card.number:4111", "error:dust"])
+def test_nothing_is_ordered_for_a_search_that_is_not_allowed(search: str) -> None:
+    push(args=SECRET)
+    operator = staff(*VIEW, "operate_job")
+    address = f"{BULK}cancel/?{urlencode({'q': search})}"
+    assert root().get(address).status_code == 200
+    assert operator.get(address).status_code == 302
+    assert operator.post(f"{BULK}cancel/", {"q": search}).status_code == 302
+    assert not BulkOperation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("redact", "search", "hidden"),
+    [
+        ("card", "args.card.number:4111", True),
+        ("NUMBER", "args.card.number:4111", True),
+        ("*", "args.order:7", True),
+        ("card", "args.order:7", False),
+        ("message", "error:dust", True),
+        ("card", "error:dust", False),
+    ],
+)
+def test_nobody_searches_in_what_the_settings_hide(redact: str, search: str, hidden: bool) -> None:
+    job = failed_job(args=SECRET)
+    other = push()
+    with override_settings(OJS={"ADMIN_REDACT": [redact]}):
+        client = root()
+        assert finds(client, search, job)
+        assert finds(client, search, other.pk) is hidden
+        assert ("nobody searches in it" in says(client, search)) is hidden
