@@ -25,7 +25,7 @@ class BulkState(models.TextChoices):
 
 
 class BulkOperation(models.Model):
-    """A bulk operation (ojs-bulk-operations §7), kept for good: it is the audit trail too.
+    """A bulk operation (ojs-bulk-operations §7), kept for long: it is the audit trail too.
 
     `matched` is `done` + `skipped` + `failed`, at every moment: they change in the transaction that
     changes the jobs. `expected` is how many there were when it was ordered, as far as that was

@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_ojs.conf import settings
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations import audit, filter_json, maintain, moves, place
@@ -31,6 +32,7 @@ from django_ojs.storage import database
 logger = logging.getLogger("django_ojs")
 
 OPEN: Final = (BulkState.PENDING, BulkState.RUNNING)
+OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 
 #: Reasons and jobs that are kept of those that were left alone.
 MAX_ERRORS: Final = 100
@@ -134,6 +136,20 @@ def work() -> int:
         if time.monotonic() >= until:
             return max(seen, maintain.BATCH)
     return seen
+
+
+def prune(limit: int = maintain.BATCH) -> int:
+    """Delete operations that were over longer ago than the settings keep them. Return how many.
+
+    A step of maintenance. It looks at the oldest orders alone, which needs no index of its own.
+    """
+    old = operations().order_by("pk").values_list("pk", flat=True)[:limit]
+    over = operations().filter(
+        pk__in=list(old),
+        state__in=OVER,
+        finished_at__lte=Now() - settings().keep_bulk_operations,
+    )
+    return database.retried(lambda: over.delete()[0]) if over.exists() else 0
 
 
 def work_once(chunk: int = CHUNK, look: int = LOOK) -> int | None:
@@ -240,6 +256,7 @@ __all__ = [
     "meant",
     "operations",
     "order",
+    "prune",
     "stop",
     "work",
     "work_once",

@@ -57,6 +57,7 @@ class Maintenance:
             Step(maintain.prune, 10.0),
             Step(pressure.watch, 1.0),
             Step(bulk_operations.work, 1.0),
+            Step(bulk_operations.prune, 60.0),
             Step(events.settle, 1.0),
             Step(events.prune, 10.0),
             Step(local.deliver, 1.0),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import override_settings
+from django.utils import timezone
 
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import Action, BulkState
@@ -272,3 +275,23 @@ def test_two_that_work_it_at_once_do_each_job_once() -> None:
     assert not errors
     assert again(operation).done == 40
     assert jobs().filter(queue="q", state="available").count() == 40
+
+
+def test_operations_that_were_over_long_ago_are_pruned_and_open_ones_never() -> None:
+    discarded(4)
+    done = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    stopped = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    bulk_operations.stop(stopped.pk, by="bob")
+    waiting = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    ago = timezone.now() - timedelta(days=179)
+    rows = bulk_operations.operations()
+    rows.update(created_at=ago)
+    rows.exclude(pk=waiting.pk).update(finished_at=ago)
+    assert bulk_operations.prune() == 0
+    rows.filter(pk=done.pk).update(finished_at=ago - timedelta(days=2))
+    rows.filter(pk=waiting.pk).update(created_at=ago - timedelta(days=900))
+    assert bulk_operations.prune() == 1
+    with override_settings(OJS={"KEEP_BULK_OPERATIONS": "P1D"}):
+        assert (bulk_operations.prune(limit=1), bulk_operations.prune(limit=1)) == (1, 0)
+    assert list(rows.values_list("pk", flat=True)) == [waiting.pk]
