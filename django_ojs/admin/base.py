@@ -157,7 +157,12 @@ class Pages(_Admin):
         self._let_in(request)
         if object_id is None:  # The form for a new one.
             raise PermissionDenied
-        return self.object_page(request, unquote(object_id))
+        try:
+            return self.object_page(request, unquote(object_id))
+        except Http404 as gone:  # An old link, mostly: what to do next is on no bare page.
+            return self.render(
+                request, "gone", "Not here", {"why": gone.args[0] if gone.args else ""}, status=404
+            )
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -234,7 +239,13 @@ class Pages(_Admin):
         ]
 
     def render(
-        self, request: HttpRequest, template: str, title: str, context: Mapping[str, Any]
+        self,
+        request: HttpRequest,
+        template: str,
+        title: str,
+        context: Mapping[str, Any],
+        *,
+        status: int = 200,
     ) -> HttpResponse:
         """Answer with one of the templates in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
@@ -252,6 +263,7 @@ class Pages(_Admin):
                 "may_see_payload": self.has_payload_permission(request),
                 **context,
             },
+            status=status,
         )
 
     def _let_in(self, request: HttpRequest) -> None:

@@ -13,6 +13,7 @@ from django_ojs.admin import qualifiers
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import Pages
 from django_ojs.admin.bulk_orders import ORDERS, Order
+from django_ojs.admin.discretion import discreet
 from django_ojs.admin.job_actions import ChangesForm, changes, in_words
 from django_ojs.admin.job_list import address
 from django_ojs.admin.patience import asking
@@ -92,7 +93,7 @@ class BulkOperationPages(Pages):
         """Show one: how far it is, what was left alone and why."""
         operation = _read(key)
         if operation is None:
-            raise Http404
+            raise Http404("There is no such operation; old ones are pruned.")
         return self.render(
             request,
             "bulk_operation",

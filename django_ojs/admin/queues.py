@@ -91,7 +91,9 @@ class QueuePages(Pages):
             try:
                 status = ask("queue", lambda: queues.get(key))
             except OJSError:
-                raise Http404 from None
+                raise Http404(
+                    "There is no such queue: it has no job and no configuration."
+                ) from None
             context: dict[str, Any] = {"row": None, "unknown": ask.unknown}
             if status is not None:
                 context |= _look(ask, status)

@@ -66,7 +66,7 @@ class WorkerPages(Pages):
         with asking() as ask:
             worker = ask("worker", lambda: _worker(key))
             if worker is None and not ask.unknown:
-                raise Http404
+                raise Http404("There is no such worker: it ended, or was deregistered.")
             jobs = ask("jobs in hand", lambda: workers.jobs_of(key)) if worker is not None else None
         return self.render(
             request,

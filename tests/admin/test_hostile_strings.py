@@ -116,3 +116,21 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) ->
         )
         assert answer.status_code in (200, 302, 404)
         assert "elsewhere" not in answer.get("Location", "") + answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("address", "list_address", "why"),
+    [
+        ("job/01920000-0000-7000-8000-000000000000/change/", "job/", "pruned or deleted"),
+        ("queue/gone/change/", "queue/", "no such queue"),
+        ("worker/gone/change/", "worker/", "no such worker"),
+        ("bulkoperation/99/change/", "bulkoperation/", "no such operation"),
+        ("event/99/change/", "event/", "nothing at this address"),
+    ],
+)
+def test_an_old_link_leads_on_to_the_list(address: str, list_address: str, why: str) -> None:
+    answer = root().get(BASE + address)
+    assert answer.status_code == 404
+    page = answer.content.decode()
+    assert why in page
+    assert f'<a href="{BASE}{list_address}">' in page
