@@ -1,17 +1,15 @@
-"""What jobs carry is data: it changes no page's structure, and no plan reads all jobs for it."""
+"""What jobs carry, and what is searched for, is data: it changes no page's structure."""
 
 from __future__ import annotations
 
 import pytest
 from django.db import transaction
-from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Attempt, BulkOperation
-from django_ojs.operations import jobs, walk
+from django_ojs.operations import jobs
 from django_ojs.storage import database
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
-from tests.admin.test_plans import _LOAD, ROWS
 from tests.admin.users import root
 from tests.factories import hourly, in_state
 
@@ -76,41 +74,3 @@ def test_what_is_searched_for_changes_no_pages_structure(text: str) -> None:
         answer = client.get(f"{BASE}job/", {"q": search, "after": text, "before": text})
         assert answer.status_code == 200
         assert structure(answer.content.decode()).forbidden == []
-
-
-@pytest.mark.postgresql
-@pytest.mark.django_db(transaction=True)
-def test_no_page_of_jobs_reads_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As much smaller than the table as a look is than a table of a million.
-    for searching in (walk.walk, walk.number):
-        defaults = {**(searching.__kwdefaults__ or {}), "look": 10_000}
-        monkeypatch.setattr(searching, "__kwdefaults__", defaults)
-    with database.connection().cursor() as cursor:
-        cursor.execute(_LOAD, [ROWS])
-        cursor.execute("VACUUM ANALYZE ojs_job")
-    client = root()
-    key = jobs().order_by("pk").values_list("pk", flat=True)[0]
-    looked = 0
-    for page in (
-        *("job/", "job/?q=state:completed", "job/?q=state:available", "job/?q=state:discarded"),
-        *("job/?q=queue:queue-1", "job/?q=queue:queue-1+state:available", "job/?q=type:none"),
-        *("job/?q=is:dead", "job/?q=args.user_id:42", "job/?q=tag:vip", "job/?q=state:pending"),
-        *("job/?q=state:retryable", "job/?q=state:active", f"job/?after={key}"),
-        *(f"job/{key}/change/", "deadletter/", "bulkoperation/order/retry/?q=is:dead"),
-    ):
-        with CaptureQueriesContext(database.connection()) as captured:
-            assert client.get(BASE + page).status_code == 200
-        for statement in (query["sql"] for query in captured.captured_queries):
-            if "ojs_job" not in statement or not statement.lstrip().startswith(("SELECT", "WITH")):
-                continue
-            looked += 1
-            with database.connection().cursor() as cursor:
-                cursor.execute("EXPLAIN " + statement.replace("%", "%%"), [])
-                plan = "\n".join(row[0] for row in cursor.fetchall())
-            assert "Seq Scan on ojs_job" not in plan, f"{page}\n{statement}\n{plan}"
-            assert (
-                " OFFSET " not in statement
-                or " OFFSET 9999" in statement
-                or "OFFSET 25000" in statement
-            )
-    assert looked > 30
