@@ -153,6 +153,29 @@ def _what_goes(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     )
 
 
+def _in_force(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    """Say what holds at this moment, the default's values included, and what waits."""
+    said = []
+    for queue in objects:
+        status = queues.get(queue.pk)
+        bound = status.config.backpressure
+        most = [
+            f"{number(each)} {unit}"
+            for each, unit in ((bound.max_depth, "jobs"), (bound.max_size_bytes, "bytes"))
+            if each is not None
+        ]
+        holds = "no bound"
+        if most:
+            warns = number(bound.warning_threshold * 100)
+            holds = f"at most {' and '.join(most)}, then {bound.strategy}; a warning at {warns} %"
+        said += [
+            f"{number(status.depth)} job{'s' * (status.depth != 1)} wait"
+            f"{'s' * (status.depth == 1)} in it at this moment.",
+            f"In force: {holds}.",
+        ]
+    return (*said, "What is left empty is as the settings or the default policy say.")
+
+
 def _who(request: HttpRequest) -> str:
     return str(request.user.get_username())
 
@@ -180,6 +203,7 @@ ACTIONS = (
         done="configured",
         needs=Scope.ADMIN,
         run=_configure,
+        says=_in_force,
         form=ConfigureForm,
         initial=_own,
         many=False,

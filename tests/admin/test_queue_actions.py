@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
+from django.test import override_settings
 
 from django_ojs.admin import queue_actions
 from django_ojs.models import Event, Queue
@@ -103,6 +104,19 @@ def test_configuring_changes_what_was_filled_in_and_keeps_what_the_form_does_not
     assert 'value="70"' in shown
     client.post(f"{DO}configure/", CONFIGURE)
     assert Queue.objects.get(pk="alpha").config == {"concurrency": 3}
+
+
+@override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})
+def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
+    known("alpha")
+    client = root()
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    assert "In force: at most 900 jobs, then reject; a warning at 80 %." in page
+    factories.push_many(2, queue="alpha")
+    queues.configure("alpha", {"backpressure": {"max_depth": 0}})
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    assert "In force: no bound." in page
+    assert "jobs wait in it at this moment." in page
 
 
 @pytest.mark.parametrize(
