@@ -27,8 +27,9 @@ class DeadLetterPages(Pages):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         """Show the groups."""
+        latest = request.GET.get("sort") == "last"
         with asking() as ask:
-            found = ask("dead letters", dead_letter_groups.groups)
+            found = ask("dead letters", lambda: dead_letter_groups.groups(latest_first=latest))
         see = self.has_payload_permission(request)
         return self.render(
             request,
@@ -36,6 +37,8 @@ class DeadLetterPages(Pages):
             "Dead letters",
             {
                 "found": found,
+                "latest": latest,
+                "left_out": found.found - len(found.groups) if found else 0,
                 "rows": [self._row(request, group, see) for group in found.groups] if found else (),
                 "flat": self._jobs() + address(Filter(dead_letter=True)),
                 "whole": choices(self, request, Filter(dead_letter=True), what="all"),

@@ -15,7 +15,7 @@ from django_ojs.storage.dialects.expressions import Moment
 
 #: So many dead letters are grouped, the newest: some 80 ms, however many there are.
 NEWEST: Final = 25_000
-#: So many groups are returned, the biggest.
+#: So many groups are returned, the first ones.
 GROUPS: Final = 100
 
 
@@ -34,20 +34,22 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Groups:
-    """The groups, biggest first. `seen` letters were grouped; `more`: there are older ones.
+    """The groups, in order. `seen` letters were grouped; `more`: there are older ones.
 
-    `oldest` is the time of the oldest letter of all, `pruned_at` when it will be deleted.
+    `found` is how many groups there are. `oldest` is the time of the oldest letter of all,
+    `pruned_at` when it will be deleted.
     """
 
     groups: list[Group]
     seen: int
     more: bool
+    found: int = 0
     oldest: datetime | None = None
     pruned_at: datetime | None = None
 
 
-def groups(*, newest: int = NEWEST, most: int = GROUPS) -> Groups:
-    """Group the newest dead letters."""
+def groups(*, newest: int = NEWEST, most: int = GROUPS, latest_first: bool = False) -> Groups:
+    """Group the newest dead letters; the biggest groups first, or those that grew last."""
     dead = jobs().filter(dead_letter=True)
     times = dead.order_by("-finished_at", "-pk").values_list("finished_at", flat=True)
     start = next(iter(times[newest : newest + 1]), None)
@@ -57,7 +59,7 @@ def groups(*, newest: int = NEWEST, most: int = GROUPS) -> Groups:
         .order_by()
         .values("queue", "type", "error_type")
         .annotate(count=Count("pk"), first=Min("finished_at"), last=Max("finished_at"))
-        .order_by("-count", "queue", "type", "error_type")
+        .order_by("-last" if latest_first else "-count", "queue", "type", "error_type")
     )
     rows: list[dict[str, Any]] = list(counted)
     shown = rows[:most]
@@ -70,6 +72,7 @@ def groups(*, newest: int = NEWEST, most: int = GROUPS) -> Groups:
         ],
         seen=sum(row["count"] for row in rows),
         more=start is not None,
+        found=len(rows),
         oldest=oldest,
         pruned_at=None if oldest is None else oldest + settings().keep_dead_letters,
     )

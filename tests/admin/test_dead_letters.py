@@ -15,7 +15,7 @@ from django_ojs.operations import bulk_operations, dead_letter_groups, fail, job
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
-from tests.factories import MINUTE, active, hourly, in_state, push_many, read
+from tests.factories import MINUTE, active, age, hourly, in_state, push_many, read
 
 pytestmark = pytest.mark.django_db
 
@@ -62,6 +62,22 @@ def test_groups_have_a_queue_a_type_and_an_error_in_common() -> None:
     page = text(root().get(PAGE))
     assert "the last words" in page
     assert "Retry group" in page
+
+
+def test_groups_that_grew_last_come_first_if_asked_for() -> None:
+    for key in (dead("Old"), dead("Old"), dead("Old"), dead("Older")):
+        age(key, MINUTE)
+    dead("New")
+    client = root()
+
+    def order(query: str) -> list[str]:
+        return re.findall(r">(Old|Older|New)</a>", client.get(f"{PAGE}{query}").content.decode())
+
+    assert order("")[0] == "Old"
+    assert order("?sort=last")[0] == "New"
+    assert set(order("?sort=%00")) == {"Old", "Older", "New"}
+    found = dead_letter_groups.groups(most=1, latest_first=True)
+    assert ([each.error_type for each in found.groups], found.found) == (["New"], 3)
 
 
 def test_only_the_newest_are_grouped_and_the_page_says_so() -> None:
