@@ -71,8 +71,7 @@ class OutboxEntryAdmin(_Admin):
     """Rows to look at, to send again and to delete. Nobody writes one by hand."""
 
     list_display = (
-        *("type", "queue", "destination", "state", "reason", "attempts", "then"),
-        *("created_at", "job_id"),
+        *("type", "queue", "destination", "state", "reason", "attempts", "then", "created_at"),
     )
     list_filter = ("state", DestinationFilter)
     search_fields = ("job_id",)  # For the box; `get_search_results` says what it finds.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
@@ -68,3 +70,11 @@ def test_the_page_of_a_queue_and_of_a_worker_answer_within_the_budget() -> None:
     (name,) = fill(1)
     assert budget(f"{BASE}queue/{name}/change/") <= BUDGET
     assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET
+
+
+@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletter"])
+def test_a_page_says_at_what_time_it_was_true(page: str) -> None:
+    # How long ago stays wrong in a tab that rests.
+    fill(1)
+    text = root().get(f"{BASE}{page}/").content.decode()
+    assert re.search(r"As of <time [^>]+>\d\d:\d\d:\d\d [A-Z]+</time>\.", text)

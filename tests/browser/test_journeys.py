@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from django_ojs.models import Worker
+from django_ojs.models import Rollup, Worker
 from django_ojs.operations import bulk_operations, fail, fetch, jobs, pressure, queues
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
 from tests.browser.conftest import PATIENCE
-from tests.factories import active, hourly, push, push_many, read
+from tests.factories import active, claim, hourly, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -115,6 +117,8 @@ def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
     shows(body(page), '"user_id": 42')
     follow(page, page.get_by_role("link", name="Cancel"))
     shows(body(page), "running job")
+    # What calls a cancellation off is not called Cancel.
+    counts(page.locator("form.ojs-confirm").get_by_text("Cancel", exact=True), 1)
     follow(page, page.get_by_role("button", name="Cancel"))
     shows(body(page), "⊘ cancelled")
     assert read(claimed.id).state == "cancelled"
@@ -181,11 +185,23 @@ def test_no_page_is_wider_than_its_window(page: Any, width: int, scheme: str) ->
     claimed = active(queue="q" * 60, type="t" * 60, args=["x" * 500], retry=policy)
     fail.fail(claimed.id, Failure(type="E" * 80, message="m" * 500, backtrace=("f" * 300,)))
     worker_that_beats("w" * 80)
+    claim(push(queue="held"), "w" * 80)
+    silence("w" * 80, timedelta(hours=37, minutes=44))
+    Rollup.objects.using(database.alias()).create(
+        minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=5),
+        queue="q" * 60,
+        type="t" * 60,
+        enqueued=123_456_789,
+        completed=123_456_789,
+        waited=[0] * 20 + [8, 0, 1, 0],
+        ran=[0] * 20 + [8, 0, 1, 0],
+    )
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=scheme)
     for address in (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
-        *(f"job/{claimed.id}/change/", "deadletter/", "bulkoperation/"),
+        *(f"worker/{'w' * 80}/change/", f"queue/do/configure/?key={'q' * 60}"),
+        *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletter/", "bulkoperation/"),
         "bulkoperation/order/retry/?q=is:dead",
     ):
         page.goto(ADMIN + address)
