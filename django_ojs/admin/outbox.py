@@ -48,7 +48,30 @@ class Newest(_Paginator):
         return int(rows.order_by().values("pk")[:MOST].count())
 
 
-class DestinationFilter(admin.SimpleListFilter):
+class _Filter(admin.SimpleListFilter):
+    """One value of a column, of those that are offered and no other."""
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
+    ) -> QuerySet[OutboxEntry]:
+        """Leave the others out."""
+        offered = {name: name for name, _ in self.lookup_choices}
+        name = offered.get(self.value() or "")
+        return queryset if name is None else queryset.filter(**{str(self.parameter_name): name})
+
+
+class StateFilter(_Filter):
+    """What became of them."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the states."""
+        return [(each.value, str(each.label)) for each in Delivery]
+
+
+class DestinationFilter(_Filter):
     """Where to, of what the settings name; to ask the table would read all of it."""
 
     title = "destination"
@@ -58,13 +81,6 @@ class DestinationFilter(admin.SimpleListFilter):
         """Return the destinations."""
         return [(each.name, each.name) for each in settings().outbox]
 
-    def queryset(
-        self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
-    ) -> QuerySet[OutboxEntry]:
-        """Leave the others out."""
-        name = self.value()
-        return queryset.filter(destination=name) if name else queryset
-
 
 @admin.register(OutboxEntry)
 class OutboxEntryAdmin(_Admin):
@@ -73,7 +89,7 @@ class OutboxEntryAdmin(_Admin):
     list_display = (
         *("type", "queue", "destination", "state", "reason", "attempts", "then", "created_at"),
     )
-    list_filter = ("state", DestinationFilter)
+    list_filter = (StateFilter, DestinationFilter)
     search_fields = ("job_id",)  # For the box; `get_search_results` says what it finds.
     search_help_text = (
         "A job's id; or a type or a queue, the whole of it, among the newest. "
@@ -95,6 +111,10 @@ class OutboxEntryAdmin(_Admin):
     def get_readonly_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
         """All of them."""
         return self.get_fields(request, obj)
+
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        """Refuse all but the filters: Django would let an address search in the arguments."""
+        return lookup in (StateFilter.parameter_name, DestinationFilter.parameter_name)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry], search_term: str

@@ -238,3 +238,12 @@ def test_a_project_without_the_admin_and_the_api_loads_neither() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("lookup", ["digest__startswith", "name", "prefix__regex"])
+def test_no_address_asks_for_the_hash_of_a_key_letter_by_letter(lookup: str) -> None:
+    key, _ = make("read")
+    asked = {lookup: getattr(key, lookup.partition("__")[0])[:3]}
+    client = staff("view_apikey")
+    assert client.get(LIST, asked).status_code == 400
+    assert client.get(LIST, {lookup: "\0"}).status_code == 400
