@@ -145,7 +145,9 @@ def test_an_operation_is_stopped_with_a_button() -> None:
     location = client.post(f"{BULK}order/delete/", {"q": "is:dead"})["Location"]
     bulk_operations.work_once(chunk=1)
     key = BulkOperation.objects.get().pk
-    assert f'value="{key}"' in client.get(location).content.decode()
+    page = client.get(location).content.decode()
+    assert f'value="{key}"' in page
+    assert "no worker runs" in page
     client.post(f"{BULK}do/stop/", {"key": str(key)})
     work()
     assert jobs().filter(dead_letter=True).count() == 3
