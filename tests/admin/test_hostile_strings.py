@@ -9,9 +9,9 @@ from django.contrib.admin.utils import quote
 from django.db import transaction
 from django.utils import timezone
 
-from django_ojs.models import Event, Queue, Rollup
+from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup
 from django_ojs.operations import beat
-from django_ojs.spec import ids
+from django_ojs.spec import ids, json
 from django_ojs.storage import database
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
@@ -62,6 +62,25 @@ def queues(text: str) -> list[str]:
     return ["overview/", "queue/"]
 
 
+def outbox(text: str) -> list[str]:
+    entry = OutboxEntry.objects.create(
+        job_id=ids.uuid7(),
+        type=text,
+        queue=text,
+        destination=text[:32],
+        state="refused",
+        error_code=text[:64],
+        error_message=text,
+        envelope=json.dumps({"type": text, "args": [text, {text: text}]}),
+    )
+    return ["outboxentry/", f"outboxentry/{entry.pk}/change/", f"outboxentry/{entry.pk}/history/"]
+
+
+def api_keys(text: str) -> list[str]:
+    key = ApiKey.objects.create(name=text, prefix=text[:16], digest="0", queues=[text])
+    return ["apikey/", f"apikey/{key.pk}/change/"]
+
+
 def pages_with(
     make: Callable[[str], list[str]], text: str
 ) -> list[list[tuple[str, tuple[str, ...]]]]:
@@ -77,7 +96,7 @@ def pages_with(
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("make", [workers, events, queues])
+@pytest.mark.parametrize("make", [workers, events, queues, outbox, api_keys])
 def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], text: str) -> None:
     with transaction.atomic():
         expected = pages_with(make, HARMLESS)
