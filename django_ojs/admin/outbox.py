@@ -1,6 +1,6 @@
 """The outbox: what waits, what was refused and why, and the way to send it again."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 
 from django_ojs.admin.payloads import HIDDEN, may_see, redacted
 from django_ojs.admin.words import duration
@@ -104,6 +105,9 @@ class OutboxEntryAdmin(_Admin):
     list_per_page = 50
     list_max_show_all = 0
 
+    class Media:
+        css: ClassVar[dict[str, list[str]]] = {"all": ["django_ojs/admin.css"]}
+
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
         """Show the arguments to those who may see what jobs carry, and to no one else."""
         return (*_SHOWN, "carries") if may_see(request) else _SHOWN
@@ -165,9 +169,10 @@ class OutboxEntryAdmin(_Admin):
     def carries(self, entry: OutboxEntry) -> str:
         """Show what is sent, without what the settings hide."""
         try:
-            return json.pretty(redacted(json.loads_stored(entry.envelope, exact_integers=True)))
+            text = json.pretty(redacted(json.loads_stored(entry.envelope, exact_integers=True)))
         except (ValueError, RecursionError):
-            return HIDDEN if settings().admin_redact else entry.envelope
+            text = HIDDEN if settings().admin_redact else entry.envelope
+        return format_html('<pre class="ojs-pre">{}</pre>', text)
 
     @admin.action(description="Send refused jobs again", permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:

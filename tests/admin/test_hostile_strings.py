@@ -77,7 +77,7 @@ def outbox(text: str) -> list[str]:
 
 
 def api_keys(text: str) -> list[str]:
-    key = ApiKey.objects.create(name=text, prefix=text[:16], digest="0", queues=[text])
+    key = ApiKey.objects.create(name=text[:100], prefix=text[:16], digest="0", queues=[text])
     return ["apikey/", f"apikey/{key.pk}/change/"]
 
 
