@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import bounds, tell
+from django_ojs.operations import bounds, rejections, tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -20,7 +20,8 @@ def activate(job_id: UUID) -> Job:
         held = transitions.lock(job_id)
         if held.state == State.PENDING:
             # It waited outside of its queue's bound, and enters it now.
-            bounds.enter_all([held])
+            with rejections.told([held]):
+                bounds.enter_all([held])
         transitions.apply_one(
             Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
         )

@@ -14,6 +14,7 @@ from django.db.models import Q, Value
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations import queue_limits, rejections
 from django_ojs.operations.delete import erase
 from django_ojs.operations.retry import revive
 from django_ojs.operations.selection import Filter
@@ -21,7 +22,7 @@ from django_ojs.spec import retry as retries
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, rows, transitions
 from django_ojs.storage.dialects.expressions import Moment
 
 #: As far as totals are counted and figures look back: some 20 ms.
@@ -133,7 +134,8 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
         job = _lock(job_id)
         if override:
             change(job, override)
-        revive([job])
+        with rejections.told([job]):
+            revive([job])
         return transitions.get(job_id)
 
     return database.in_write_transaction(operation)
@@ -180,7 +182,10 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         priority=given.get("priority", job.priority),
         retry=policy,
     )
-    validate(changed, settings().limits)
+    limits = settings().limits
+    validate(changed, limits)
+    if not given.keys().isdisjoint(("args", "meta", "queue")):
+        queue_limits.check(changed, limits)
     job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
     job.priority = changed.priority
     if "retry" in given:
@@ -191,7 +196,11 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         # Only for what counts: a middleware may have changed the arguments after the key was made.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
+    # What a bound in bytes counts: `revive` asks for room for it.
+    sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
+    job.size_bytes = rows.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
+    fields.append("size_bytes")
     job.save(using=database.alias(), update_fields=fields)
 
 

@@ -6,11 +6,16 @@ would vanish with it. Refusals come by the thousand; those of a tenth of a secon
 
 import logging
 import threading
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager
 
 from django.db import Error, connections
 
+from django_ojs.models import Job
 from django_ojs.operations import tell
+from django_ojs.operations.bounds import retry_after
+from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.storage import bounds, database, rollups
 
@@ -38,6 +43,22 @@ def note(queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> N
             _thread = threading.Thread(target=_work, name="ojs-rejections", daemon=True)
             _thread.start()
     _news.set()
+
+
+@contextmanager
+def told(asked: Collection[Job]) -> Iterator[None]:
+    """Note the refusal of jobs that are stored already: an activation, or a retry by hand.
+
+    They ask for room as a new job does, and are counted as one (backpressure §10).
+    """
+    try:
+        yield
+    except QueueFull as full:
+        types = Counter(job.type for job in asked if job.queue == full.queue)
+        full.details["retry_after"] = retry_after(full.queue, types.total())
+        for type, number in types.items():
+            note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+        raise
 
 
 def flush() -> int:

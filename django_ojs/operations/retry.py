@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import bounds, jobs, tell
+from django_ojs.operations import bounds, jobs, rejections, tell
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, transitions, wakeup
 
@@ -22,7 +22,9 @@ def retry(job_id: UUID) -> Job:
 
     def operation() -> Job:
         job = transitions.lock(job_id)
-        if not revive([job]):
+        with rejections.told([job]):
+            revived = revive([job])
+        if not revived:
             transitions.refuse(Event.RETRY, State.AVAILABLE, job)
         return transitions.get(job_id)
 
@@ -32,7 +34,8 @@ def retry(job_id: UUID) -> Job:
 def revive(held: Collection[Job]) -> int:
     """Make those of these jobs available that are discarded; the caller has locked them.
 
-    Return how many. Raises QueueFull when there is no room for all of them.
+    Return how many. Raises QueueFull when there is no room for all of them; of several, those that
+    are refused one by one are told of, and not these.
     """
     keys = [job.pk for job in held]
     bounds.enter_all([job for job in held if job.state == State.DISCARDED])

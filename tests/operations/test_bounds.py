@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_ojs.models import Bound, Event, Job, Queue
-from django_ojs.operations import pressure, queues, rejections, stats
+from django_ojs.operations import dead_letter, moves, pressure, queues, rejections, stats
 from django_ojs.operations import push as pushing
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
@@ -216,6 +216,41 @@ def test_a_refusal_is_told_even_where_the_caller_rolls_back() -> None:
     assert told.data["depth"] == told.data["bound"] == 1
     assert told.data["job_type"] == envelope().type
     assert Queue.objects.get(name=NAME).full_at is not None
+
+
+@pytest.mark.requirement("BP-004")
+@pytest.mark.parametrize("way", ["activate", "retry", "dead letter", "bulk"])
+def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> None:
+    bound(1)
+    state = "pending" if way == "activate" else "discarded"
+    waiting = in_state(state, queue=NAME, type="test.stored")
+    add()
+    if way == "bulk":
+        attempt = moves.Attempt(moves.RETRY)
+        with transaction.atomic():
+            refused, _ = attempt.inside([waiting.pk])
+        assert "is full" in refused[waiting.pk]
+    else:
+        operation = {"activate": activate, "retry": retry, "dead letter": dead_letter.retry}[way]
+        with pytest.raises(QueueFull) as caught:
+            operation(waiting.pk)
+        assert caught.value.details["retry_after"] >= 1
+    rejections.settle()
+    (told,) = events("backpressure.rejected")
+    assert (told.data["job_type"], told.data["count"]) == ("test.stored", 1)
+    assert (told.data["depth"], told.data["bound"]) == (1, 1)
+
+
+def test_a_dead_letter_that_is_retried_with_larger_arguments_needs_room_for_them() -> None:
+    bound(None, max_size_bytes=20_000)
+    dead = in_state("discarded", queue=NAME)
+    with pytest.raises(QueueFull):
+        dead_letter.retry(dead.pk, override={"args": ["é" * 10_000]})
+    assert Job.objects.get(pk=dead.pk).state == "discarded"
+    dead_letter.retry(dead.pk, override={"args": ["é" * 9_000]})
+    assert 18_000 < bounds.load(NAME).size <= 20_000
+    assert bounds.load(NAME).size == Job.objects.get(pk=dead.pk).size_bytes
+    assert not counts.differences()
 
 
 def test_crossing_the_threshold_is_told_once_and_so_is_the_way_back() -> None:

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
-from django_ojs.operations import jobs, queues
+from django_ojs.operations import dead_letter, jobs, queues
 from django_ojs.operations import push as pushing
 from django_ojs.spec import json as strict
 from django_ojs.spec.envelope import Envelope
@@ -143,3 +143,17 @@ def test_what_a_transaction_configures_is_forgotten_once_it_has_committed() -> N
         queue_configs.remember("default", {}, seconds=60)
     with pytest.raises(PayloadTooLarge):
         python(document(LIMIT + 1))
+
+
+@pytest.mark.requirement("PL-014")
+def test_a_dead_letter_that_is_retried_with_other_arguments_keeps_to_the_limit(small: str) -> None:
+    dead = factories.in_state("discarded", queue="small")
+    with pytest.raises(PayloadTooLarge):
+        dead_letter.retry(dead.pk, override={"args": ["ä" * LIMIT]})
+    large = factories.in_state("discarded", queue="large", args=["ä" * LIMIT])
+    with pytest.raises(PayloadTooLarge):
+        dead_letter.retry(large.pk, override={"queue": "small"})
+    # What is there already, and stays as it is, may run again.
+    queues.configure("large", {"max_envelope_bytes": 100})
+    again = dead_letter.retry(large.pk, override={"priority": 3})
+    assert (again.state, again.priority) == ("available", 3)
