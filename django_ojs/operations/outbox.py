@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from uuid import UUID
 
 from django.db import Error, connections, router
 
@@ -151,6 +152,11 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
     return stored.requeue(keys, using or database.alias())
 
 
+def waiting(keys: Collection[UUID]) -> set[UUID]:
+    """Return which of these jobs are in an outbox and have not left it; refused ones have not."""
+    return {key for alias in aliases() for key in stored.unsent(keys, alias)}
+
+
 def prune() -> int:
     """Delete what was sent, or refused, longer ago than the settings keep it. Return how many."""
     count = 0
@@ -210,4 +216,5 @@ __all__ = [
     "put_batch",
     "requeue",
     "route",
+    "waiting",
 ]

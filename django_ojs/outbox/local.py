@@ -15,6 +15,8 @@ from django_ojs.operations import outbox as operations
 from django_ojs.operations.outbox import LOCAL
 from django_ojs.operations.push import push_batch
 from django_ojs.outbox.breaker import BACKOFF
+from django_ojs.payloads import offload
+from django_ojs.payloads.reference import KEY
 from django_ojs.spec import json, retry
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError
@@ -112,4 +114,7 @@ def _envelope(entry: OutboxEntry) -> Envelope:
     # Complete as it is: what was the default then is not made another one now.
     envelope = parse(document, default_retry=retry.DEFAULT, limits=settings().limits)
     envelope.unique_key = entry.unique_key
+    # Its large arguments were put elsewhere before it came here; they go with the job.
+    uris = [str(arg[KEY]) for arg in envelope.args if isinstance(arg, dict) and KEY in arg]
+    envelope.offloaded = tuple(uri for uri in uris if offload.owns(uri, envelope.id))
     return envelope

@@ -1,4 +1,7 @@
-"""Remove offloaded arguments whose job does not exist: rolled back, pruned, deleted elsewhere."""
+"""Remove offloaded arguments whose job does not exist: rolled back, pruned, deleted elsewhere.
+
+A job that waits in the outbox for room in its queue exists, however long that takes.
+"""
 
 import logging
 import threading
@@ -8,7 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.operations import jobs
+from django_ojs.operations import jobs, outbox
 from django_ojs.payloads import offload, s3
 from django_ojs.spec.payload_config import Offload
 
@@ -42,7 +45,12 @@ def _lost(page: dict[str, Any], config: Offload) -> list[str]:
         # What is not called as ours are was put there by somebody else.
         if job_id is not None and s3.age(page, found["LastModified"]) >= config.sweep_after:
             old[found["Key"]] = job_id
-    known = set(jobs().filter(pk__in=set(old.values())).values_list("pk", flat=True)) if old else ()
+    if not old:
+        return []
+    keys = set(old.values())
+    # First those that wait: one that leaves the outbox meanwhile is among the jobs then.
+    known = outbox.waiting(keys)
+    known |= set(jobs().filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 
 

@@ -171,6 +171,12 @@ def requeue(keys: Collection[int], using: str) -> int:
     )
 
 
+def unsent(job_ids: Collection[UUID], using: str) -> set[UUID]:
+    """Return which of these jobs are there and have not arrived."""
+    rows = entries(using).filter(job_id__in=job_ids).exclude(state=Delivery.SENT)
+    return set(rows.values_list("job_id", flat=True))
+
+
 def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:
     """Delete rows that are done with, oldest first. Return how many."""
     count = 0

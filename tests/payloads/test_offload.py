@@ -11,8 +11,10 @@ import pytest
 from django.db import transaction
 
 import django_ojs as ojs
-from django_ojs.models import Job
-from django_ojs.operations import delete, jobs, maintain
+from django_ojs.models import Job, OutboxEntry
+from django_ojs.operations import delete, jobs, maintain, queues
+from django_ojs.operations import outbox as ojs_outbox
+from django_ojs.outbox import local
 from django_ojs.payloads import offload, s3, sweep
 from django_ojs.payloads.reference import KEY
 from django_ojs.payloads.resolve import Resolved
@@ -252,6 +254,28 @@ class TestSweep:
         assert len(offloading.keys) == 3
         assert value_of(job) == [LARGE]
         assert sweep.sweep() == 0
+
+    @pytest.mark.usefixtures("later")
+    @pytest.mark.parametrize("state", ["pending", "refused"])
+    def test_what_a_job_needs_that_waits_in_the_outbox_for_room_stays(
+        self, offloading: Bucket, state: str
+    ) -> None:
+        queues.configure("narrow", {"backpressure": {"max_depth": 1}})
+        first = enqueue("small", queue="narrow")
+        waiting = enqueue(LARGE, queue="narrow", on_full="outbox")
+        assert waiting.destination == "local"
+        OutboxEntry.objects.update(state=state)
+        assert sweep.sweep() == 0
+        ojs.cancel(first.pk)
+        ojs_outbox.requeue(OutboxEntry.objects.values_list("pk", flat=True))
+        assert local.deliver_all() == 1
+        job = factories.read(waiting.pk)
+        assert value_of(job) == [LARGE]
+        assert sweep.sweep() == 0
+        # And it goes with the job, as if that had never been anywhere else.
+        ojs.cancel(job.pk)
+        delete.delete(job.pk)
+        assert offloading.keys == []
 
     @pytest.mark.usefixtures("later")
     def test_it_goes_through_all_pages(
