@@ -29,12 +29,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A verdict, and the server's code and message where it has some."""
+    """A verdict, and the server's code and message where it has some.
+
+    `room`: how many jobs a queue takes that has no room for all that were sent.
+    """
 
     verdict: Verdict
     code: str = ""
     message: str = ""
     retry_after: float | None = None
+    room: int = 0
 
 
 DELIVERED: Final = Answer(verdict=Verdict.DELIVERED)
@@ -70,7 +74,8 @@ def read(
         verdict=_verdict(status, error if known else {}, job_ids, batch=batch),
         code=str(code) if known else f"http_{status}",
         message=str(error.get("message") or f"The server answered {status}."),
-        retry_after=_seconds(headers.get("retry-after")),
+        retry_after=_seconds(headers.get("retry-after"), headers.get("date")),
+        room=_room(error) if status == 429 else 0,
     )
     return DELIVERED if said.verdict is Verdict.DELIVERED else said
 
@@ -104,15 +109,35 @@ def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) 
     return isinstance(job, Mapping) and job.get("id") == str(job_ids[0])
 
 
-def _seconds(text: str | None) -> float | None:
+def _room(error: Mapping[str, Any]) -> int:
+    found = error.get("details")
+    # The backpressure document has them flat.
+    said = {**error, **(found if isinstance(found, Mapping) else {})}
+    depth, bound = said.get("depth"), said.get("bound")
+    # A bound in bytes says nothing of jobs.
+    if error.get("code") != "QUEUE_FULL" or said.get("unit") is not None:
+        return 0
+    if type(depth) is not int or type(bound) is not int:
+        return 0
+    return max(0, bound - depth)
+
+
+def _seconds(text: str | None, date: str | None) -> float | None:
     if text is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
+    moment = _moment(text)
+    if moment is None:
+        return None
+    # By the server's own clock, where it says what that shows: ours may differ from it.
+    now = (_moment(date) if date is not None else None) or datetime.now(UTC)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def _moment(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:
-        return None
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return None if moment.tzinfo is None else moment

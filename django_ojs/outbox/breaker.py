@@ -8,12 +8,13 @@ from enum import StrEnum
 from typing import Final
 
 from django_ojs.spec.retry import RetryPolicy
+from django_ojs.storage import outbox
 
 #: Failures in a row that open it, and seconds until it lets one request through.
 THRESHOLD: Final = 5
 COOLDOWN: Final = 10.0
 #: Nobody is made to wait longer than this by a server's word.
-LONGEST_WAIT: Final = 3600.0
+LONGEST_WAIT: Final = outbox.LONGEST_WAIT.total_seconds()
 
 #: 1, 2, 4, 8 seconds and no more than the cooldown, half to one and a half of each.
 BACKOFF: Final = RetryPolicy(

@@ -31,6 +31,7 @@ class Sends(Protocol):
 
     def manifest(self) -> Manifest: ...
     def send(self, entries: list[OutboxEntry]) -> Answer: ...
+    def hang_up(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -89,6 +90,10 @@ class Relay:
         self._sender.close()
         lease.give(self._holder, self._lease)
 
+    def hang_up(self) -> None:
+        """End the request that is on its way, from another thread."""
+        self._sender.hang_up()
+
     def _request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
         if not manifest.batches or self.breaker.state is not State.CLOSED:
             return entries[:1]
@@ -112,6 +117,11 @@ class Relay:
 
     def _send(self, entries: list[OutboxEntry]) -> None:
         answer = self._elsewhere(lambda: self._sender.send(entries))
+        if answer.verdict is Verdict.LATER and 0 < answer.room < len(entries):
+            # Full for so many, and not for fewer: what it asks to wait for is room for all. Once,
+            # or who fills it beside us would keep us asking.
+            entries = entries[: answer.room]
+            answer = self._elsewhere(lambda: self._sender.send(entries))
         match answer.verdict:
             case Verdict.DELIVERED:
                 self._deliver(entries)

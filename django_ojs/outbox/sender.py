@@ -1,7 +1,10 @@
 """Sends jobs to an OJS server over HTTP (http-binding §9.1, §9.5)."""
 
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
@@ -45,10 +48,43 @@ class Sender:
         )
         self._manifest: Manifest | None = None
         self._read_at = 0.0
+        #: The connection, for who hangs up.
+        self._stream: Any = None
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+    def hang_up(self) -> None:
+        """End the request that is under way; for another thread than the one it is made in."""
+        sock = None if self._stream is None else self._stream.get_extra_info("socket")
+        if sock is not None:
+            with suppress(OSError):
+                # Not its own method: that of TLS would take the keys from the thread that reads.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def _note(self, event: str, about: Mapping[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._stream = about["return_value"]
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Hang up when the time for a request is over: a byte now and then keeps within every other
+        timeout, in the head of an answer too.
+        """
+        ended = threading.Event()
+
+        def watch() -> None:
+            left = self._timeout
+            while not ended.wait(left):
+                self.hang_up()
+                left = 1.0  # There may have been no connection yet.
+
+        threading.Thread(target=watch, name="ojs-outbox-watch", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
     def manifest(self) -> Manifest:
         """Return what the server says of itself, at most five minutes old. Raises Unreachable."""
@@ -100,14 +136,19 @@ class Sender:
             headers["Content-Encoding"] = "zstd"
         url = f"{self._destination.url}{path}"
         end = time.monotonic() + self._timeout
+        asked = self._client.stream(
+            method, url, content=content, headers=headers, extensions={"trace": self._note}
+        )
         try:
-            with self._client.stream(method, url, content=content, headers=headers) as response:
+            with self._limited(), asked as response:
                 body = bytearray()
                 for chunk in response.iter_bytes():
                     body += chunk
-                    # Who answers a byte at a time keeps within every timeout of a single read.
-                    if time.monotonic() > end or len(body) > LONGEST_ANSWER:
+                    if len(body) > LONGEST_ANSWER:
                         raise Unreachable("the answer has no end")
+                if time.monotonic() >= end:
+                    # Where nothing says how long it is, it ends when we hang up.
+                    raise Unreachable("the answer did not come in time")
                 return response.status_code, response.headers, _json(bytes(body))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(type(error).__name__) from None

@@ -16,6 +16,8 @@ logger = logging.getLogger("django_ojs.outbox")
 
 #: A request that is on its way gets this long to end when the process does.
 LAST_REQUEST = 5.0
+#: And this long to note what became of it.
+LAST_MOMENT = 2.0
 
 
 def relays(holder: str, names: Collection[str] | None = None) -> list[Relay]:
@@ -42,22 +44,33 @@ class Relays:
 
     def __init__(self, found: Collection[Relay]) -> None:
         self._stop = threading.Event()
+        self._relays = list(found)
         self._threads = [
             threading.Thread(
                 target=self._work, args=[relay], name=f"ojs-relay-{relay.destination.name}",
                 daemon=True,
             )
-            for relay in found
+            for relay in self._relays
         ]  # fmt: skip
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Let each end the request it is at, and leave its lease."""
+        """Let each end the request it is at, and leave its lease.
+
+        Who is kept waiting by a server hangs up: its job is sent again by the next.
+        """
         self._stop.set()
-        end = time.monotonic() + LAST_REQUEST
+        if not self._join(LAST_REQUEST):
+            for relay in self._relays:
+                relay.hang_up()
+            self._join(LAST_MOMENT)
+
+    def _join(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self, relay: Relay) -> None:
         pause = 0.0

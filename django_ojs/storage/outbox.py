@@ -20,6 +20,8 @@ from django_ojs.storage import database
 
 #: Rows that get their positions in one transaction.
 PLACED_AT_ONCE = 1000
+#: No relay postpones a job for longer.
+LONGEST_WAIT = timedelta(hours=1)
 #: Characters of envelopes.
 LOADED_AT_ONCE = 16 * 1024 * 1024
 
@@ -96,9 +98,13 @@ def next_of(
     waiting = _waiting(destination, using)
     if queue is not None:
         waiting = waiting.filter(queue=queue)
-    # Only the first is asked whether it is due: nothing may overtake it.
+    # Only the first is asked whether it is due: nothing may overtake it. One that is further away
+    # than any is put off was postponed before the clock was set back.
     due = ExpressionWrapper(
-        Q(next_try_at=None) | Q(next_try_at__lte=Now()), output_field=BooleanField()
+        Q(next_try_at=None)
+        | Q(next_try_at__lte=Now())
+        | Q(next_try_at__gt=Now() + LONGEST_WAIT + timedelta(minutes=1)),
+        output_field=BooleanField(),
     )
     looked_at = waiting.annotate(due=due, size=Length("envelope")).order_by("position")
     keys: list[int] = []

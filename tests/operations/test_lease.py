@@ -33,6 +33,12 @@ def test_it_passes_on_when_its_holder_did_not_come_back() -> None:
     assert [lease.take("b"), lease.take("a")] == [True, False]
 
 
+def test_it_does_not_outlast_a_clock_that_is_set_back() -> None:
+    lease.take("a")
+    age_lease(lease.MAINTENANCE, -MINUTE)  # The holder is dead, and the clock a minute behind.
+    assert lease.take("b") is True
+
+
 def test_given_back_it_is_free_at_once() -> None:
     lease.take("a")
     lease.give("a")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +15,7 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import OutboxEntry
 from django_ojs.operations import outbox as operations
+from django_ojs.outbox.answers import Unreachable
 from django_ojs.outbox.breaker import COOLDOWN, State
 from django_ojs.outbox.relay import Relay
 from django_ojs.outbox.service import relays
@@ -205,6 +209,35 @@ def test_a_full_queue_is_left_alone_for_as_long_as_it_says_then_probed_with_one_
     assert sizes == [1, 2, 4, 3]
 
 
+def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
+    server: Server, relay: Relay
+) -> None:
+    """Not once a minute: a batch over the bound of its queue would never find room at all."""
+    waiting = 0
+
+    def answer(path: str, body: Any) -> Any:
+        nonlocal waiting
+        jobs = body["jobs"] if body and "jobs" in body else [body]
+        if body is None or waiting + len(jobs) <= 5:
+            waiting += 0 if body is None else len(jobs)
+            return None
+        full = {"queue": "remote-a", "depth": waiting, "bound": 5}
+        return error(429, "QUEUE_FULL", details=full, headers={"Retry-After": "60"})
+
+    server.answer = answer
+    keys = enqueue(12)
+    # One request's worth, and no wait: it says that it has room for five.
+    assert relay.turn() == 0
+    assert (server.ids, relay.breaker.failures) == (keys[:5], 0)
+    waiting = 2
+    assert relay.turn() == 0
+    assert server.ids == keys[:8]
+    # Now it is full, and is left alone.
+    relay.turn()
+    assert relay.breaker.wait > 30
+    assert (server.ids, states()[8:]) == (keys[:8], ["pending"] * 4)
+
+
 def test_the_breaker_opens_after_five_failures_and_lets_one_job_through(
     server: Server, relay: Relay
 ) -> None:
@@ -240,6 +273,41 @@ def test_a_server_that_is_away_keeps_the_jobs_waiting() -> None:
             relay.close()
     assert states() == ["pending", "pending"]
     assert only_code() == {"unreachable"}
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 201 Created\r\nX: ", b"HTTP/1.1 201 Created\r\n\r\n"])
+def test_a_server_that_answers_a_byte_at_a_time_is_given_up(
+    server: Server, head: bytes, no_proxy: None
+) -> None:
+    """Within the timeout of a request: each byte comes within that of a read."""
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def drip() -> None:
+            with suppress(OSError):
+                while not stop.is_set():
+                    connection, _ = slow.accept()
+                    with connection, suppress(OSError):
+                        connection.sendall(head)
+                        while not stop.wait(0.1):
+                            connection.sendall(b"x")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{slow.getsockname()[1]}"
+        try:
+            with override_settings(OJS={"OUTBOX": destination(server, url=url, timeout=1)}):
+                (relay,) = relays("tests")
+                enqueue(1)
+                asked = ThreadPoolExecutor(1).submit(relay._sender.manifest)
+                with pytest.raises(Unreachable):
+                    asked.result(20)
+                relay.close()
+        finally:
+            stop.set()
+            with suppress(OSError):
+                socket.create_connection(slow.getsockname(), 1).close()
+            thread.join(20)
 
 
 def only_code() -> set[str]:

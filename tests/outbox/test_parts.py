@@ -53,12 +53,42 @@ def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("7", 7.0), (" 7 ", 7.0), ("-1", None), ("9" * 30, None), ("soon", None), (None, None),
-     ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)],
+     ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+     ("Wed, 21 Oct 99999999999999999999 07:28:00 GMT", None),
+     ("Wed, 21 Oct 2015 07:28:00 +99999999", None)],
 )  # fmt: skip
 def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
     headers = {} if text is None else {"retry-after": text}
     key = ids.uuid7()
     assert answers.read(429, headers, None, [key], batch=False).retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [("Wed, 21 Oct 2015 07:27:53 GMT", 7.0), ("Wed, 21 Oct 2015 08:00:00 GMT", 0.0), ("now", 0.0)],
+)
+def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds: float) -> None:
+    headers = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": date}
+    answer = answers.read(429, headers, None, [ids.uuid7()], batch=False)
+    assert answer.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "room"),
+    [
+        ({"code": "QUEUE_FULL", "details": {"depth": 7, "bound": 10}}, 3),
+        ({"code": "QUEUE_FULL", "depth": 7, "bound": 10}, 3),
+        ({"code": "QUEUE_FULL", "details": {"depth": 12, "bound": 10}}, 0),
+        ({"code": "QUEUE_FULL", "details": {"depth": 7, "bound": 10, "unit": "bytes"}}, 0),
+        ({"code": "QUEUE_FULL", "details": {"depth": "7", "bound": 10}}, 0),
+        ({"code": "QUEUE_FULL", "details": [7, 10]}, 0),
+        ({"code": "rate_limited", "details": {"depth": 7, "bound": 10}}, 0),
+    ],
+    ids=range(7),
+)
+def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
+    answer = answers.read(429, {}, {"error": error}, ids.many(5), batch=True)
+    assert (answer.verdict, answer.room) == (Verdict.LATER, room)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connections, transaction
+from django.db.models.functions import Now
 from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Lease, OutboxEntry
 from django_ojs.operations import lease
 from django_ojs.operations import outbox as operations
-from django_ojs.outbox import local
+from django_ojs.outbox import local, service
 from django_ojs.outbox.relay import Relay, lease_name
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.storage import outbox as stored
@@ -122,6 +125,42 @@ def test_the_lease_is_kept_while_a_server_is_slow(server: Server, relay: Relay) 
         go_on.set()
         running.close()
     assert not Lease.objects.filter(name=name).exists()
+
+
+def test_who_stops_does_not_wait_for_a_slow_server_and_the_job_is_sent_again(
+    server: Server, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its timeout of ten seconds is far away: the process that ends hangs up."""
+    monkeypatch.setattr(service, "LAST_REQUEST", 0.1)
+    monkeypatch.setattr(service, "LAST_MOMENT", 20.0)
+    never = threading.Event()
+
+    def answer(path: str, body: Any) -> Any:
+        return (never.wait(120) and None) if body else None
+
+    server.answer = answer
+    enqueue(1)
+    running = Relays([relay])
+    try:
+        eventually(server.posts, "the job is on its way")
+        began = time.monotonic()
+        running.close()
+        # Without it, not before the timeout.
+        assert time.monotonic() - began < 8
+        assert (states(), OutboxEntry.objects.get().error_code) == (["pending"], "unreachable")
+        assert not Lease.objects.filter(name=lease_name("remote", "default")).exists()
+    finally:
+        never.set()
+
+
+def test_a_job_is_not_put_off_for_longer_by_a_clock_that_is_set_back(
+    server: Server, relay: Relay
+) -> None:
+    keys = enqueue(2)
+    for ahead, sent in ((timedelta(minutes=50), []), (timedelta(days=9), keys)):
+        OutboxEntry.objects.update(next_try_at=Now() + ahead)
+        run(relay)
+        assert server.ids == sent
 
 
 def test_what_was_sent_or_refused_is_pruned_in_its_time(server: Server, relay: Relay) -> None:
