@@ -129,11 +129,7 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         while chunk:
             began = True
-            try:
-                piece = member.decompress(chunk, _CHUNK)
-            except zlib.error:
-                raise _broken("gzip") from None
-            yield piece
+            yield _inflate(member, chunk)
             chunk = member.unconsumed_tail
             if member.eof:
                 # A file of gzip may have several members (RFC 1952 §2.2).
@@ -141,10 +137,18 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 parts = _counted(parts)
     # What is left when the input has ended: the last bytes of output may still be in there.
     while began and not member.eof:
-        piece = member.decompress(b"", _CHUNK)
+        # Bits of the last byte are in there too, and may be wrong.
+        piece = _inflate(member, b"")
         if not piece:
             raise _ended("gzip")
         yield piece
+
+
+def _inflate(member: Any, data: bytes) -> bytes:
+    try:
+        return member.decompress(data, _CHUNK)  # type: ignore[no-any-return]  # zlib's class has no public name
+    except zlib.error:
+        raise _broken("gzip") from None
 
 
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:

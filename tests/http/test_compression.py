@@ -95,6 +95,11 @@ class TestRequests:
         packed[-6] ^= 1
         push(bytes(packed), "gzip").error(400, "invalid_payload")
 
+    def test_what_is_wrong_with_the_bits_after_the_last_byte_is_noticed(self) -> None:
+        """Made by hand: 64 KiB are full with the last byte, in which an invalid match begins."""
+        head = bytes.fromhex("1f8b08000000000000ff edc0010900000080a0adfd3fd1110d")
+        push(head + bytes(63) + b"\xf0", "gzip").error(400, "invalid_payload")
+
     @codings
     def test_what_follows_the_packed_body_is_refused(self, coding: str) -> None:
         push(PACK[coding](BODY) + b"{}", coding).error(400, "invalid_payload")
