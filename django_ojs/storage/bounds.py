@@ -137,6 +137,16 @@ def rebound(queue: str) -> None:
     queue_configs.changed()
 
 
+def forget(queue: str) -> None:
+    """Take away what a queue had that is deleted: a new one of its name inherits like any other.
+
+    Inside a write transaction.
+    """
+    _rows().filter(pk=queue).delete()
+    if queue in settings().queues:
+        rebound(queue)
+
+
 _settled: object = None
 
 

@@ -23,6 +23,7 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, Event, State
 from django_ojs.storage import counts, database, queue_configs, rollups, transitions, wakeup
+from django_ojs.storage.bounds import forget as forget_bound
 from django_ojs.storage.counts import ByState
 
 Strategy = Literal["reject", "discard", "move"]
@@ -177,6 +178,7 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
+    forget_bound(name)
     queue_configs.changed()
 
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fail, fetch, jobs, queues, stats
-from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound
+from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
 from tests.factories import BOOM, active, hourly, in_state, own_connections, push, push_many, read
 
 pytestmark = pytest.mark.django_db
@@ -214,3 +214,32 @@ def test_deleting_while_others_push_and_claim_loses_no_job(strategy: str) -> Non
     waits = others.filter(state="available", queue__in=["race", "target"])
     assert ended.count() + waits.count() == number * rounds - len(keys)
     assert (strategy == "discard") or not ended.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("old", [2, 1_000])
+def test_a_new_queue_of_the_name_has_the_default_bound_and_not_the_old_one(
+    old: int, history: bool
+) -> None:
+    queues.configure_default({"backpressure": {"max_depth": 5}})
+    queues.configure("a", {"backpressure": {"max_depth": old}})
+    if history:
+        in_state("completed", queue="a")
+    push(queue="a")
+    queues.delete("a", strategy="discard")
+    for _ in range(5):
+        push(queue="a")
+    with pytest.raises(QueueFull) as caught:
+        push(queue="a")
+    assert (caught.value.depth, caught.value.bound) == (5, 5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_new_queue_of_the_name_has_the_bound_of_the_settings(settings: Any) -> None:
+    settings.OJS = settings.OJS | {"QUEUES": {"a": {"backpressure": {"max_depth": 2}}}}
+    queues.configure("a", {"backpressure": {"max_depth": 1_000}})
+    queues.delete("a", strategy="discard")
+    push_many(2, queue="a")
+    with pytest.raises(QueueFull):
+        push(queue="a")
