@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import connections
 
-from django_ojs.storage import queue_configs
+from django_ojs.storage import bounds, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 
 
@@ -32,6 +32,8 @@ def no_queue_is_configured() -> None:
     """
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
+    if bounds._settled is None:
+        bounds._settled = {}
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ neither look nor take a turn: it comes in by a ticket, or finds the queue full.
 SQLite has one writer, which can look whenever it likes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -147,33 +148,30 @@ def forget(queue: str) -> None:
         rebound(queue)
 
 
-_settled: object = None
+_settled: Mapping[str, object] | None = None
 
 
 def settle_settings() -> None:
-    """Make the bounds of `OJS["QUEUES"]` hold, once a process."""
+    """Make the bounds of `OJS["QUEUES"]` hold, once a process; also when none are left in it."""
     wanted = settings().queues
-    if wanted is _settled or (not wanted and _settled is None):
+    if wanted is _settled or (not wanted and _settled is not None and not _settled):
         return
 
     def operation() -> None:
-        known = _rows().exclude(pk=DEFAULT).values_list("pk", flat=True)
-        for queue in sorted({*known, *wanted}):
-            if _stored(queue) != _values(queue, config_of(queue).backpressure):
+        rows = _rows().exclude(pk=DEFAULT).values("queue", "slot", *_DERIVED)
+        stored = {row.pop("queue"): row for row in rows}
+        for queue in sorted({*stored, *wanted}):
+            # One look at all of them: where it is a second old, `rebound` looks again.
+            if stored.get(queue) != _values(queue, queue_configs.of(queue).backpressure):
                 rebound(queue)
 
     database.in_write_transaction(operation)
     database.after_commit(lambda: _settle(wanted))
 
 
-def _settle(wanted: object) -> None:
+def _settle(wanted: Mapping[str, object]) -> None:
     global _settled
     _settled = wanted
-
-
-def _stored(queue: str) -> dict[str, object] | None:
-    found: dict[str, object] | None = _rows().filter(pk=queue).values("slot", *_DERIVED).first()
-    return found
 
 
 def _rows() -> QuerySet[Bound]:

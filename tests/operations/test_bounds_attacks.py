@@ -302,9 +302,25 @@ def test_settings_are_settled_for_who_only_ever_enqueues_in_transactions(setting
     with transaction.atomic():
         add()
     assert bounds._settled is not None
+    assert NAME in bounds._settled
     with pytest.raises(QueueFull), transaction.atomic():
         add(2)
     settings.OJS = {**settings.OJS, "QUEUES": {}}
+
+
+def test_a_bound_that_the_settings_no_longer_have_gives_way_to_the_default(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.configure_default({"backpressure": {"max_depth": 5}})
+    before = settings.OJS
+    settings.OJS = {**before, "QUEUES": {NAME: {"backpressure": {"max_depth": 1_000}}}}
+    add(10)
+    settings.OJS = before
+    # The next deploy is another process.
+    monkeypatch.setattr(bounds, "_settled", None)
+    with pytest.raises(QueueFull) as caught:
+        add()
+    assert (caught.value.depth, caught.value.bound) == (10, 5)
 
 
 @pytest.mark.parametrize("inherited", [False, True])
