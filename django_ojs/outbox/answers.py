@@ -102,7 +102,14 @@ def _verdict(status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batc
 def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> bool:
     if batch:
         jobs = document.get("jobs")
-        return isinstance(jobs, list) and len(jobs) == len(job_ids)
+        if not isinstance(jobs, list) or len(jobs) != len(job_ids):
+            return False
+        # Another id is that of the job which a unique policy kept; null stands for one that a
+        # middleware dropped.
+        return all(
+            job is None or (isinstance(job, Mapping) and isinstance(job.get("id"), str))
+            for job in jobs
+        )
     if document.get("deduplicated") is True or document.get("dropped") is True:
         return True
     job = document.get("job", document)

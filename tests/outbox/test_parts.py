@@ -115,6 +115,21 @@ def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     assert answers.read(status, {}, None, keys, batch=True).verdict is Verdict.ONE_BY_ONE
 
 
+@pytest.mark.parametrize(
+    ("jobs", "verdict"),
+    [
+        ([{"id": "a"}, None], Verdict.DELIVERED),
+        ([{"id": "a"}], Verdict.LATER),
+        ([{"id": "a"}, {}], Verdict.LATER),
+        ([1, 2], Verdict.LATER),
+        ({"a": 1, "b": 2}, Verdict.LATER),
+    ],
+    ids=range(5),
+)
+def test_a_batch_has_arrived_when_each_job_is_in_the_answer(jobs: Any, verdict: Verdict) -> None:
+    assert answers.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).verdict is verdict
+
+
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
 def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
     keys = ids.many(2)
