@@ -14,7 +14,14 @@ _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
 
 
 class Unreachable(Exception):
-    """There was no answer. Its text names the kind of failure, and no address or value."""
+    """There was no answer. Its text names the kind of failure, and no address or value.
+
+    `retry_after`: seconds to wait, where somebody has said so all the same.
+    """
+
+    def __init__(self, told: str, retry_after: float | None = None) -> None:
+        super().__init__(told)
+        self.retry_after = retry_after
 
 
 class Verdict(StrEnum):
@@ -46,7 +53,12 @@ DELIVERED: Final = Answer(verdict=Verdict.DELIVERED)
 
 def unreachable(error: Unreachable) -> Answer:
     """Return what no answer means: later."""
-    return Answer(verdict=Verdict.LATER, code="unreachable", message=f"No answer: {error}.")
+    return Answer(
+        verdict=Verdict.LATER,
+        code="unreachable",
+        message=f"No answer: {error}.",
+        retry_after=error.retry_after,
+    )
 
 
 def read(
@@ -74,7 +86,7 @@ def read(
         verdict=_verdict(status, error if known else {}, job_ids, batch=batch),
         code=str(code) if known else f"http_{status}",
         message=str(error.get("message") or f"The server answered {status}."),
-        retry_after=_seconds(headers.get("retry-after"), headers.get("date")),
+        retry_after=retry_after(headers),
         room=_room(error) if status == 429 else 0,
     )
     return DELIVERED if said.verdict is Verdict.DELIVERED else said
@@ -129,7 +141,9 @@ def _room(error: Mapping[str, Any]) -> int:
     return max(0, bound - depth)
 
 
-def _seconds(text: str | None, date: str | None) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of Retry-After, a number or a date; None where it says nothing."""
+    text, date = headers.get("retry-after"), headers.get("date")
     if text is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):

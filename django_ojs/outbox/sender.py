@@ -89,9 +89,11 @@ class Sender:
     def manifest(self) -> Manifest:
         """Return what the server says of itself, at most five minutes old. Raises Unreachable."""
         if self._manifest is None or time.monotonic() - self._read_at > MAX_AGE:
-            status, _, body = self._request("GET", "/ojs/manifest", None)
+            status, headers, body = self._request("GET", "/ojs/manifest", None)
             if status >= 500 or status == 429:
-                raise Unreachable(f"the manifest was answered with {status}")
+                raise Unreachable(
+                    f"the manifest was answered with {status}", answers.retry_after(headers)
+                )
             self._manifest = Manifest.read(body if status == 200 else None)
             self._read_at = time.monotonic()
         return self._manifest

@@ -238,6 +238,18 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
     assert (server.ids, states()[8:]) == (keys[:8], ["pending"] * 4)
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_is_too_busy_for_its_manifest_is_left_alone_for_as_long_as_it_says(
+    server: Server, relay: Relay, status: int
+) -> None:
+    server.answer = lambda path, body: (status, b"", {"Retry-After": "40"})
+    enqueue(2)
+    run(relay)
+    assert relay.breaker.wait > 20
+    assert states() == ["pending", "pending"]
+    assert server.posts() == []
+
+
 def test_the_breaker_opens_after_five_failures_and_lets_one_job_through(
     server: Server, relay: Relay
 ) -> None:
