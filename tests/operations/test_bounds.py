@@ -19,7 +19,7 @@ from django_ojs.operations.bounds import Patience
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, counts
+from django_ojs.storage import bounds, counts, queue_configs
 from tests.factories import envelope, in_state
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,6 +141,36 @@ def test_bounds_can_be_set_in_the_settings(settings: Any) -> None:
     bound(3)
     add()
     settings.OJS = {**settings.OJS, "QUEUES": {}}
+
+
+def test_an_operators_word_goes_over_the_settings_member_by_member_and_they_over_the_default(
+    settings: Any,
+) -> None:
+    in_code = {"backpressure": {"max_depth": 2, "warning_threshold": 0.5}}
+    settings.OJS = settings.OJS | {"QUEUES": {NAME: in_code}}
+    default = {"max_depth": 1, "max_size_bytes": 9_000, "strategy": "block"}
+    queues.configure_default({"backpressure": default})
+
+    def holds() -> tuple[int | None, int | None, str, float]:
+        found = queue_configs.config_of(NAME).backpressure
+        return (
+            found.max_depth, found.max_size_bytes, found.strategy, found.warning_threshold
+        )  # fmt: skip
+
+    assert holds() == (2, 9_000, "block", 0.5)
+    queues.configure(NAME, {"backpressure": {"strategy": "drop_oldest"}})
+    assert holds() == (2, 9_000, "drop_oldest", 0.5)
+    for _ in range(4):
+        add()
+    assert depth() == 2
+    queues.configure(NAME, {"backpressure": {"max_depth": 0, "max_size_bytes": 0}})
+    assert holds() == (None, None, "block", 0.5)
+    add(20)
+    assert depth() == 22
+    queues.configure(NAME, {"backpressure": None})
+    assert holds() == (2, 9_000, "block", 0.5)
+    with pytest.raises(QueueFull):
+        add()
 
 
 def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
