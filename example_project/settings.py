@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import django
+
 from example_project.embedded_postgres import database_settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,8 +90,12 @@ STORAGES: dict[str, Any] = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 
-EMAIL_BACKEND = "example_project.shop.mail.ReceiptFileBackend"
-EMAIL_FILE_PATH = VAR_DIR / "mail"
+_MAILER = "example_project.shop.mail.ReceiptFileBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": _MAILER}}
+else:
+    EMAIL_BACKEND = _MAILER
+RECEIPT_FOLDER = VAR_DIR / "mail"
 DEFAULT_FROM_EMAIL = "The Corner Kitchen <shop@example.com>"
 
 #: Short beats, so that a killed worker is missed soon. A bound for each queue: far above what the

@@ -16,5 +16,5 @@ from tests.settings import *  # noqa: F403 - the variables decide what this impo
 for database in DATABASES.values():  # noqa: F405 - from the star
     database["NAME"] = ":memory:"
     database["OPTIONS"] = {}
-# The shop reads it. Not in the settings of the suite: Django 6.1 warns, and a warning is an error.
-EMAIL_FILE_PATH = tempfile.gettempdir()
+# The shop reads it.
+RECEIPT_FOLDER = tempfile.gettempdir()

@@ -63,7 +63,7 @@ def read() -> Facts:
         jobs=tuple(_jobs()),
         rescued=frozenset(attempts.filter(outcome__in=RESCUED).values_list("job_id", flat=True)),
         failed_runs=attempts.exclude(outcome__in=RESCUED).count(),
-        emails=_whole(Path(settings.EMAIL_FILE_PATH), "*.eml", b"\n\n"),
+        emails=_whole(Path(settings.RECEIPT_FOLDER), "*.eml", b"\n\n"),
         pdfs=_whole(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
     )
 

@@ -21,5 +21,5 @@ def wipe() -> None:
     """Delete the shop's orders, jobs, e-mails and invoices."""
     Order.objects.all().delete()
     Job.objects.filter(type__in=JOB_TYPES).delete()
-    for folder in (Path(settings.EMAIL_FILE_PATH), Path(settings.MEDIA_ROOT) / "invoices"):
+    for folder in (Path(settings.RECEIPT_FOLDER), Path(settings.MEDIA_ROOT) / "invoices"):
         shutil.rmtree(folder, ignore_errors=True)

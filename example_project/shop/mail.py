@@ -24,7 +24,7 @@ class ReceiptFileBackend(BaseEmailBackend):
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         """Write the messages; return how many."""
-        folder = Path(settings.EMAIL_FILE_PATH)
+        folder = Path(settings.RECEIPT_FOLDER)
         folder.mkdir(parents=True, exist_ok=True)
         for message in email_messages:
             content = message.message()

@@ -65,7 +65,7 @@ def test_wiping_leaves_the_jobs_of_others_alone() -> None:
     other = ojs.enqueue("someone.elses", [])
     assert other is not None
 
-    with override_settings(EMAIL_FILE_PATH="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+    with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         wipe.wipe()
 
     assert not Order.objects.exists()
@@ -83,7 +83,7 @@ def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
 @pytest.mark.django_db
 def test_the_facts_tell_what_is_in_the_database() -> None:
     order = place_order(basket("T-9"))
-    with override_settings(EMAIL_FILE_PATH="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+    with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         found = facts.read()
 
     assert [(o.reference, o.total, o.payments) for o in found.orders] == [("T-9", order.total, ())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from email import message_from_bytes, policy
 from pathlib import Path
 
+import django
 import pytest
 from django.conf import LazySettings
 
@@ -19,8 +20,12 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def order(settings: LazySettings, tmp_path: Path) -> Order:
     settings.MEDIA_ROOT = tmp_path / "media"
-    settings.EMAIL_FILE_PATH = tmp_path / "mail"
-    settings.EMAIL_BACKEND = "example_project.shop.mail.ReceiptFileBackend"
+    settings.RECEIPT_FOLDER = tmp_path / "mail"
+    backend = "example_project.shop.mail.ReceiptFileBackend"
+    if django.VERSION >= (6, 1):
+        settings.MAILERS = {"default": {"BACKEND": backend}}
+    else:
+        settings.EMAIL_BACKEND = backend
     settings.STORAGES = {
         "default": {
             "BACKEND": "django.core.files.storage.FileSystemStorage",
