@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations import queues
 from django_ojs.spec.states import State
-from django_ojs.storage import counts, database, recent, rollups
+from django_ojs.storage import aging, counts, database, recent, rollups
 from django_ojs.storage.counts import ByState
 from django_ojs.storage.rollups import BUCKETS
 
@@ -125,8 +125,16 @@ class CountKeeper:
 
 
 def fold_rollups() -> int:
-    """Fold rollups of minutes that are over, and delete old ones. Return how many rows went."""
-    return rollups.fold() + rollups.prune(settings().keep_rollups)
+    """Fold rollups of minutes that are over, and take the time from old ones.
+
+    Return how many rows it touched.
+    """
+    return aging.fold() + aging.prune(settings().keep_rollups)
+
+
+def coarsen_rollups() -> int:
+    """Make hours of minutes that are older than two days. Return how many rows went."""
+    return aging.coarsen()
 
 
 def flush_rollups() -> int:

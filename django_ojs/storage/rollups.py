@@ -9,11 +9,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from django.db import Error
-from django.db.models import Count as Number
-from django.db.models.functions import Now
 
 from django_ojs.models import Job, Rollup
 from django_ojs.storage import database
@@ -24,14 +22,6 @@ FLUSH_EVERY = 10.0
 
 #: The last bucket holds all that took more than an hour and a sixth.
 BUCKETS = 24
-
-#: Writers may be this late with a minute; then it is folded.
-LATE = timedelta(minutes=2)
-
-#: The minute of what is too old to have one.
-EVER = datetime(1970, 1, 1, tzinfo=UTC)
-#: What is younger than this keeps its minute.
-YOUNG = timedelta(hours=1)
 
 #: What is counted, and the column of each.
 ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
@@ -151,59 +141,6 @@ def flush() -> int:
     return len(rows)
 
 
-def fold(limit: int = 200) -> int:
-    """Fold the rows of minutes that are over into one a minute, queue and type. Return how many."""
-    rows = Rollup.objects.using(database.alias())
-    split = (
-        rows.filter(minute__lt=Now() - LATE)
-        .values("minute", "queue", "type")
-        .annotate(rows=Number("pk"))
-        .filter(rows__gt=1)
-        .order_by("minute", "queue", "type")[:limit]
-    )
-    if not (keys := list(split)):
-        return 0
-
-    def operation() -> int:
-        folded = 0
-        for key in keys:
-            parts = list(
-                rows.filter(minute=key["minute"], queue=key["queue"], type=key["type"])
-                .order_by("pk")
-                .select_for_update()
-            )
-            if len(parts) < 2:
-                continue  # Another worker was here.
-            _merge(parts).save(using=database.alias())
-            folded += rows.filter(pk__in=[part.pk for part in parts[1:]]).delete()[0]
-        return folded
-
-    return database.in_write_transaction(operation)
-
-
-def _merge(parts: Sequence[Rollup]) -> Rollup:
-    first, *others = parts
-    for other in others:
-        for column in COLUMNS:
-            setattr(first, column, getattr(first, column) + getattr(other, column))
-        first.waited = [a + b for a, b in zip(first.waited, other.waited, strict=True)]
-        first.ran = [a + b for a, b in zip(first.ran, other.ran, strict=True)]
-    return first
-
-
-def prune(keep: timedelta, limit: int = 5000) -> int:
-    """Take the time from rows that are older than this. Return how many.
-
-    `fold` makes one of them for each queue and type: what ever happened never becomes less.
-    """
-    rows = Rollup.objects.using(database.alias())
-    old = rows.filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
-    keys = list(old.order_by("minute").values_list("pk", flat=True)[:limit])
-    if not keys:
-        return 0
-    return int(database.retried(lambda: rows.filter(pk__in=keys).update(minute=EVER)))
-
-
 def percentile(histogram: Sequence[int], share: float) -> float | None:
     """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed; None
     without jobs.
@@ -229,17 +166,14 @@ __all__ = [
     "DISCARDED",
     "DROPPED",
     "ENQUEUED",
-    "EVER",
     "FAILED",
     "REJECTED",
     "bucket",
     "completed_after_commit",
     "flush",
     "flush_if_due",
-    "fold",
     "note",
     "note_after_commit",
     "noting",
     "percentile",
-    "prune",
 ]

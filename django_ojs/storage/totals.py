@@ -13,7 +13,8 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Rollup
 from django_ojs.storage import database
-from django_ojs.storage.rollups import BUCKETS, COLUMNS, EVER
+from django_ojs.storage.aging import EVER
+from django_ojs.storage.rollups import BUCKETS, COLUMNS
 
 #: Minutes that are older than this do not change any more.
 _SETTLED = timedelta(minutes=10)

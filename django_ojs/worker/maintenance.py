@@ -54,6 +54,7 @@ class Maintenance:
             Step(keeper.fold, 1.0),
             Step(keeper.tidy, 10.0),
             Step(stats.fold_rollups, 10.0),
+            Step(stats.coarsen_rollups, 60.0),
             Step(maintain.prune, 10.0),
             Step(pressure.watch, 1.0),
             Step(bulk_operations.work, 1.0),

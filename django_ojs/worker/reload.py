@@ -1,5 +1,6 @@
 """See whether the code has changed, for a worker in development."""
 
+import math
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ class CodeWatch:
 
     def __init__(self) -> None:
         self._seen: dict[Path, float] = {}
-        self._looked_at = 0.0
+        self._looked_at = -math.inf
         self()
 
     def __call__(self) -> bool:

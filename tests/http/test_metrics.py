@@ -16,7 +16,7 @@ from django_ojs.models import Rollup
 from django_ojs.operations import queues, rejections
 from django_ojs.operations.ack import ack
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import database, rollups, totals
+from django_ojs.storage import aging, database, rollups, totals
 from tests.factories import in_state, push, worker
 from tests.http.api import TEXT_TYPE, Api, make_key
 
@@ -117,16 +117,16 @@ def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows(
             minute=(datetime.now(UTC) - age).replace(second=0, microsecond=0)
         )
     assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
-    assert rollups.prune(timedelta(days=30)) == 1
-    assert rollups.prune(timedelta(days=30)) == 0
-    rollups.prune(timedelta(hours=2))
-    rollups.fold()
+    assert aging.prune(timedelta(days=30)) == 1
+    assert aging.prune(timedelta(days=30)) == 0
+    aging.prune(timedelta(hours=2))
+    aging.fold()
     assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
     totals.forget()
     found = scrape()
     assert value(found, "ojs_job_enqueued_total", **labels) == 8
     assert value(found, "ojs_job_queue_time_seconds_count", **labels) == 4
-    assert Rollup.objects.filter(minute=rollups.EVER).count() == 1
+    assert Rollup.objects.filter(minute=aging.EVER).count() == 1
 
 
 def test_types_without_number_become_one_series(monkeypatch: Any) -> None:

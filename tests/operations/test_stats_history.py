@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.operations import history as history_module
-from django_ojs.operations.history import Point, history
+from django_ojs.operations.history import Period, Point, history
 from django_ojs.operations.stats import percentiles
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import rollups
+from django_ojs.storage import aging, rollups
 from django_ojs.storage.rollups import BUCKETS, bucket
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-R002")]
@@ -134,6 +135,15 @@ def test_an_answer_is_bounded() -> None:
     assert len(history("1m", since=NOON, until=end)) == history_module.MAX_POINTS
     with pytest.raises(InvalidRequest, match="3000 periods"):
         history("1m", since=NOON, until=end + MINUTE)
+
+
+@pytest.mark.parametrize("period", ["1m", "5m"])
+def test_minutes_that_have_become_hours_cannot_be_asked_for(period: Period) -> None:
+    long_ago = timezone.now() - aging.MINUTES - HOUR
+    with pytest.raises(InvalidRequest, match="at most 50 hours ago where period is"):
+        history(period, since=long_ago, until=long_ago + HOUR)
+    assert history("1h", since=long_ago, until=long_ago + HOUR)
+    assert history(period, since=timezone.now() - aging.MINUTES + HOUR)
 
 
 def test_the_jobs_are_not_looked_at() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from django.db import DatabaseError, transaction
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.models import Job, Rollup
-from django_ojs.operations import ack, fail, maintain, rescue, stats
+from django_ojs.operations import ack, fail, maintain, rescue
 from django_ojs.storage import rollups
 from tests.factories import BOOM, HOUR, active, hourly, push, push_many
 
@@ -96,29 +96,6 @@ def test_figures_that_cannot_be_written_harm_nobody(monkeypatch: pytest.MonkeyPa
     rollups.note(rollups.ENQUEUED, "q", "t")
     monkeypatch.setattr("django.db.models.query.QuerySet.bulk_create", refuse)
     assert rollups.flush() == 0
-
-
-def test_rows_of_a_minute_that_is_over_are_folded_into_one() -> None:
-    for number in (1, 2, 3):
-        rollups.note(rollups.COMPLETED, "q", "t", number=number, ran=0.01 * number)
-        rollups.flush()
-    rollups.note(rollups.COMPLETED, "q", "other")
-    rollups.flush()
-    assert rollups.fold() == 0, "writers may still be late with this minute"
-    Rollup.objects.update(minute=datetime.now(UTC) - HOUR)
-    assert stats.fold_rollups() == 2
-    row = Rollup.objects.get(queue="q", type="t")
-    assert row.completed == 6
-    assert sum(row.ran) == 3
-    assert rollups.fold() == 0
-
-
-def test_old_rows_are_pruned() -> None:
-    rollups.note(rollups.ENQUEUED, "q", "t")
-    rollups.flush()
-    assert rollups.prune(HOUR) == 0
-    Rollup.objects.update(minute=datetime.now(UTC) - timedelta(hours=2))
-    assert rollups.prune(HOUR) == 1
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,11 @@ def test_a_file_that_is_gone_for_a_moment_is_no_error(watch: CodeWatch, module: 
     assert watch()
 
 
-def test_it_does_not_look_more_often_than_it_should(module: Path) -> None:
-    watch = CodeWatch()
+def test_it_does_not_look_more_often_than_it_should(
+    watch: CodeWatch, module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload, "EVERY", 3600.0)
     touch(module)
     assert not watch()
+    monkeypatch.setattr(reload, "EVERY", 0.0)
+    assert watch()
