@@ -252,7 +252,10 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     )
     if by_size:
         error.details["unit"] = "bytes"
-    error.hopeless = not added.fits(bound)
+    if not added.fits(bound):
+        error.hopeless = True
+        error.message = f"queue {queue} never holds so much at once: its bound is {error.bound}"
+        error.hint = "Waiting does not help: send fewer or smaller jobs at a time."
     error.needs = added.jobs, added.size
     return error
 

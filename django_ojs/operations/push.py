@@ -131,8 +131,9 @@ def _attempt(
 
 def _refused(full: QueueFull, envelopes: Sequence[Envelope]) -> None:
     queue, depth, bound = full.queue, full.depth, full.bound
-    full.details["retry_after"] = bounds.retry_after(queue, len(envelopes))
-    for type, number in Counter(job.type for job in envelopes if job.queue == queue).items():
+    types = Counter(job.type for job in envelopes if job.queue == queue)
+    full.details["retry_after"] = bounds.retry_after(queue, types.total())
+    for type, number in types.items():
         rejections.note(queue, type, depth=depth, bound=bound, number=number)
 
 

@@ -21,7 +21,6 @@ DATABASES = {
     }
 }
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
-ROOT_URLCONF = "tests.benchmarks.site"
 # It says how long an answer is; without it a connection could be kept only by chunks.
 MIDDLEWARE = ["django.middleware.common.CommonMiddleware"]
 ALLOWED_HOSTS = ["127.0.0.1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.__main__ import MEASURES, run
+from tests.benchmarks.contenders.base import VARIABLE
 from tests.benchmarks.measures import bounds, tables
 from tests.benchmarks.scale import SMOKE
-from tests.benchmarks.server import ROOT
+from tests.benchmarks.server import NAME_VARIABLE, ROOT, URL_VARIABLE
 from tests.benchmarks.targets import OURS, SECTIONS
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -59,3 +61,15 @@ def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:
     for title in ("FETCH: the claim of a hundred", "Promotion", "Pruning", "Folding of the counts"):
         plan = text.split(f"## {title}\n")[1].split("\n## ")[0]
         assert "Execution Time" in plan
+
+
+def test_no_other_contender_loads_the_app_that_it_is_measured_beside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(URL_VARIABLE, "postgresql:///nowhere")
+    monkeypatch.setenv(NAME_VARIABLE, "nowhere")
+    monkeypatch.setenv(VARIABLE, "procrastinate")
+    found = runpy.run_path(str(Path(__file__).parent / "settings.py"))
+    assert "procrastinate.contrib.django" in found["INSTALLED_APPS"]
+    # A worker that checks the routes would import django_ojs, which is not installed there.
+    assert "ROOT_URLCONF" not in found

@@ -95,6 +95,30 @@ def test_a_batch_fits_as_a_whole_or_not_at_all() -> None:
     assert depth() == 10
 
 
+def test_what_can_never_fit_is_told_that_waiting_does_not_help() -> None:
+    bound(2)
+    with pytest.raises(QueueFull, match="never holds so much at once: its bound is 2") as caught:
+        add(3)
+    assert "send fewer" in str(caught.value.hint)
+
+
+def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound(2)
+    add(2)
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        "django_ojs.operations.bounds.retry_after",
+        lambda queue, jobs: asked.append((queue, jobs)) or 7,
+    )
+    batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
+    with pytest.raises(QueueFull) as caught:
+        pushing.push_batch(batch)
+    assert asked == [(NAME, 2)]
+    assert caught.value.retry_after == 7
+
+
 def test_room_that_work_makes_is_room() -> None:
     bound(3)
     add(3)

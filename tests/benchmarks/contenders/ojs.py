@@ -25,6 +25,7 @@ class OpenJobSpec(Contender):
         """Install the app and the handlers."""
         return {
             "INSTALLED_APPS": ["django_ojs", "tests.benchmarks"],
+            "ROOT_URLCONF": "tests.benchmarks.site",
             "OJS": {"NOTIFY": os.environ.get(NOTIFY_VARIABLE) != "off"},
         }
 
