@@ -27,7 +27,7 @@ from django_ojs.operations.moves import CHUNK, Attempt, Move
 from django_ojs.operations.selection import Filter
 from django_ojs.operations.walk import LOOK, number, ways
 from django_ojs.spec.errors import InvalidRequest, NotFound
-from django_ojs.storage import database
+from django_ojs.storage import database, reading
 
 logger = logging.getLogger("django_ojs")
 
@@ -154,7 +154,7 @@ def prune(limit: int = maintain.BATCH) -> int:
 
 def work_once(chunk: int = CHUNK, look: int = LOOK) -> int | None:
     """Take the next jobs of the oldest operation. Return how many; None without an operation."""
-    if not operations().filter(state__in=OPEN).exists():
+    if not reading.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
         return None
     return database.in_write_transaction(lambda: _turn(chunk, look))
 

@@ -6,12 +6,14 @@ from django.db.models import F, Value
 from django.db.models.functions import Coalesce, Now
 
 from django_ojs.conf import settings
+from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations import jobs
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
+from django_ojs.storage import reading
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
@@ -28,6 +30,8 @@ def overrun(limit: int = BATCH) -> int:
 
     Return how many.
     """
+    if not reading.exists(Job, f"state = '{State.ACTIVE.value}'"):
+        return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
     late = jobs().filter(state=State.ACTIVE, started_at__lte=Now() - timeout - TIMEOUT_GRACE)

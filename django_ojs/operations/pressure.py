@@ -13,9 +13,15 @@ def watch() -> int:
     """Look at each bounded queue once (backpressure §10.1): what was above its threshold may have
     cleared. Return how many were.
     """
-    for queue in bounds.forgotten():
+    return sum(_look_at(queue) for queue in bounds.bounded()) if bounds.are_any() else 0
+
+
+def mend() -> int:
+    """Make bounds hold that are configured and that nobody looks at. Return how many there were."""
+    forgotten = bounds.forgotten()
+    for queue in forgotten:
         database.in_write_transaction(partial(bounds.rebound, queue))
-    return sum(_look_at(queue) for queue in bounds.bounded())
+    return len(forgotten)
 
 
 def _look_at(queue: str) -> int:

@@ -16,7 +16,7 @@ from django_ojs.operations.forget import forget
 from django_ojs.operations.maintain import BATCH
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, rollups, transitions, wakeup
+from django_ojs.storage import database, reading, rollups, transitions, wakeup
 from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.transitions import Claim
 
@@ -28,6 +28,9 @@ def lapse(limit: int = BATCH) -> int:
 
     They become available at once, or are discarded when their attempts are spent.
     """
+    now = database.dialect().now
+    if not reading.exists(Job, f"state = '{State.ACTIVE.value}' AND lease_until <= {now}"):
+        return 0
     lapsed = jobs().filter(state=State.ACTIVE, lease_until__lte=Now())
     failure = Failure(
         type="visibility_timeout", message="The reservation ended before the worker answered."

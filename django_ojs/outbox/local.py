@@ -38,6 +38,8 @@ def deliver() -> int:
     home, count = database.alias(), 0
     for using in operations.aliases():
         try:
+            if not outbox.has_any(LOCAL, using):
+                continue
             outbox.place(using)
             for queue in outbox.queues_of(LOCAL, using):
                 count += _deliver(queue, using)

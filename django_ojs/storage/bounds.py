@@ -32,7 +32,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Bound, Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import database, queue_configs
+from django_ojs.storage import database, queue_configs, reading
 from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
 
@@ -182,6 +182,11 @@ def is_inherited(queue: str) -> bool:
     """Say whether only the default policy says so far how a queue is bounded."""
     found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
     return bool(found) and queue not in found
+
+
+def are_any() -> bool:
+    """Say whether any queue has a bound, as far as anybody has asked."""
+    return reading.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 
 def bounded() -> list[str]:

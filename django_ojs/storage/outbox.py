@@ -16,7 +16,7 @@ from django.db.models.functions import Length, Now
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.spec.failure import clean
-from django_ojs.storage import database
+from django_ojs.storage import database, reading
 
 #: Rows that get their positions in one transaction.
 PLACED_AT_ONCE = 1000
@@ -117,6 +117,12 @@ def next_of(
             return []
         keys.append(key)
     return list(entries(using).filter(pk__in=keys).order_by("position"))
+
+
+def has_any(destination: str, using: str) -> bool:
+    """Say whether anything waits for a destination, with a position or without one yet."""
+    where = "state = %s AND destination = %s"
+    return reading.exists(OutboxEntry, where, [Delivery.PENDING.value, destination], using=using)
 
 
 def queues_of(destination: str, using: str) -> list[str]:
