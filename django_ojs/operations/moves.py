@@ -10,7 +10,7 @@ from django_ojs.operations import dead_letter, jobs
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.delete import erase
 from django_ojs.operations.retry import retry, revive
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.states import TERMINAL, Event, State, sources
 from django_ojs.storage import database
 
@@ -123,7 +123,9 @@ class Attempt:
                 try:
                     single(key)
                 except OJSError as error:
-                    reason = error.message
+                    # Without the figures of the moment: a thousand refusals are one reason.
+                    full = isinstance(error, QueueFull)
+                    reason = f"queue {allowed[key].queue} is full" if full else error.message
                     if failed is not None:
                         failed.add(key)
             if reason is not None:

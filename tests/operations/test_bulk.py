@@ -104,7 +104,8 @@ class TestRetry:
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)
-        assert found.errors == (bulk.Refusal(job_id=keys[1], error="The queue is full."),)
+        told = f"queue {read(keys[1]).queue} is full"
+        assert found.errors == (bulk.Refusal(job_id=keys[1], error=told),)
         assert [read(key).state for key in keys] == ["available", "discarded", "available"]
 
 
