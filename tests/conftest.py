@@ -48,10 +48,20 @@ def process_environment(transactional_db: None) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def _no_refusal_is_left_behind() -> Iterator[None]:
-    """The thread that keeps refusals has a connection of its own, which must not outlive a test."""
+def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The thread that keeps refusals has a connection of its own, which must not outlive a test.
+
+    What it keeps is committed, whatever the test's own transaction does: the next tests would see
+    it. On SQLite it would wait for the end of that transaction besides.
+    """
     yield
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
         from django_ojs.operations import rejections
 
         rejections.settle()
+        whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}
+        marker = request.node.get_closest_marker("django_db")
+        if not (marker and marker.kwargs.get("transaction")) and whole.isdisjoint(
+            request.fixturenames
+        ):
+            pytest.fail("A queue refused a job here: mark the test django_db(transaction=True).")

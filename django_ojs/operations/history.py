@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import aging, database, rollups
+from django_ojs.storage import database, rollups
 from django_ojs.storage.rollups import BUCKETS
 
 Period = Literal["1m", "5m", "1h", "1d"]
@@ -62,20 +62,14 @@ def history(
 
     By default the last hour of all queues. The first period is the one `since` lies in. `within`
     are the queues whoever asks is kept to. What other processes did in the last ten seconds may be
-    missing. Raises InvalidRequest for a time that is empty, or more than 3,000 periods, or so long
-    ago that its minutes have become hours.
+    missing; of what is older than two days, the figures of an hour stand in its first period.
+    Raises InvalidRequest for a time that is empty, or more than 3,000 periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
     start = _floor(since if since is not None else end - timedelta(hours=1), width)
     if start >= end:
         raise InvalidRequest("since must be before until.", details={"field": "since"})
-    if width < PERIODS["1h"] and start < aging.fine_since() - width:
-        raise InvalidRequest(
-            f"since must be at most {aging.MINUTES // PERIODS['1h']} hours ago where period is "
-            f"{period}: older figures are kept by the hour.",
-            details={"field": "since"},
-        )
     if (end - start) / width > MAX_POINTS:
         raise InvalidRequest(
             f"since and until must be at most {MAX_POINTS} periods apart.",

@@ -156,6 +156,7 @@ def test_an_operation_is_stopped_with_a_button() -> None:
     assert "/do/stop/" not in page
 
 
+@pytest.mark.django_db(transaction=True)  # A refusal is told of from another thread.
 def test_what_was_left_alone_is_told_with_its_reason() -> None:
     for _ in range(3):
         dead()

@@ -205,7 +205,7 @@ def test_use_is_noted_after_the_transaction_of_the_request_so_that_no_lock_is_he
         ({"name": "two\nlines"}, "name"),
         ({"scopes": []}, "scopes"),
         ({"scopes": ["root"]}, "scopes"),
-        ({"queues": ["Not a queue"]}, None),
+        ({"queues": ["Not a queue"]}, "queue"),
     ],
 )
 def test_a_key_that_cannot_be_made_names_the_field(values: dict[str, Any], field: Any) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.operations import history as history_module
-from django_ojs.operations.history import Period, Point, history
+from django_ojs.operations.history import Point, history
 from django_ojs.operations.stats import percentiles
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import aging, rollups
@@ -137,13 +137,13 @@ def test_an_answer_is_bounded() -> None:
         history("1m", since=NOON, until=end + MINUTE)
 
 
-@pytest.mark.parametrize("period", ["1m", "5m"])
-def test_minutes_that_have_become_hours_cannot_be_asked_for(period: Period) -> None:
-    long_ago = timezone.now() - aging.MINUTES - HOUR
-    with pytest.raises(InvalidRequest, match="at most 50 hours ago where period is"):
-        history(period, since=long_ago, until=long_ago + HOUR)
-    assert history("1h", since=long_ago, until=long_ago + HOUR)
-    assert history(period, since=timezone.now() - aging.MINUTES + HOUR)
+def test_an_hour_whose_minutes_are_gone_stands_in_its_first_period() -> None:
+    hour = (timezone.now() - aging.MINUTES - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
+    for minute in (3, 40):
+        happened(hour + minute * MINUTE, completed=2)
+    assert aging.coarsen() == 1
+    found = completed(history("5m", since=hour, until=hour + HOUR))
+    assert found == [4, *[0] * 11]
 
 
 def test_the_jobs_are_not_looked_at() -> None:
