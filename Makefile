@@ -21,7 +21,7 @@ help:
 	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
 	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
-	@echo "make bench    speed beside bare SQL and other queues, 25 minutes; QUICK=1 for 3 minutes,"
+	@echo "make bench    speed beside bare SQL and other queues, 20 minutes; QUICK=1 for 3 minutes,"
 	@echo "              ROWS=10000000 for a table of that size as well"
 	@echo "make plans    the query plans on a table of ROWS finished jobs (1000000)"
 	@echo "make clean    remove the virtual environments, the demo's data and every cache"
