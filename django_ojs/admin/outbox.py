@@ -56,9 +56,10 @@ class _Filter(admin.SimpleListFilter):
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
     ) -> QuerySet[OutboxEntry]:
         """Leave the others out."""
-        offered = {name: name for name, _ in self.lookup_choices}
-        name = offered.get(self.value() or "")
-        return queryset if name is None else queryset.filter(**{str(self.parameter_name): name})
+        name = self.value()
+        if name not in {offered for offered, _ in self.lookup_choices}:
+            return queryset
+        return queryset.filter(**{str(self.parameter_name): name})
 
 
 class StateFilter(_Filter):

@@ -200,8 +200,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = rows.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
-    fields.append("size_bytes")
-    job.save(using=database.alias(), update_fields=fields)
+    job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
 
 
 def _not_found(job_id: UUID) -> NotFound:

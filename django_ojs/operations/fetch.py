@@ -93,4 +93,5 @@ def check_worker_id(worker_id: str | None) -> None:
 
 
 def _is_quiet(worker_id: str) -> bool:
-    return bool(reading.rows(Worker, "id = %s AND directive <> %s", [worker_id, Directive.RUNNING]))
+    told = [worker_id, Directive.RUNNING.value]
+    return reading.exists(Worker, "id = %s AND directive <> %s", told)

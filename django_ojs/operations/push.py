@@ -1,6 +1,5 @@
 """PUSH (ojs-core §7.1): store jobs, in the caller's transaction."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -99,7 +98,7 @@ def push_accepted(
     try:
         jobs = iter(bounds.with_patience(attempt, patience))
     except QueueFull as full:
-        _refused(full, kept)
+        rejections.refused(full, kept)
         raise
     except DuplicateJob as error:
         if place:  # Its index counts what was stored, the caller's what was asked for.
@@ -127,14 +126,6 @@ def _attempt(
             return store(envelopes)
 
     return database.retried(atomically)
-
-
-def _refused(full: QueueFull, envelopes: Sequence[Envelope]) -> None:
-    queue, depth, bound = full.queue, full.depth, full.bound
-    types = Counter(job.type for job in envelopes if job.queue == queue)
-    full.details["retry_after"] = bounds.retry_after(queue, types.total())
-    for type, number in types.items():
-        rejections.note(queue, type, depth=depth, bound=bound, number=number)
 
 
 def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Job]:

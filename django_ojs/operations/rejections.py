@@ -15,6 +15,7 @@ from django.db import Error, connections
 from django_ojs.models import Job
 from django_ojs.operations import tell
 from django_ojs.operations.bounds import retry_after
+from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.storage import bounds, database, rollups
@@ -45,6 +46,14 @@ def note(queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> N
     _news.set()
 
 
+def refused(full: QueueFull, asked: Collection[Envelope] | Collection[Job]) -> None:
+    """Note that a queue had no room for its part of these jobs, and say when there may be some."""
+    types = Counter(job.type for job in asked if job.queue == full.queue)
+    full.details["retry_after"] = retry_after(full.queue, types.total())
+    for type, number in types.items():
+        note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+
+
 @contextmanager
 def told(asked: Collection[Job]) -> Iterator[None]:
     """Note the refusal of jobs that are stored already: an activation, or a retry by hand.
@@ -54,10 +63,7 @@ def told(asked: Collection[Job]) -> Iterator[None]:
     try:
         yield
     except QueueFull as full:
-        types = Counter(job.type for job in asked if job.queue == full.queue)
-        full.details["retry_after"] = retry_after(full.queue, types.total())
-        for type, number in types.items():
-            note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+        refused(full, asked)
         raise
 
 

@@ -33,13 +33,13 @@ class Report:
 
     def __post_init__(self) -> None:
         if self.progress is None and self.data is None:
-            raise _refusal("progress", "or data is required")
+            raise InvalidRequest.of("progress", "or data is required")
         if self.progress is not None:
             object.__setattr__(self, "progress", _share(self.progress))
         for name in ("data", "checkpoint"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, dict):
-                raise _refusal(name, "must be an object")
+                raise InvalidRequest.of(name, "must be an object")
             if value is not None:
                 json.check(value, name, error=InvalidRequest)
         size = len(json.dumps([self.data, self.checkpoint]).encode())
@@ -121,9 +121,5 @@ def last_checkpoint(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _share(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise _refusal("progress", "must be a number, from 0.0 to 1.0")
+        raise InvalidRequest.of("progress", "must be a number, from 0.0 to 1.0")
     return float(min(1, max(0, value)))
-
-
-def _refusal(field: str, rule: str) -> InvalidRequest:
-    return InvalidRequest.of(field, rule)

@@ -94,20 +94,20 @@ def check(
         raise InvalidRequest(f"{whole} must be an object", details={"field": path})
     json.check(given, whole, error=InvalidRequest)
     if len(json.dumps(given).encode()) > MAX_BYTES:
-        raise _refusal(whole, f"must be at most {MAX_BYTES} bytes of JSON")
+        raise InvalidRequest.of(whole, f"must be at most {MAX_BYTES} bytes of JSON")
     for name, value in given.items():
         if name.startswith("_"):
-            raise _refusal(whole, "must not have names that begin with an underscore")
+            raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{place}{name}")
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
         rule = f"must be at most {max_envelope_bytes}, the limit of the server"
-        raise _refusal(f"{place}max_envelope_bytes", rule)
+        raise InvalidRequest.of(f"{place}max_envelope_bytes", rule)
     bounds = merge({}, given).get("backpressure", {})
     if default_policy and bounds.get("strategy") == "drop_oldest":
         # It loses jobs: nobody is to find it on a queue that was not named (backpressure §5.3).
         rule = "must not be drop_oldest in the default policy"
-        raise _refusal(f"{place}backpressure.strategy", rule)
+        raise InvalidRequest.of(f"{place}backpressure.strategy", rule)
     return given
 
 
@@ -154,23 +154,19 @@ def _or(value: Any, default: float) -> float:
     return default if value is None else value
 
 
-def _refusal(path: str, rule: str) -> InvalidRequest:
-    return InvalidRequest.of(path, rule)
-
-
 def _count(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _refusal(path, "must be an integer of at least 0, which means unbounded")
+        raise InvalidRequest.of(path, "must be an integer of at least 0, which means unbounded")
 
 
 def _strategy(value: object, path: str) -> None:
     if value not in STRATEGIES:
-        raise _refusal(path, f"must be one of {', '.join(STRATEGIES)}")
+        raise InvalidRequest.of(path, f"must be one of {', '.join(STRATEGIES)}")
 
 
 def _share(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _refusal(path, "must be a number from 0.0 to 1.0")
+        raise InvalidRequest.of(path, "must be a number from 0.0 to 1.0")
 
 
 def _duration(value: object, path: str) -> None:
@@ -179,14 +175,16 @@ def _duration(value: object, path: str) -> None:
     except InvalidRequest as error:
         raise error.with_details(field=path) from None
     if found <= timedelta(0):
-        raise _refusal(path, 'must be an ISO 8601 duration longer than zero, such as "P7D"')
+        raise InvalidRequest.of(
+            path, 'must be an ISO 8601 duration longer than zero, such as "P7D"'
+        )
 
 
 def _seconds(value: object, path: str) -> None:
     if isinstance(value, str):
         _duration(value, path)
     elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _refusal(path, "must be an integer of seconds, or an ISO 8601 duration")
+        raise InvalidRequest.of(path, "must be an integer of seconds, or an ISO 8601 duration")
 
 
 def _policy(value: object, path: str) -> None:
@@ -202,13 +200,13 @@ def _name(value: object, path: str) -> None:
 
 def _names(value: object, path: str) -> None:
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise _refusal(path, "must be an array of non-empty strings")
+        raise InvalidRequest.of(path, "must be an array of non-empty strings")
 
 
 def _object(**members: Callable[[object, str], None]) -> Callable[[object, str], None]:
     def judge(value: object, path: str) -> None:
         if not isinstance(value, dict):
-            raise _refusal(path, "must be an object")
+            raise InvalidRequest.of(path, "must be an object")
         for name, check_member in members.items():
             if value.get(name) is not None:
                 check_member(value[name], f"{path}.{name}")

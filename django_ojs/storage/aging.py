@@ -67,7 +67,7 @@ def coarsen(limit: int = 100) -> int:
     if first is None:
         return 0
     hour = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    if hour + _HOUR > fine_since():
+    if hour + _HOUR > timezone.now() - MINUTES:
         return 0  # Its last minutes are still wanted.
     within = _rows().filter(minute__gte=hour, minute__lt=hour + _HOUR)
     pairs = within.exclude(minute=hour).order_by("queue", "type").values_list("queue", "type")
@@ -89,11 +89,6 @@ def prune(keep: timedelta, limit: int = 5000) -> int:
     if not keys:
         return 0
     return int(database.retried(lambda: _rows().filter(pk__in=keys).update(minute=EVER)))
-
-
-def fine_since() -> datetime:
-    """Return the time from which on there are figures of single minutes."""
-    return timezone.now() - MINUTES
 
 
 def _into_one(parts: QuerySet[Rollup], minute: datetime) -> int:
@@ -120,4 +115,4 @@ def _rows() -> QuerySet[Rollup]:
     return Rollup.objects.using(database.alias())
 
 
-__all__ = ["EVER", "LATE", "MINUTES", "coarsen", "fine_since", "fold", "prune"]
+__all__ = ["EVER", "LATE", "MINUTES", "coarsen", "fold", "prune"]

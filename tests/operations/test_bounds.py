@@ -109,7 +109,7 @@ def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     add(2)
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        "django_ojs.operations.bounds.retry_after",
+        "django_ojs.operations.rejections.retry_after",
         lambda queue, jobs: asked.append((queue, jobs)) or 7,
     )
     batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
