@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from django_ojs.handlers import Handler, job
     from django_ojs.models import Job
     from django_ojs.options import Request
+    from django_ojs.payloads.parameters import PayloadFile, PayloadStream
     from django_ojs.payloads.reference import payload_reference
-    from django_ojs.payloads.sources import PayloadFile, PayloadStream
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
     from django_ojs.spec.retry import RetryPolicy
@@ -69,7 +69,7 @@ _HOME = {
     "django_ojs.models": "Job",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
-    "django_ojs.payloads.sources": "PayloadFile PayloadStream",
+    "django_ojs.payloads.parameters": "PayloadFile PayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
     "django_ojs.spec.retry": "RetryPolicy",

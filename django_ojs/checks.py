@@ -12,7 +12,7 @@ from django.db import NotSupportedError
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
-from django_ojs.operations.unbounded import BOUND_HINT, told, unbounded
+from django_ojs.operations.queues.unbounded import BOUND_HINT, told, unbounded
 from django_ojs.storage import database
 
 SQLITE_NEEDED = (3, 38, 0)

@@ -12,11 +12,11 @@ from asgiref.sync import sync_to_async
 from django_ojs.models import Job, Queue
 from django_ojs.operations import activate as _activate
 from django_ojs.operations import cancel as _cancel
-from django_ojs.operations import dispatch as _dispatch
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.operations.when_full import WhenFull
+from django_ojs.operations.enqueue import routing as _dispatch
+from django_ojs.operations.enqueue.when_full import WhenFull
 from django_ojs.options import (
     Duration,
     OnFull,

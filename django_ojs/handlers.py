@@ -23,7 +23,7 @@ from django_ojs.options import (
     read_options,
     when_full_of,
 )
-from django_ojs.payloads.sources import Kinds
+from django_ojs.payloads.parameters import Kinds
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations.bounds import Patience
-from django_ojs.operations.when_full import RAISE, WhenFull
+from django_ojs.operations.backpressure.bounds import Patience
+from django_ojs.operations.enqueue.when_full import RAISE, WhenFull
 from django_ojs.spec import ids, retry, times, unique
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest

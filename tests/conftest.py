@@ -56,7 +56,7 @@ def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]
     """
     yield
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
-        from django_ojs.operations import rejections
+        from django_ojs.operations.backpressure import rejections
 
         rejections.settle()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from django_ojs.models import Attempt, Job, Lease, Worker
-from django_ojs.operations import ack, beat, cancel, fail, fetch, jobs
+from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations import push as pushing
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
@@ -32,6 +32,11 @@ MINUTE = timedelta(minutes=1)
 HOURLY = {"initial_interval": HOUR, "max_interval": HOUR, "jitter": False}
 
 _queues = count()
+
+
+def jobs() -> QuerySet[Job]:
+    """Return all stored jobs."""
+    return Job.primary.all()
 
 
 def hourly(max_attempts: int = 3, **values: Any) -> RetryPolicy:
@@ -100,14 +105,14 @@ def in_state(state: State | str, **values: Any) -> Job:
 
 def read(job_id: UUID) -> Job:
     """Read a job again."""
-    return jobs().get(pk=job_id)
+    return Job.primary.get(pk=job_id)
 
 
 def snapshot(job_id: UUID) -> dict[str, Any]:
     """Return all that is stored about a job, to see that nothing was changed."""
     alias = database.alias()
     return {
-        "job": jobs().filter(pk=job_id).values().get(),
+        "job": Job.primary.filter(pk=job_id).values().get(),
         "attempts": list(Attempt.objects.using(alias).filter(job_id=job_id).values()),
     }
 
@@ -128,29 +133,29 @@ def age(job_id: UUID | Iterable[UUID], seconds: float | timedelta) -> None:
     """Make jobs older: shift all their times into the past, so that no test needs to wait."""
     by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
     keys = [job_id] if isinstance(job_id, UUID) else list(job_id)
-    jobs().filter(pk__in=keys).update(**{name: F(name) - by for name in _TIMES})
+    Job.primary.filter(pk__in=keys).update(**{name: F(name) - by for name in _TIMES})
 
 
 def age_all(by: timedelta) -> None:
     """Let time pass for every job."""
-    jobs().update(**{name: F(name) - by for name in _TIMES})
+    Job.primary.update(**{name: F(name) - by for name in _TIMES})
 
 
 def silence(worker_id: str, by: timedelta = MINUTE) -> None:
     """Let a worker's last beat be longer ago."""
-    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    workers = Worker.primary.filter(pk=worker_id)
     workers.update(beat_at=F("beat_at") - by)
 
 
 def age_lease(name: str, by: timedelta = MINUTE) -> None:
     """Let a lease be older."""
-    Lease.objects.using(database.alias()).filter(name=name).update(until=F("until") - by)
+    Lease.primary.filter(name=name).update(until=F("until") - by)
 
 
 def worker(worker_id: str = WORKER, **values: Any) -> Worker:
     """Build a worker that has beaten once."""
     beat.beat(worker_id, **values)
-    return Worker.objects.using(database.alias()).get(pk=worker_id)
+    return Worker.primary.get(pk=worker_id)
 
 
 def ids_against_time(number: int) -> list[UUID]:

@@ -15,7 +15,8 @@ from django.dispatch import Signal
 import django_ojs as ojs
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fail, fetch, maintain
+from django_ojs.operations import ack, cancel, fail, fetch
+from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.states import State
 from tests import factories as make
 

@@ -12,7 +12,7 @@ from django.utils.cache import add_never_cache_headers
 
 from django_ojs.http.access import scopes_of
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys, audit
+from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope, complete
 

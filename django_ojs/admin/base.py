@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from django_ojs.admin.actions import Action
-from django_ojs.admin.asked import perform_asked
+from django_ojs.admin.confirmation import perform_asked
 from django_ojs.http.access import scopes_of
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database

@@ -9,18 +9,18 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils import timezone
 
-from django_ojs.admin import qualifiers
+from django_ojs.admin import search_query
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_orders import ORDERS, Order
-from django_ojs.admin.discretion import discreet
+from django_ojs.admin.bulk_actions import ORDERS, Order
 from django_ojs.admin.job_actions import ChangesForm, changes, in_words
 from django_ojs.admin.job_list import address
-from django_ojs.admin.patience import asking
+from django_ojs.admin.query_timeout import asking
+from django_ojs.admin.search_access import discreet
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
-from django_ojs.operations import bulk_operations, filter_json, walk
-from django_ojs.operations.selection import Filter
+from django_ojs.operations.jobs import bulk_operations, filter_json, listing
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -132,12 +132,12 @@ class BulkOperationPages(Pages):
             except OJSError as error:
                 form.add_error(None, error.message)
             else:
-                self.log_addition(request, ordered, f"Ordered for {qualifiers.write(which)}.")
+                self.log_addition(request, ordered, f"Ordered for {search_query.write(which)}.")
                 return HttpResponseRedirect(self.address("change", ordered.pk))
         return self._ask(request, order, which, form)
 
     def _read_search(self, request: HttpRequest, order: Order, text: str) -> Filter | None:
-        query = discreet(qualifiers.parse(text), payload=self.has_payload_permission(request))
+        query = discreet(search_query.parse(text), payload=self.has_payload_permission(request))
         complaints = query.complaints
         if not complaints:
             try:
@@ -153,14 +153,14 @@ class BulkOperationPages(Pages):
     ) -> HttpResponse:
         meant = bulk_operations.meant(order.action, which)
         with asking() as ask:
-            number = ask("number of jobs", lambda: walk.number(meant))
+            number = ask("number of jobs", lambda: listing.number(meant))
         return self.render(
             request,
             "bulk_order",
             f"{order.action.label} all matching",
             {
                 "order": order,
-                "q": qualifiers.write(which),
+                "q": search_query.write(which),
                 "jobs": address(which),
                 "number": number[0] if number else None,
                 "more": number[1] if number else False,
@@ -183,7 +183,7 @@ def _shown(operation: BulkOperation) -> dict[str, Any]:
     share = operation.matched / whole if whole and operation.expected is not None else None
     return {
         "operation": operation,
-        "q": qualifiers.write(which),
+        "q": search_query.write(which),
         "jobs": address(which),
         "changes": in_words(operation.changes).removeprefix(", with "),
         "share": 1.0 if operation.state == BulkState.DONE else share,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from django_ojs.admin.words import duration, number, short
+from django_ojs.admin.formatting import duration, number, short
 
 #: The box that charts are drawn in; the page stretches it.
 WIDTH: Final = 600

@@ -7,13 +7,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_orders import choices
+from django_ojs.admin.bulk_actions import choices
 from django_ojs.admin.job_list import address
-from django_ojs.admin.patience import asking
 from django_ojs.admin.payloads import redacted
-from django_ojs.operations import dead_letter_groups
-from django_ojs.operations.dead_letter_groups import Group
-from django_ojs.operations.selection import Filter
+from django_ojs.admin.query_timeout import asking
+from django_ojs.operations.jobs import dead_letter_groups
+from django_ojs.operations.jobs.dead_letter_groups import Group
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.errors import OJSError
 
 

@@ -8,7 +8,7 @@ from django.utils.http import urlencode
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import Pages
-from django_ojs.admin.patience import Asking, asking
+from django_ojs.admin.query_timeout import Asking, asking
 from django_ojs.models import Event
 from django_ojs.spec.events import CATALOGUE
 from django_ojs.storage import events

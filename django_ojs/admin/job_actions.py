@@ -9,7 +9,8 @@ from django.http import HttpRequest
 from django_ojs.admin.actions import Action
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import activate, cancel, dead_letter, delete, retry
+from django_ojs.operations import activate, cancel, delete, retry
+from django_ojs.operations.jobs import dead_letters
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
@@ -74,7 +75,7 @@ def _retry(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
 
 def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     wanted = changes(values)
-    dead_letter.retry(job.pk, override=wanted or None)
+    dead_letters.retry(job.pk, override=wanted or None)
     return f"Retried{in_words(wanted)}: the job is available again, with all its attempts."
 
 

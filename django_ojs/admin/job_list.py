@@ -7,13 +7,14 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django_ojs.admin import qualifiers
-from django_ojs.admin.patience import Asking
+from django_ojs.admin import search_query
 from django_ojs.admin.payloads import redacted
+from django_ojs.admin.query_timeout import Asking
 from django_ojs.models import Job
-from django_ojs.operations import jobs, place, stats, walk
-from django_ojs.operations.place import Place
-from django_ojs.operations.selection import Filter
+from django_ojs.operations.figures import stats
+from django_ojs.operations.jobs import cursor, listing
+from django_ojs.operations.jobs.cursor import Place
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
@@ -99,23 +100,23 @@ def since(job: Job) -> tuple[str, datetime | None, str]:
 
 def page(ask: Asking, which: Filter, after: str, before: str, *, payload: bool) -> dict[str, Any]:
     """Return a page of jobs for the template, and where to go on."""
-    order = walk.order_of(which)
+    order = listing.order_of(which)
     complaints = []
     start: Place | None = None
     try:
         text = after or before
-        start = place.read(text, order) if text else None
+        start = cursor.read(text, order) if text else None
     except OJSError:
         complaints.append("This page is not there any more; here is the first one.")
     back = bool(before and not after) and start is not None
-    found = ask("jobs", lambda: walk.walk(which, after=start, limit=PER_PAGE, backwards=back))
-    total = ask("number of jobs", lambda: walk.number(which))
+    found = ask("jobs", lambda: listing.walk(which, after=start, limit=PER_PAGE, backwards=back))
+    total = ask("number of jobs", lambda: listing.number(which))
     shown = found.jobs if found else []
     previews = ask("arguments", lambda: _previews(shown)) if payload and shown else {}
-    older = place.write(found.end) if found and found.end and not back else ""
+    older = cursor.write(found.end) if found and found.end and not back else ""
     if back and shown:
-        older = place.write(place.of(shown[-1], order))
-    newer = place.write(place.of(shown[0], order)) if shown and (start or back) else ""
+        older = cursor.write(cursor.of(shown[-1], order))
+    newer = cursor.write(cursor.of(shown[0], order)) if shown and (start or back) else ""
     if back and found and found.end is None:
         newer = ""
     return {
@@ -128,8 +129,8 @@ def page(ask: Asking, which: Filter, after: str, before: str, *, payload: bool) 
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "complaints": complaints,
-        "look": walk.LOOK,
-        "whole": all(way.whole for way in walk.ways(which)),
+        "look": listing.LOOK,
+        "whole": all(way.whole for way in listing.ways(which)),
     }
 
 
@@ -150,7 +151,7 @@ def _row(job: Job, preview: str, payload: bool) -> Row:
 
 def _previews(shown: Sequence[Job]) -> dict[UUID, str]:
     keys = [job.pk for job in shown]
-    small = jobs().filter(pk__in=keys, size_bytes__lt=_PREVIEWED_BYTES)
+    small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEWED_BYTES)
     return {key: _short(args) for key, args in small.values_list("pk", "args")}
 
 
@@ -188,7 +189,7 @@ def tabs(ask: Asking, which: Filter) -> list[Tab]:
 
 def address(which: Filter) -> str:
     """Return the query of a list's address."""
-    text = qualifiers.write(which)
+    text = search_query.write(which)
     return "?" + urlencode({"q": text}) if text else "?"
 
 

@@ -10,19 +10,18 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
-from django_ojs.admin import job_list, machine, qualifiers, runs
+from django_ojs.admin import job_list, search_query, state_diagram, timeline
 from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_orders import choices
-from django_ojs.admin.discretion import discreet
+from django_ojs.admin.bulk_actions import choices
 from django_ojs.admin.job_actions import JOB_ACTIONS
-from django_ojs.admin.patience import asking
 from django_ojs.admin.payloads import redacted
+from django_ojs.admin.query_timeout import asking
+from django_ojs.admin.search_access import discreet
 from django_ojs.conf import settings
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import jobs
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import State
-from django_ojs.storage import database, events
+from django_ojs.storage import events
 
 #: Characters of a JSON value that a page shows.
 MOST_TEXT: Final = 200_000
@@ -40,7 +39,7 @@ class JobPages(Pages):
     def found(self, request: HttpRequest, keys: Any) -> dict[str, Any]:
         """Return the jobs of these ids; a text that is no id is of none."""
         wanted = {str(key): _uuid(str(key)) for key in keys}
-        there = jobs().filter(pk__in=[key for key in wanted.values() if key is not None])
+        there = Job.primary.filter(pk__in=[key for key in wanted.values() if key is not None])
         by_key = {job.pk: job for job in there.defer("args", "meta", "result")}
         return {text: by_key.get(key) if key else None for text, key in wanted.items()}
 
@@ -55,7 +54,7 @@ class JobPages(Pages):
         """Show a page of jobs."""
         text = request.GET.get("q", "").strip()
         see = self.has_payload_permission(request)
-        query = discreet(qualifiers.parse(text), payload=see)
+        query = discreet(search_query.parse(text), payload=see)
         which = query.filter
         with asking() as ask:
             page = job_list.page(
@@ -76,7 +75,7 @@ class JobPages(Pages):
                 "q": text,
                 "here_q": urlencode({"q": text}),
                 "tabs": tabs,
-                "known_qualifiers": qualifiers.KNOWN.values(),
+                "known_qualifiers": search_query.KNOWN.values(),
                 "state": which.states[0] if len(which.states) == 1 else None,
                 "any_state": job_list.address(replace(which, states=(), dead_letter=None)),
                 "bulk": [
@@ -98,7 +97,7 @@ class JobPages(Pages):
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         """Show one job."""
         job_id = _uuid(key)
-        job = jobs().filter(pk=job_id).first() if job_id else None
+        job = Job.primary.filter(pk=job_id).first() if job_id else None
         if job is None:
             raise Http404("There is no job with this id; it may have been pruned or deleted.")
         see = self.has_payload_permission(request)
@@ -120,8 +119,8 @@ class JobPages(Pages):
                 "moment": moment,
                 "form": form,
                 "buttons": self.buttons(request, job),
-                "machine": machine.draw(job, attempts),
-                "runs": runs.runs(job, attempts, now),
+                "machine": state_diagram.draw(job, attempts),
+                "runs": timeline.runs(job, attempts, now),
                 "more_attempts": len(attempts) >= _MOST_ATTEMPTS,
                 "values": _values(job) if see else (),
                 "policies": _shown(_policies(job)),
@@ -157,7 +156,7 @@ def _uuid(text: str) -> UUID | None:
 
 
 def _attempts(job: Job) -> list[Attempt]:
-    newest = Attempt.objects.using(database.alias()).filter(job_id=job.pk).order_by("-id")
+    newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")
     return list(newest[:_MOST_ATTEMPTS])[::-1]
 
 

@@ -11,14 +11,16 @@ from django.utils import timezone
 from django_ojs.admin import charts
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import Pages
-from django_ojs.admin.patience import Asking, asking
+from django_ojs.admin.query_timeout import Asking, asking
 from django_ojs.models import Overview
-from django_ojs.operations import board, health, maintenance_mode, queues, stats
-from django_ojs.operations.history import Point, history
+from django_ojs.operations import queues
+from django_ojs.operations.figures import health, queue_overview, stats
+from django_ojs.operations.figures.history import Point, history
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage import lately, oldest
-from django_ojs.storage import rollups as stored
+from django_ojs.storage.figures import oldest_available, rollup_queries
+from django_ojs.storage.figures import rollups as stored
 
 #: Queues and types that the overview shows; the pages of their own show all.
 SHOWN = 12
@@ -29,18 +31,18 @@ class MaintenanceForm(forms.Form):
 
     reason = forms.CharField(
         required=False,
-        max_length=maintenance_mode.MAX_REASON,
+        max_length=mode.MAX_REASON,
         help_text="Shown wherever somebody wonders why nothing runs.",
     )
 
 
 def _stop(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
-    maintenance_mode.enable(reason=values.get("reason") or None)
+    mode.enable(reason=values.get("reason") or None)
     return "Maintenance mode is on: no job is handed out."
 
 
 def _go_on(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
-    maintenance_mode.disable()
+    mode.disable()
     return "Maintenance mode is off: jobs are handed out again."
 
 
@@ -104,21 +106,21 @@ class OverviewPages(Pages):
 def _look(ask: Asking) -> dict[str, Any]:
     listing = ask("queues", queues.listing)
     statuses = listing.queues if listing else []
-    listens = ask("workers", board.listening)
-    flows = ask("throughput", lately.flows) or {}
+    listens = ask("workers", queue_overview.listening)
+    flows = ask("throughput", rollup_queries.flows) or {}
     rows = (
         ask(
             "pressure",
-            lambda: board.board(
+            lambda: queue_overview.board(
                 statuses, flows=flows, oldest={}, listens=listens.by_queue if listens else None
             ),
         )
         or []
     )
     shown = [row.name for row in rows[:SHOWN]]
-    waiting = ask("oldest jobs", lambda: oldest.oldest(shown)) or {}
+    waiting = ask("oldest jobs", lambda: oldest_available.oldest(shown)) or {}
     points = ask("history", lambda: history("1m")) or []
-    maintenance = ask("maintenance mode", maintenance_mode.status)
+    maintenance = ask("maintenance mode", mode.status)
     fresh = ask("new dead letters", health.new_dead_letters)
     wrong = health.findings(
         rows,
@@ -138,7 +140,7 @@ def _look(ask: Asking) -> dict[str, Any]:
         "rows": [(row, waiting.get(row.name)) for row in rows[:SHOWN]],
         "more_queues": max(0, len(rows) - SHOWN),
         "workers": listens,
-        "failing": ask("failing types", lambda: lately.failing(limit=SHOWN)),
+        "failing": ask("failing types", lambda: rollup_queries.failing(limit=SHOWN)),
         "unknown": ask.unknown,
         "looked_at": timezone.now(),
         **drawn(points),

@@ -7,10 +7,12 @@ from django import forms
 from django.http import HttpRequest
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.words import number
+from django_ojs.admin.formatting import number
 from django_ojs.conf import settings
 from django_ojs.models import Queue
-from django_ojs.operations import bulk, queues, stats
+from django_ojs.operations import queues
+from django_ojs.operations.figures import stats
+from django_ojs.operations.jobs import bulk
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State

@@ -11,17 +11,19 @@ from django_ojs.admin import charts
 from django_ojs.admin.base import Pages
 from django_ojs.admin.events import told
 from django_ojs.admin.overview import drawn
-from django_ojs.admin.patience import Asking, asking
+from django_ojs.admin.query_timeout import Asking, asking
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.models import Queue
-from django_ojs.operations import board, queues
-from django_ojs.operations.board import Row
-from django_ojs.operations.history import history
+from django_ojs.operations import queues
+from django_ojs.operations.figures import queue_overview
+from django_ojs.operations.figures.history import history
+from django_ojs.operations.figures.queue_overview import Row
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-from django_ojs.storage import events, lately, oldest
-from django_ojs.storage import rollups as stored
+from django_ojs.storage import events
+from django_ojs.storage.figures import oldest_available, rollup_queries
+from django_ojs.storage.figures import rollups as stored
 
 PER_PAGE: Final = 50
 
@@ -54,7 +56,10 @@ class QueuePages(Pages):
             rows, total, listens = _rows(ask, words, sort)
             page = _page(request.GET.get("p", ""), len(rows))
             shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
-            waiting = ask("oldest jobs", lambda: oldest.oldest([row.name for row in shown])) or {}
+            waiting = (
+                ask("oldest jobs", lambda: oldest_available.oldest([row.name for row in shown]))
+                or {}
+            )
             unknown = ask.unknown
         return self.render(
             request,
@@ -108,11 +113,11 @@ def _rows(ask: Asking, words: str, sort: str) -> tuple[list[Row], int | None, in
     statuses = listing.queues if listing else []
     total = len(statuses) if listing else None
     statuses = [status for status in statuses if words in status.name]
-    listens = ask("workers", board.listening)
-    flows = ask("throughput", lately.flows) or {}
+    listens = ask("workers", queue_overview.listening)
+    flows = ask("throughput", rollup_queries.flows) or {}
     rows = ask(
         "pressure",
-        lambda: board.board(
+        lambda: queue_overview.board(
             statuses,
             flows=flows,
             oldest={},
@@ -126,12 +131,12 @@ def _rows(ask: Asking, words: str, sort: str) -> tuple[list[Row], int | None, in
 
 def _look(ask: Asking, status: queues.QueueStatus) -> dict[str, Any]:
     name = status.name
-    listens = ask("workers", board.listening)
-    flows = ask("throughput", lately.flows) or {}
-    since = ask("oldest job", lambda: oldest.oldest([name])) or {}
+    listens = ask("workers", queue_overview.listening)
+    flows = ask("throughput", rollup_queries.flows) or {}
+    since = ask("oldest job", lambda: oldest_available.oldest([name])) or {}
     rows = ask(
         "pressure",
-        lambda: board.board(
+        lambda: queue_overview.board(
             [status], flows=flows, oldest=since, listens=listens.by_queue if listens else None
         ),
     )

@@ -6,9 +6,9 @@ from typing import Any
 from django.http import HttpRequest
 
 from django_ojs.admin.actions import Action
-from django_ojs.admin.words import number
+from django_ojs.admin.formatting import number
 from django_ojs.models.worker import Directive
-from django_ojs.operations import workers
+from django_ojs.operations.workers import registry
 from django_ojs.spec.scopes import Scope
 
 _TOLD = {
@@ -20,19 +20,19 @@ _TOLD = {
 
 def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, Any]], str]:
     def run(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
-        workers.direct(worker.pk, directive)
+        registry.direct(worker.pk, directive)
         return f"Worker {worker.pk} {_TOLD[directive]}"
 
     return run
 
 
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
-    returned = workers.deregister(worker.pk)
+    returned = registry.deregister(worker.pk)
     return f"Worker {worker.pk} is deregistered; {number(returned)} of its jobs taken back."
 
 
 def _how_many(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    held = sum(workers.held([worker.pk for worker in objects]).values())
+    held = sum(registry.held([worker.pk for worker in objects]).values())
     return (
         f"{number(held)} job{'s' * (held != 1)} in hand "
         f"{'come' if held != 1 else 'comes'} back, and each has spent an attempt. A job whose "
@@ -85,7 +85,7 @@ ACTIONS = (
         run=_deregister,
         says=_how_many,
         destructive=True,
-        applies=lambda worker: worker.condition == workers.STALE,
+        applies=lambda worker: worker.condition == registry.STALE,
     ),
 )
 

@@ -7,11 +7,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
 from django_ojs.admin.base import Pages
-from django_ojs.admin.patience import asking
+from django_ojs.admin.query_timeout import asking
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
-from django_ojs.operations import workers
-from django_ojs.operations.workers import WorkerStatus
+from django_ojs.operations.workers import registry
+from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
@@ -37,13 +37,13 @@ class WorkerPages(Pages):
         text = request.GET.get("p", "")
         page = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 7 else 1
         with asking() as ask:
-            found = ask("workers", lambda: workers.listing(limit=10_000))
+            found = ask("workers", lambda: registry.listing(limit=10_000))
             rows = sorted(
-                found.workers if found else [], key=lambda each: each.condition != workers.STALE
+                found.workers if found else [], key=lambda each: each.condition != registry.STALE
             )
             page = max(1, min(page, -(-len(rows) // PER_PAGE)))
             shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
-            held = ask("jobs in hand", lambda: workers.held([each.worker.pk for each in shown]))
+            held = ask("jobs in hand", lambda: registry.held([each.worker.pk for each in shown]))
         return self.render(
             request,
             "workers",
@@ -67,7 +67,9 @@ class WorkerPages(Pages):
             worker = ask("worker", lambda: _worker(key))
             if worker is None and not ask.unknown:
                 raise Http404("There is no such worker: it ended, or was deregistered.")
-            jobs = ask("jobs in hand", lambda: workers.jobs_of(key)) if worker is not None else None
+            jobs = (
+                ask("jobs in hand", lambda: registry.jobs_of(key)) if worker is not None else None
+            )
         return self.render(
             request,
             "worker",
@@ -87,7 +89,7 @@ class WorkerPages(Pages):
 
 def _worker(key: str) -> Worker | None:
     try:
-        status = workers.get(key)
+        status = registry.get(key)
     except OJSError:
         return None
     status.worker.condition = status.condition  # type: ignore[attr-defined]  # for `applies`

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django_ojs.http.access import access_of
-from django_ojs.operations import api_keys, audit
+from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import OJSError
 
 NOBODY = "unknown"

@@ -18,7 +18,7 @@ from rest_framework.settings import api_settings
 
 from django_ojs.conf import settings
 from django_ojs.http.access import ANYBODY, Access
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 
 CHALLENGE = 'Bearer realm="ojs"'

@@ -16,11 +16,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from django_ojs.operations import stats, workers
+from django_ojs.operations.figures import stats
+from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
-from django_ojs.storage import bounds, recent, rollups, totals
+from django_ojs.storage import bounds
+from django_ojs.storage.figures import all_time, recent, rollups
+from django_ojs.storage.figures.all_time import Total
 from django_ojs.storage.queue_configs import config_of
-from django_ojs.storage.totals import Total
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -87,9 +89,9 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
         yield counter
 
 
-def _totals(within: Collection[str] | None) -> totals.Totals:
-    found: totals.Totals = {}
-    for place, (key, total) in enumerate(totals.ever().items()):
+def _totals(within: Collection[str] | None) -> all_time.Totals:
+    found: all_time.Totals = {}
+    for place, (key, total) in enumerate(all_time.ever().items()):
         if within is not None and key[0] not in within:
             continue
         known = key if place < MOST_SERIES else (OTHERS, OTHERS)

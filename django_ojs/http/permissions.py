@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_ojs.http import problems
+from django_ojs.http import exceptions
 from django_ojs.http.access import Scope, access_of
 from django_ojs.spec.errors import PermissionDenied
 
@@ -22,7 +22,7 @@ class HasScope(BasePermission):
         """Check the caller."""
         access = access_of(request)
         if access is None:
-            raise problems.nobody()
+            raise exceptions.nobody()
         method = request.method or ""
         needed = _needed(view, method)
         if needed is not None:

@@ -3,8 +3,10 @@
 from django.db import models
 from django.db.models.functions import Now
 
+from django_ojs.models.primary import StoredModel
 
-class ApiKey(models.Model):
+
+class ApiKey(StoredModel):
     """A key of a program. The secret is shown once; what is stored is its hash.
 
     `prefix` is the part of the key that is not secret: it finds the row, and names the key in logs.

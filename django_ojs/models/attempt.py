@@ -6,6 +6,7 @@ from django.db import models
 
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.models.job import Job
+from django_ojs.models.primary import StoredModel
 from django_ojs.spec import times
 
 
@@ -21,7 +22,7 @@ class Outcome(models.TextChoices):
     CANCELLED = "cancelled", "Cancelled"
 
 
-class Attempt(models.Model):
+class Attempt(StoredModel):
     """A run that did not end well (ojs-retry §10).
 
     A run that simply worked needs no row: the job says it all.

@@ -2,8 +2,10 @@
 
 from django.db import models
 
+from django_ojs.models.primary import StoredModel
 
-class Bound(models.Model):
+
+class Bound(StoredModel):
     """What an enqueue looks at (see `storage.bounds`); a queue without a row has no bound.
 
     Derived from the configuration: `storage.bounds.write` alone writes it, and who enqueues moves

@@ -5,6 +5,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.models.fields import StoredJSONField
+from django_ojs.models.primary import StoredModel
 
 
 class Action(models.TextChoices):
@@ -24,7 +25,7 @@ class BulkState(models.TextChoices):
     DONE = "done", "Done"
 
 
-class BulkOperation(models.Model):
+class BulkOperation(StoredModel):
     """A bulk operation (ojs-bulk-operations §7), kept for long: it is the audit trail too.
 
     `matched` is `done` + `skipped` + `failed`, at every moment: they change in the transaction that

@@ -2,9 +2,11 @@
 
 from django.db import models
 
+from django_ojs.models.primary import StoredModel
 
-class Count(models.Model):
-    """The folded part of a count; `storage.counts` adds what changed since.
+
+class Count(StoredModel):
+    """The folded part of a count; `storage.figures.counts` adds what changed since.
 
     Triggers keep it: whoever changes jobs, by whatever statement, changes the counts.
     """

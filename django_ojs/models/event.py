@@ -4,9 +4,10 @@ from django.db import models
 from django.db.models.functions import Now
 
 from django_ojs.models.fields import StoredJSONField
+from django_ojs.models.primary import StoredModel
 
 
-class Event(models.Model):
+class Event(StoredModel):
     """One event (ojs-events §3), stored in the transaction of the change it tells of.
 
     `id` is given out before the commit, so it does not say in which order events became visible.

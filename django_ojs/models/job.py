@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from django_ojs.models.fields import StoredJSONField
+from django_ojs.models.primary import StoredModel
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
@@ -17,7 +18,7 @@ _FINISHED = sorted(TERMINAL)
 _WELL = (State.ACTIVE, State.COMPLETED)
 
 
-class Job(models.Model):
+class Job(StoredModel):
     """One job (ojs-core §5). Its `state` is written by `storage.transitions` and by nothing else.
 
     Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` holds what

@@ -2,8 +2,10 @@
 
 from django.db import models
 
+from django_ojs.models.primary import StoredModel
 
-class Lease(models.Model):
+
+class Lease(StoredModel):
     """A task and the worker that has it for now.
 
     It ends by itself, so a dead holder stops nobody for long.

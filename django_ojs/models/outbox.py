@@ -4,6 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from django_ojs.models.primary import StoredModel
+
 
 class Delivery(models.TextChoices):
     """What became of a job on its way."""
@@ -13,7 +15,7 @@ class Delivery(models.TextChoices):
     REFUSED = "refused"
 
 
-class OutboxEntry(models.Model):
+class OutboxEntry(StoredModel):
     """A job that is to be sent (ojs-framework-adapters §6.3), stored in its caller's transaction.
 
     `id` is given out before the commit; `position`, given to what is committed, is the order of

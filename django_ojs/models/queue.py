@@ -4,9 +4,10 @@ from django.db import models
 from django.db.models.functions import Now
 
 from django_ojs.models.fields import StoredJSONField
+from django_ojs.models.primary import StoredModel
 
 
-class Queue(models.Model):
+class Queue(StoredModel):
     """A queue with settings of its own.
 
     A queue needs no row to be used; one without a row has the defaults.

@@ -2,12 +2,15 @@
 
 from django.db import models
 
+from django_ojs.models.primary import StoredModel
 
-class Rollup(models.Model):
+
+class Rollup(StoredModel):
     """Counts and histograms of one minute, queue and job type.
 
     Each writer adds rows of its own; maintenance folds them into one. A histogram is a list of
-    numbers: how many took less than 1, 2, 4, 8 … milliseconds (see `storage.rollups.bucket`).
+    numbers: how many took less than 1, 2, 4, 8 … milliseconds (see
+    `storage.figures.rollups.bucket`).
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from django_ojs.models.primary import StoredModel
+
 
 class Directive(models.TextChoices):
     """Worker lifecycle states, reported by a worker and asked of it (worker-protocol §2)."""
@@ -11,7 +13,7 @@ class Directive(models.TextChoices):
     TERMINATE = "terminate", "Terminating"
 
 
-class Worker(models.Model):
+class Worker(StoredModel):
     """A worker process that has sent a BEAT (worker-protocol §3, §4).
 
     Deregistered or dead workers have no row.

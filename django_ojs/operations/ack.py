@@ -8,11 +8,12 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import tell
+from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, rollups, transitions
+from django_ojs.storage import database, transitions
+from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
@@ -24,7 +25,7 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     """
     job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
-    tell.announce(signals.job_completed, job)
+    publish.announce(signals.job_completed, job)
     return job
 
 
@@ -37,12 +38,12 @@ def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) 
     check_result(result)
 
     def operation() -> Job | None:
-        with tell.together(*tell.COMPLETED):
+        with publish.together(*publish.COMPLETED):
             _complete(job_id, claim, result)
-            if not tell.keeps(*tell.COMPLETED):
+            if not publish.keeps(*publish.COMPLETED):
                 return None
             job = transitions.get(job_id)
-            tell.keep([job_events.completed(job)])
+            publish.keep([job_events.completed(job)])
             return job
 
     return database.retried(operation)
@@ -64,9 +65,9 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
     """
 
     def operation() -> set[UUID]:
-        with tell.together(*tell.COMPLETED, signal=signals.job_completed):
+        with publish.together(*publish.COMPLETED, signal=signals.job_completed):
             kept = transitions.complete(worker_id, finished)
-            tell.completed(kept)
+            publish.completed(kept)
         return kept
 
     return database.retried(operation)

@@ -6,9 +6,10 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import bounds, rejections, tell
+from django_ojs.operations.backpressure import bounds, rejections
+from django_ojs.operations.events import publish
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, notify, transitions
 
 
 def activate(job_id: UUID) -> Job:
@@ -26,8 +27,8 @@ def activate(job_id: UUID) -> Job:
             Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
         )
         job = transitions.get(job_id)
-        wakeup.announce([job.queue])
-        tell.available(job, signals.job_activated)
+        notify.announce([job.queue])
+        publish.available(job, signals.job_activated)
         return job
 
     return database.in_write_transaction(operation)

@@ -15,9 +15,9 @@ from django.db.models.functions import Greatest, Now
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import tell
+from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
-from django_ojs.operations.forget import Reason, forget
+from django_ojs.operations.workers.removal import Reason, forget
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -103,7 +103,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
     """
 
     def operation() -> int:
-        with tell.together(EventType.JOB_HEARTBEAT):
+        with publish.together(EventType.JOB_HEARTBEAT):
             return _extend_and_tell(worker_id, [job_id], by)
 
     return bool(database.retried(operation))
@@ -116,7 +116,7 @@ def attach_session(worker_id: str) -> Session | None:
     """
     session = database.dialect().session(database.connection())
     if session is not None:
-        workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+        workers = Worker.primary.filter(pk=worker_id)
         workers.update(session_pid=session[0], session_started_at=session[1])
     return session
 
@@ -125,13 +125,13 @@ def deregister(
     worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
 ) -> None:
     """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
-    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    workers = Worker.primary.filter(pk=worker_id)
     forget(workers, reason, jobs_completed=jobs_completed)
 
 
 def direct(worker_id: str, directive: Directive) -> bool:
     """Tell a worker what to do with its next beat. Return whether it is known."""
-    workers = Worker.objects.using(database.alias()).filter(pk=worker_id)
+    workers = Worker.primary.filter(pk=worker_id)
 
     def operation() -> bool:
         running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
@@ -139,7 +139,7 @@ def direct(worker_id: str, directive: Directive) -> bool:
         known = bool(workers.update(directive=directive))
         if directive is Directive.QUIET and active is not None:
             # From now on it is handed no jobs.
-            tell.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active)
+            publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active)
         return known
 
     return database.in_write_transaction(operation)
@@ -178,23 +178,23 @@ def _note(
         # One that was told to be quiet has been so since, and that was told.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
-            tell.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
+            publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first beat registers; so does one of a worker that was given up for dead and is not.
         _, made = workers.get_or_create(
             id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
         )
         if made:
-            tell.worker(
+            publish.worker(
                 EventType.WORKER_STARTED,
                 worker_id,
                 queues=list(registration.queues) if registration else [],
                 # The document wants a number; a worker that says none has one slot at least.
                 concurrency=(registration.concurrency if registration else None) or 1,
             )
-    if tell.keeps(EventType.WORKER_HEARTBEAT):
+    if publish.keeps(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
-        tell.worker(
+        publish.worker(
             EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
         )
     told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
@@ -202,17 +202,15 @@ def _note(
 
 
 def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:
-    return Job.objects.using(database.alias()).filter(
-        pk__in=jobs, state=State.ACTIVE, worker_id=worker_id
-    )
+    return Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=worker_id)
 
 
 def _extend_and_tell(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
-    if extended and tell.keeps(EventType.JOB_HEARTBEAT):
-        tell.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
+    if extended and publish.keeps(EventType.JOB_HEARTBEAT):
+        publish.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
     return extended
 
 

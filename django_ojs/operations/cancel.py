@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import jobs, tell
+from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import Event, State, allows
 from django_ojs.storage import database, transitions
@@ -43,8 +43,8 @@ def stop(held: Collection[Job]) -> None:
     transitions.apply(
         Event.CANCEL,
         State.CANCELLED,
-        jobs().filter(pk__in=keys),
+        Job.primary.filter(pk__in=keys),
         finished_at=Now(),
         lease_until=None,
     )
-    tell.cancelled(keys)
+    publish.cancelled(keys)

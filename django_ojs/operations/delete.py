@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from uuid import UUID
 
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import jobs
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, transitions
@@ -49,4 +48,4 @@ def erase(keys: Collection[UUID]) -> int:
     alias = database.alias()
     # Raw: what Django's collector would read first is known here to be all there is.
     Attempt.objects.using(alias).filter(job_id__in=keys)._raw_delete(alias)
-    return int(jobs().filter(pk__in=keys)._raw_delete(alias))
+    return int(Job.primary.filter(pk__in=keys)._raw_delete(alias))

@@ -10,11 +10,12 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import tell
+from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry import Decision
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, rollups, transitions, wakeup
+from django_ojs.storage import database, notify, transitions
+from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
@@ -62,7 +63,7 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
         told = (job.error or {}).get("type") == failure.type
         _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
         held = transitions.get(job_id)
-        tell.held(held, failure, worker_id=job.worker_id)
+        publish.held(held, failure, worker_id=job.worker_id)
         return held
 
     return database.in_write_transaction(operation)
@@ -97,8 +98,8 @@ def requeue(
             **({} if error is None else {"error": error}),
         )
         returned = transitions.get(job_id)
-        wakeup.announce([job.queue])
-        tell.available(returned, signals.job_returned)
+        notify.announce([job.queue])
+        publish.available(returned, signals.job_returned)
         return returned
 
     return database.in_write_transaction(operation)
@@ -108,7 +109,7 @@ def record(
     job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None
 ) -> None:
     """Keep what went wrong in the run that just ended."""
-    Attempt.objects.using(database.alias()).create(
+    Attempt.primary.create(
         job_id=job.pk,
         attempt=job.attempt,
         run=job.run,
@@ -167,4 +168,4 @@ def _tell(job: Job, failure: Failure, *, worker_id: str | None) -> None:
     ended = job.state == State.DISCARDED
     for what in (rollups.FAILED, *([rollups.DISCARDED] if ended else [])):
         rollups.note_after_commit(what, [(job.queue, job.type)])
-    tell.failed(job, failure, worker_id=worker_id)
+    publish.failed(job, failure, worker_id=worker_id)

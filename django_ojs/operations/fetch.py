@@ -7,11 +7,12 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import maintain, tell
+from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
+from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import database, reading, transitions
+from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
 
 #: More than this in one claim would hold row locks for long.
@@ -46,7 +47,7 @@ def fetch(
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     def claim(queue: str, wanted: int) -> list[Claimed]:
-        with tell.together(*tell.STARTED):
+        with publish.together(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
                 count=wanted,
@@ -54,7 +55,7 @@ def fetch(
                 lease_ms=lease_ms,
                 own_lease=visibility_timeout is None,
             )
-            tell.started(claimed)
+            publish.started(claimed)
         return claimed
 
     jobs: list[Claimed] = []
@@ -94,4 +95,4 @@ def check_worker_id(worker_id: str | None) -> None:
 
 def _is_quiet(worker_id: str) -> bool:
     told = [worker_id, Directive.RUNNING.value]
-    return reading.exists(Worker, "id = %s AND directive <> %s", told)
+    return raw_queries.exists(Worker, "id = %s AND directive <> %s", told)

@@ -9,7 +9,7 @@ from django.db.models.functions import Greatest, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import jobs, tell
+from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, times
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.spec.events import EventType
@@ -44,7 +44,7 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
             if milliseconds is None
             else timedelta(milliseconds=milliseconds)
         )
-        jobs().filter(pk=job_id).update(
+        Job.primary.filter(pk=job_id).update(
             progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
         )
         _tell(job, before, now)
@@ -55,10 +55,10 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
 
 def _tell(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
-    if share is None or not tell.keeps(EventType.JOB_PROGRESS):
+    if share is None or not publish.keeps(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
         if timedelta(0) <= since < TOLD_EVERY:
             return
-    tell.keep([job_events.progress(job, round(100 * share, 2))])
+    publish.keep([job_events.progress(job, round(100 * share, 2))])

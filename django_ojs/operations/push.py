@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from functools import partial
 
 from django_ojs.models import Job
-from django_ojs.operations import bounds, rejections, tell, tied, unique
-from django_ojs.operations.accept import Aside, accept, settled
-from django_ojs.operations.bounds import Patience
-from django_ojs.operations.stored_job import job_of, maker
+from django_ojs.operations.backpressure import bounds, rejections
+from django_ojs.operations.backpressure.bounds import Patience
+from django_ojs.operations.enqueue import transaction_check, unique
+from django_ojs.operations.enqueue.admission import Aside, accept, settled
+from django_ojs.operations.enqueue.stored_job import job_of, maker
+from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import database, rollups, wakeup
+from django_ojs.storage import database, notify
+from django_ojs.storage.figures import rollups
 
 
 def push(
@@ -72,7 +75,7 @@ def _push(
     patience: Patience | None,
     accepted: bool = False,
 ) -> list[Job | None]:
-    tied.refuse_other_transactions()
+    transaction_check.refuse_other_transactions()
     passed = list(envelopes) if accepted else accept(envelopes, place=place, aside=aside)
     return push_accepted(passed, generated_ids=generated_ids, place=place, patience=patience)
 
@@ -130,16 +133,16 @@ def _attempt(
 
 def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Job]:
     """Store jobs that were accepted, in one statement, and tell of them."""
-    with tell.together(*tell.PUSHED):
+    with publish.together(*publish.PUSHED):
         found = bounds.store(envelopes, generated_ids=generated_ids, at_once=at_once)
         stored = {job.id: job for job in found}
         make = maker()
         jobs = [job_of(envelope, stored[envelope.id], make) for envelope in envelopes]
         database.after_commit(
-            wakeup.announcement(job.queue for job in jobs if job.state == State.AVAILABLE),
+            notify.announcement(job.queue for job in jobs if job.state == State.AVAILABLE),
             rollups.noting(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
         )
-        tell.pushed(jobs)
+        publish.pushed(jobs)
     return jobs
 
 

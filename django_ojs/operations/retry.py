@@ -8,9 +8,10 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import bounds, jobs, rejections, tell
+from django_ojs.operations.backpressure import bounds, rejections
+from django_ojs.operations.events import publish
 from django_ojs.spec.states import Event, State
-from django_ojs.storage import database, transitions, wakeup
+from django_ojs.storage import database, notify, transitions
 
 
 def retry(job_id: UUID) -> Job:
@@ -39,7 +40,7 @@ def revive(held: Collection[Job]) -> int:
     """
     keys = [job.pk for job in held]
     bounds.enter_all([job for job in held if job.state == State.DISCARDED])
-    late = set(jobs().filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
+    late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     revived = _revive([key for key in keys if key not in late])
     for job in held:
         if job.pk in late:
@@ -47,8 +48,8 @@ def revive(held: Collection[Job]) -> int:
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:
-        wakeup.announce(job.queue for job in held)
-        tell.available_again(keys, signals.job_retried)
+        notify.announce(job.queue for job in held)
+        publish.available_again(keys, signals.job_retried)
     return revived
 
 
@@ -58,7 +59,7 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
     return transitions.apply(
         Event.RETRY,
         State.AVAILABLE,
-        jobs().filter(pk__in=keys),
+        Job.primary.filter(pk__in=keys),
         attempt=0,
         returned=0,
         error=None,

@@ -11,8 +11,8 @@ from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import outbox as operations
-from django_ojs.operations.outbox import LOCAL
+from django_ojs.operations.enqueue import outbox as operations
+from django_ojs.operations.enqueue.outbox import LOCAL
 from django_ojs.operations.push import push_batch
 from django_ojs.outbox.breaker import BACKOFF
 from django_ojs.payloads import offload

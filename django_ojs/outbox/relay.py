@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Final, Protocol, TypeVar
 
 from django_ojs.models import OutboxEntry
-from django_ojs.operations import lease
+from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import sizes
-from django_ojs.outbox.answers import Answer, Unreachable, Verdict, unreachable
 from django_ojs.outbox.breaker import Breaker, State
 from django_ojs.outbox.manifest import Manifest
+from django_ojs.outbox.responses import Answer, Unreachable, Verdict, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
 

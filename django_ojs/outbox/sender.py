@@ -12,9 +12,9 @@ from typing import Any, Final
 import httpx
 
 from django_ojs.models import OutboxEntry
-from django_ojs.outbox import answers
-from django_ojs.outbox.answers import Answer, Unreachable
+from django_ojs.outbox import responses
 from django_ojs.outbox.manifest import MAX_AGE, Manifest
+from django_ojs.outbox.responses import Answer, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
 from django_ojs.spec.errors import OJSError
@@ -92,7 +92,7 @@ class Sender:
             status, headers, body = self._request("GET", "/ojs/manifest", None)
             if status >= 500 or status == 429:
                 raise Unreachable(
-                    f"the manifest was answered with {status}", answers.retry_after(headers)
+                    f"the manifest was answered with {status}", responses.retry_after(headers)
                 )
             self._manifest = Manifest.read(body if status == 200 else None)
             self._read_at = time.monotonic()
@@ -109,10 +109,12 @@ class Sender:
         try:
             status, headers, body = self._post(path, text.encode())
         except Unreachable as error:
-            return answers.unreachable(error)
+            return responses.unreachable(error)
         if status == 413:
             self._manifest = None  # It says something else by now.
-        return answers.read(status, headers, body, [entry.job_id for entry in entries], batch=batch)
+        return responses.read(
+            status, headers, body, [entry.job_id for entry in entries], batch=batch
+        )
 
     def _post(self, path: str, content: bytes) -> tuple[int, httpx.Headers, Any]:
         packed = self._packed(content)

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.operations import outbox
+from django_ojs.operations.enqueue import outbox
 from django_ojs.outbox.relay import POLL, Relay
 
 logger = logging.getLogger("django_ojs.outbox")

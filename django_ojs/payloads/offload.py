@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations import jobs
+from django_ojs.models import Job
 from django_ojs.operations.delete import before_erase
 from django_ojs.payloads import s3
 from django_ojs.payloads.reference import Reference, is_reference
@@ -110,7 +110,7 @@ def forget(keys: Collection[UUID]) -> None:
     """Remove what was offloaded for jobs that are about to be deleted, once they are."""
     if settings().offload is None:
         return
-    rows = jobs().filter(pk__in=keys, options__has_key="offloaded")
+    rows = Job.primary.filter(pk__in=keys, options__has_key="offloaded")
     uris = [uri for options in rows.values_list("options", flat=True) for uri in _uris(options)]
     if uris:
         database.after_commit(lambda: remove(uris))

@@ -11,7 +11,8 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.operations import jobs, outbox
+from django_ojs.models import Job
+from django_ojs.operations.enqueue import outbox
 from django_ojs.payloads import offload, s3
 from django_ojs.spec.payload_config import Offload
 
@@ -50,7 +51,7 @@ def _lost(page: dict[str, Any], config: Offload) -> list[str]:
     keys = set(old.values())
     # First those that wait: one that leaves the outbox meanwhile is among the jobs then.
     known = outbox.waiting(keys)
-    known |= set(jobs().filter(pk__in=keys).values_list("pk", flat=True))
+    known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 
 

@@ -32,7 +32,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Bound, Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import database, queue_configs, reading
+from django_ojs.storage import database, queue_configs, raw_queries
 from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
 
@@ -122,7 +122,7 @@ def rebound(queue: str) -> None:
 
     Inside a write transaction.
     """
-    rows, queues = _rows(), Queue.objects.using(database.alias())
+    rows, queues = _rows(), Queue.primary.all()
     default = config_of(DEFAULT).backpressure
     if queue == DEFAULT:
         # Those that inherit it find out with their next job; the others say so again.
@@ -175,7 +175,7 @@ def _settle(wanted: Mapping[str, object]) -> None:
 
 
 def _rows() -> QuerySet[Bound]:
-    return Bound.objects.using(database.alias())
+    return Bound.primary.all()
 
 
 def is_inherited(queue: str) -> bool:
@@ -186,7 +186,7 @@ def is_inherited(queue: str) -> bool:
 
 def are_any() -> bool:
     """Say whether any queue has a bound, as far as anybody has asked."""
-    return reading.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
+    return raw_queries.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 
 def bounded() -> list[str]:
@@ -200,7 +200,7 @@ def forgotten() -> list[str]:
 
     There are some after a restore that left out the table, or rows written by hand.
     """
-    queues = Queue.objects.using(database.alias()).exclude(config={})
+    queues = Queue.primary.exclude(config={})
     found = queues.exclude(pk__in=_rows().values("pk"))
     return [name for name in found.values_list("pk", flat=True) if is_bounded(_own(name))]
 
@@ -262,7 +262,7 @@ def nearer(load: Load, bound: Backpressure) -> tuple[int, int]:
 
 def note_pressure(queue: str, *, warned: bool | None = None, full: bool | None = None) -> None:
     """Keep since when a queue is above its threshold, or full; None leaves it as it is."""
-    rows = Queue.objects.using(database.alias()).filter(pk=queue)
+    rows = Queue.primary.filter(pk=queue)
     for column, state in (("warned_at", warned), ("full_at", full)):
         if state is True:
             rows.filter(**{column: None}).update(**{column: Now()})

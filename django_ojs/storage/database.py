@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, router, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.models import Job
+from django_ojs.models.primary import primary_alias
 from django_ojs.storage import dialects
 from django_ojs.storage.dialects.base import Dialect
+
+#: The alias that holds the jobs.
+alias = primary_alias
 
 T = TypeVar("T")
 
@@ -18,12 +21,6 @@ T = TypeVar("T")
 #: to about six seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
-
-
-def alias() -> str:
-    """Return the alias that holds the jobs: what the routers say for writing a Job."""
-    # Ten times an enqueue; most sites have no router.
-    return router.db_for_write(Job) if router.routers else DEFAULT_DB_ALIAS
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:

@@ -31,7 +31,7 @@ WHERE ojs_event.id = placed.id
 
 def kept() -> QuerySet[Event]:
     """All kept events."""
-    return Event.objects.using(database.alias())
+    return Event.primary.all()
 
 
 def add(happened: Collection[events.Event]) -> None:

@@ -16,7 +16,7 @@ from django.db.models.functions import Length, Now
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.spec.failure import clean
-from django_ojs.storage import database, reading
+from django_ojs.storage import database, raw_queries
 
 #: Rows that get their positions in one transaction.
 PLACED_AT_ONCE = 1000
@@ -122,7 +122,9 @@ def next_of(
 def has_any(destination: str, using: str) -> bool:
     """Say whether anything waits for a destination, with a position or without one yet."""
     where = "state = %s AND destination = %s"
-    return reading.exists(OutboxEntry, where, [Delivery.PENDING.value, destination], using=using)
+    return raw_queries.exists(
+        OutboxEntry, where, [Delivery.PENDING.value, destination], using=using
+    )
 
 
 def queues_of(destination: str, using: str) -> list[str]:

@@ -62,7 +62,7 @@ def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> 
 
 def config_of(name: str) -> QueueConfig:
     """Return what holds for a queue now, known or not. One query."""
-    wanted = Queue.objects.using(database.alias()).filter(pk__in=[name, DEFAULT_POLICY])
+    wanted = Queue.primary.filter(pk__in=[name, DEFAULT_POLICY])
     found = dict(wanted.values_list("name", "config"))
     return effective(name, found.get(name, {}), found.get(DEFAULT_POLICY, {}))
 

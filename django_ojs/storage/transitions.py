@@ -18,7 +18,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.states import Event, State, sources
-from django_ojs.storage import database, reading, rows
+from django_ojs.storage import database, raw_queries, rows
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import Stored
 
@@ -59,7 +59,7 @@ def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
 def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored] | None:
     """Store jobs in one statement, if it costs no look to say that their queues have room.
 
-    Return None, with nothing stored, when it does: `operations.bounds` looks. Raises DuplicateJob.
+    Return None, with nothing stored, when it does: `backpressure.bounds` then looks.
     """
     return _insert(envelopes, generated_ids=generated_ids, admit=True)
 
@@ -136,7 +136,7 @@ def oldest(queue: str, most: int) -> list[Job]:
     What another transaction is about to claim is left out.
     """
     keys = database.dialect().oldest(database.connection(), queue, most)
-    found = Job.objects.using(database.alias()).filter(pk__in=keys)
+    found = Job.primary.filter(pk__in=keys)
     return list(found.only("id", "type", "size_bytes").order_by("enqueued_at", "id"))
 
 
@@ -165,9 +165,7 @@ def apply_one(
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
     claim).
     """
-    if not apply(
-        event, target, Job.objects.using(database.alias()).filter(pk=job_id), claim=claim, **values
-    ):
+    if not apply(event, target, Job.primary.filter(pk=job_id), claim=claim, **values):
         refuse(event, target, get(job_id), claim)
 
 
@@ -191,7 +189,7 @@ def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoR
 def get(job_id: UUID) -> Job:
     """Return the job as it is now. Raises JobNotFound."""
     key = Job._meta.pk.get_db_prep_value(job_id, database.connection())
-    for job in reading.rows(Job, "id = %s", [key]):
+    for job in raw_queries.rows(Job, "id = %s", [key]):
         return job
     raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)})
 
@@ -199,7 +197,7 @@ def get(job_id: UUID) -> Job:
 def lock(job_id: UUID) -> Job:
     """Return the job, locked until the transaction ends. Raises JobNotFound."""
     try:
-        return Job.objects.using(database.alias()).select_for_update(no_key=True).get(pk=job_id)
+        return Job.primary.select_for_update(no_key=True).get(pk=job_id)
     except Job.DoesNotExist:
         raise JobNotFound(
             "There is no job with this id.", details={"job_id": str(job_id)}

@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from django_ojs.admin.words import DASH, duration, number, short
+from django_ojs.admin.formatting import DASH, duration, number, short
 from django_ojs.spec import times
 
 register = template.Library()

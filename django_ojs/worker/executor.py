@@ -19,10 +19,10 @@ from django.db import close_old_connections, connections, reset_queries
 from django_ojs import context as contexts
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
-from django_ojs.payloads import resolve
-from django_ojs.payloads.resolve import Resolved
+from django_ojs.payloads import resolver
+from django_ojs.payloads.resolver import Resolved
 from django_ojs.storage import database
-from django_ojs.worker.runs import Run
+from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs")
 
@@ -131,7 +131,7 @@ class Executor:
 
 
 def _run_plain(run: Run) -> tuple[Any, bool]:
-    if not resolve.is_needed(run.job.args, run.handler.payload_kinds):
+    if not resolver.is_needed(run.job.args, run.handler.payload_kinds):
         return _run_handler(run, _nothing)
     # Before the transaction of an atomic handler: a slow host must not hold its locks.
     with Resolved(run.job.id, run.job.args, run.handler.payload_kinds) as resolved:
@@ -262,7 +262,7 @@ class EventLoop:
             result, error, resolved = None, None, None
             try:
                 contexts.enter(run.context)
-                if resolve.is_needed(run.job.args, run.handler.payload_kinds):
+                if resolver.is_needed(run.job.args, run.handler.payload_kinds):
                     resolved = await _resolved(run)
                 returned = _call(run)
                 result = _checked(

@@ -8,21 +8,16 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from django_ojs.operations import (
-    bulk_operations,
-    events,
-    lease,
-    maintain,
-    outbox,
-    overrun,
-    pressure,
-    rescue,
-    stats,
-)
+from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.events import log
+from django_ojs.operations.figures import stats
+from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.maintenance import lease, maintain, rescue, timeouts
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
-from django_ojs.storage import rollups
-from django_ojs.worker.report import Report
+from django_ojs.storage.figures import rollups
+from django_ojs.worker.job_log import Report
 
 logger = logging.getLogger("django_ojs")
 
@@ -50,19 +45,19 @@ class Maintenance:
             Step(passing.expire, TICK),
             Step(rescue.DeadWorkers(worker_id).take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(overrun.overrun, 2.0),
+            Step(timeouts.overrun, 2.0),
             Step(keeper.fold, 1.0),
             Step(keeper.tidy, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(maintain.prune, 10.0),
-            Step(pressure.watch, 1.0),
-            Step(pressure.mend, 60.0),
+            Step(pressure_monitor.watch, 1.0),
+            Step(pressure_monitor.mend, 60.0),
             Step(bulk_operations.work, 1.0),
             Step(bulk_operations.prune, 60.0),
             # Who reads them settles them too.
-            Step(events.settle, 2.0),
-            Step(events.prune, 10.0),
+            Step(log.settle, 2.0),
+            Step(log.prune, 10.0),
             Step(local.deliver, 1.0),
             Step(outbox.prune, 10.0),
             Step(sweep.Sweeper().start, sweep.EVERY),

@@ -17,20 +17,20 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
-from django_ojs.storage import wakeup
+from django_ojs.storage import notify
 from django_ojs.version import VERSION
-from django_ojs.worker.bell import Bell
+from django_ojs.worker.batch_sizer import PATIENCE, Gauge
+from django_ojs.worker.completer import Finisher
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.dispatcher import Intake
 from django_ojs.worker.executor import Executor, interrupt
-from django_ojs.worker.finisher import Finisher
-from django_ojs.worker.gauge import PATIENCE, Gauge
-from django_ojs.worker.intake import Intake
+from django_ojs.worker.heartbeat import Pulse
+from django_ojs.worker.in_flight import Hand, Phase
+from django_ojs.worker.job_log import Report
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance
-from django_ojs.worker.pulse import Pulse
-from django_ojs.worker.report import Report
-from django_ojs.worker.runs import Hand, Phase
+from django_ojs.worker.wake_event import Bell
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -160,10 +160,10 @@ class WorkerProcess:
 
     def _wait(self) -> None:
         timeout = min(self._config.poll_interval.total_seconds(), self._life.left)
-        if time.monotonic() - self._notified_at < wakeup.INTERVAL * 3:
+        if time.monotonic() - self._notified_at < notify.INTERVAL * 3:
             # A producer does not announce every job; what came right after an announcement is found
             # by one more look.
-            timeout = min(timeout, wakeup.INTERVAL * 1.5)
+            timeout = min(timeout, notify.INTERVAL * 1.5)
         if self._hand.busy > self._config.threads:
             timeout = min(timeout, STRANDED_AFTER)
         self._waiting = True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from example_project.shop.jobs import LABELS
 from example_project.site_server import Site

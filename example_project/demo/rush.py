@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from django_ojs.models import Event, Job, Queue
-from django_ojs.operations import api_keys, pressure, queues, rejections
+from django_ojs.operations import queues
+from django_ojs.operations.access import api_keys
 from django_ojs.operations.ack import ack
+from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
@@ -62,7 +64,7 @@ def _play(say: Callable[[str], object], push: Callable[[int], Answer]) -> list[s
     say(f"  {json.dumps({'error': {**full.body.get('error', {}), 'details': '...'}})}")
     for job in fetch([QUEUE], count=ROOM // 2):
         ack(job.pk)
-    pressure.watch()  # As a worker does once a second.
+    pressure_monitor.watch()  # As a worker does once a second.
     again = push(ROOM)
     say(f"  half of them worked off; the same job again: HTTP {again.status}")
     rejections.settle()

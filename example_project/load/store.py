@@ -53,7 +53,7 @@ def _bound(row: Row) -> list[Any]:
 
 def settle() -> None:
     """Leave the tables as maintenance and autovacuum leave them after a while."""
-    from django_ojs.storage import counts
+    from django_ojs.storage.figures import counts
 
     counts.fold()
     link = connections[database.alias()]

@@ -17,7 +17,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 
 pytestmark = pytest.mark.django_db
@@ -218,7 +218,7 @@ settings.configure(
 )
 import django
 django.setup()
-import django_ojs.models, django_ojs.operations.api_keys
+import django_ojs.models, django_ojs.operations.access.api_keys
 from django.core.management import call_command
 call_command("check")
 assert "django_ojs.admin" not in sys.modules

@@ -9,7 +9,7 @@ from django.template.loader import render_to_string
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.admin import charts, words
+from django_ojs.admin import charts, formatting
 from django_ojs.admin.charts import Series
 from django_ojs.templatetags import ojs_admin
 from tests.admin.markup import structure
@@ -40,7 +40,7 @@ def test_a_line_ends_where_nothing_is_known() -> None:
 def test_the_table_behind_a_chart_says_what_the_bars_say() -> None:
     chart = drawn()
     assert list(chart.head) == ["time", "done", "failed", "came"]
-    assert list(chart.rows[2]) == ["10:02", "4", "4", words.DASH]
+    assert list(chart.rows[2]) == ["10:02", "4", "4", formatting.DASH]
     assert "done: 4\nfailed: 4" in chart.columns[2].title
 
 
@@ -84,7 +84,7 @@ def test_no_locale_changes_the_geometry() -> None:
     ],
 )
 def test_numbers_have_thin_separators(value: float | None, text: str) -> None:
-    assert words.number(value) == text
+    assert formatting.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_numbers_have_thin_separators(value: float | None, text: str) -> None:
     ],
 )
 def test_durations_have_two_units_at_most(value: float | None, text: str) -> None:
-    assert words.duration(value) == text
+    assert formatting.duration(value) == text
 
 
 def test_a_time_says_how_far_away_it_is_and_when_it_was() -> None:
@@ -113,4 +113,4 @@ def test_a_time_says_how_far_away_it_is_and_when_it_was() -> None:
     exact = ojs_admin.ojs_time(datetime(2026, 3, 1, 14, 5, 9, tzinfo=UTC), "clock")
     assert 'title="2026-03-01 14:05:09 UTC"' in exact
     assert ">14:05:09 UTC<" in exact
-    assert ojs_admin.ojs_time(None) == words.DASH
+    assert ojs_admin.ojs_time(None) == formatting.DASH

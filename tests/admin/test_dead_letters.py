@@ -11,11 +11,12 @@ from django.contrib.admin.models import LogEntry
 from django.db.models.functions import Now
 
 from django_ojs.models import BulkOperation
-from django_ojs.operations import bulk_operations, dead_letter_groups, fail, jobs, queues
+from django_ojs.operations import fail, queues
+from django_ojs.operations.jobs import bulk_operations, dead_letter_groups
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
-from tests.factories import MINUTE, active, age, hourly, in_state, push_many, read
+from tests.factories import MINUTE, active, age, hourly, in_state, jobs, push_many, read
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,6 @@ import pytest
 from django_ojs.admin import events as page
 from django_ojs.models import Event
 from django_ojs.spec import ids
-from django_ojs.storage import database
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 
@@ -19,7 +18,7 @@ LIST = f"{BASE}event/"
 
 
 def happened(number: int, type: str = "queue.paused", subject: str = "alpha") -> None:
-    Event.objects.using(database.alias()).bulk_create(
+    Event.primary.bulk_create(
         Event(event_id=ids.uuid7(), type=type, subject=subject, data={}) for _ in range(number)
     )
 

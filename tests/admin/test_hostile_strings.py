@@ -12,7 +12,6 @@ from django.utils import timezone
 from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup
 from django_ojs.operations import beat
 from django_ojs.spec import ids, json
-from django_ojs.storage import database
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
@@ -36,7 +35,7 @@ def workers(text: str) -> list[str]:
 
 
 def events(text: str) -> list[str]:
-    Event.objects.using(database.alias()).create(
+    Event.primary.create(
         event_id=ids.uuid7(),
         type="job.failed",
         subject=text,
@@ -48,9 +47,9 @@ def events(text: str) -> list[str]:
 
 def queues(text: str) -> list[str]:
     # No client can make a queue of such a name; another program's row may have it.
-    Queue.objects.using(database.alias()).create(name=text, paused_at=timezone.now())
+    Queue.primary.create(name=text, paused_at=timezone.now())
     now = timezone.now()
-    Rollup.objects.using(database.alias()).create(
+    Rollup.primary.create(
         minute=now.replace(second=0, microsecond=0),
         queue=text,
         type=text,

@@ -6,12 +6,11 @@ import pytest
 from django.db import transaction
 
 from django_ojs.models import Attempt, BulkOperation
-from django_ojs.operations import jobs
 from django_ojs.storage import database
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
-from tests.factories import hourly, in_state
+from tests.factories import hourly, in_state, jobs
 
 
 def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:

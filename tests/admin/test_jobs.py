@@ -13,7 +13,8 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import job_list
-from django_ojs.operations import fail, jobs, progress, retry, walk
+from django_ojs.operations import fail, progress, retry
+from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report
@@ -27,6 +28,7 @@ from tests.factories import (
     held,
     hourly,
     in_state,
+    jobs,
     push,
     push_many,
     read,
@@ -132,7 +134,9 @@ class TestList:
         assert re.findall(r'name="key" value="([0-9a-f-]{36})"', found) == seen[:4]
 
     def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(walk.walk, "__kwdefaults__", {**walk.walk.__kwdefaults__, "look": 3})
+        monkeypatch.setattr(
+            listing.walk, "__kwdefaults__", {**listing.walk.__kwdefaults__, "look": 3}
+        )
         client = root()
         rare = push(queue="rare")
         push_many(7, queue="common")

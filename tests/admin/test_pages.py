@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import beat, queues
-from django_ojs.storage import database, rollups
+from django_ojs.storage import database
+from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import root
 

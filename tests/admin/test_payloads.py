@@ -8,7 +8,6 @@ from django.test import override_settings
 from django_ojs.admin.payloads import HIDDEN, redacted
 from django_ojs.models import Event
 from django_ojs.spec import ids
-from django_ojs.storage import database
 from tests.admin.test_pages import BASE
 from tests.admin.users import staff
 
@@ -42,7 +41,7 @@ def test_a_value_deeper_than_any_is_cut_and_no_error() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["error", "last_error", "args", "result", "something"])
 def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
-    Event.objects.using(database.alias()).create(
+    Event.primary.create(
         event_id=ids.uuid7(), type="job.failed", subject="s", data={name: {"message": SECRET}}
     )
     sees = staff("view_event", "view_payload_job", name="sees").get(f"{BASE}event/")

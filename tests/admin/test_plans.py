@@ -8,11 +8,12 @@ import pytest
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations import jobs
-from django_ojs.storage import counts, database
+from django_ojs.storage import database
+from django_ojs.storage.figures import counts
 from tests import factories
 from tests.admin.test_pages import BASE, fill
 from tests.admin.users import root
+from tests.factories import jobs
 
 ROWS = 1_000_000
 

@@ -9,10 +9,12 @@ from django.test import override_settings
 
 from django_ojs.admin import queue_actions
 from django_ojs.models import Event, Queue
-from django_ojs.operations import jobs, maintenance_mode, queues
+from django_ojs.operations import queues
+from django_ojs.operations.maintenance import mode
 from tests import factories
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
+from tests.factories import jobs
 
 pytestmark = pytest.mark.django_db
 
@@ -150,10 +152,10 @@ def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> N
     client, do = root(), f"{BASE}overview/do/"
     assert "No job of any queue" in client.get(f"{do}stop/", {"key": "1"}).content.decode()
     client.post(f"{do}stop/", {"key": "1", "sure": "1", "reason": "a <b>new</b> disk"})
-    assert maintenance_mode.status().reason == "a <b>new</b> disk"
+    assert mode.status().reason == "a <b>new</b> disk"
     page = client.get(f"{BASE}overview/").content.decode()
     assert "a &lt;b&gt;new&lt;/b&gt; disk" in page
     assert "End maintenance mode" in page
     client.post(f"{do}go-on/", {"key": "1"})
-    assert not maintenance_mode.status().enabled
+    assert not mode.status().enabled
     assert LogEntry.objects.count() == 2

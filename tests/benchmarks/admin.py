@@ -23,7 +23,7 @@ TARGET_MS = 300
 
 def pages() -> Iterator[tuple[str, str]]:
     """Return the pages, each with its address."""
-    from django_ojs.operations import jobs
+    from tests.factories import jobs
 
     job, queue = "/admin/django_ojs/job/", "/admin/django_ojs/queue/"
     yield "overview", "/admin/django_ojs/overview/"
@@ -97,7 +97,7 @@ def _prepare(rows: int, dead: float) -> Server:
     django.setup()
     from django.core.management import call_command
 
-    from django_ojs.operations import stats
+    from django_ojs.operations.figures import stats
 
     call_command("migrate", verbosity=0, interactive=False)
     there = sum(number for counts in stats.by_queue().values() for number in counts.values())

@@ -67,7 +67,7 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
 
 
 def _check(rows: int) -> None:
-    from django_ojs.operations import stats
+    from django_ojs.operations.figures import stats
 
     counted = sum(number for queue in stats.by_queue().values() for number in queue.values())
     if counted != rows:
@@ -97,7 +97,7 @@ def wear_in() -> None:
 
 def tidy() -> None:
     """Leave the tables as maintenance and autovacuum leave them after a while."""
-    from django_ojs.storage import counts
+    from django_ojs.storage.figures import counts
 
     counts.fold()
     with connection.cursor() as cursor:

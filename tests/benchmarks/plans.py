@@ -74,8 +74,10 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
 
 def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     import django_ojs as ojs
-    from django_ojs.operations import maintain, rescue, stats
-    from django_ojs.storage import counts, transitions
+    from django_ojs.operations.figures import stats
+    from django_ojs.operations.maintenance import maintain, rescue
+    from django_ojs.storage import transitions
+    from django_ojs.storage.figures import counts
 
     def claim(count: int) -> Any:
         return transitions.claim(queue="default", count=count, worker_id="w", lease_ms=60_000)

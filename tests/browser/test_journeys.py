@@ -9,11 +9,12 @@ import pytest
 from django.utils import timezone
 
 from django_ojs.models import Rollup, Worker
-from django_ojs.operations import bulk_operations, fail, fetch, jobs, pressure, queues
+from django_ojs.operations import fail, fetch, queues
+from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.jobs import bulk_operations
 from django_ojs.spec.failure import Failure
-from django_ojs.storage import database
 from tests.browser.conftest import PATIENCE
-from tests.factories import active, claim, hourly, push, push_many, read, silence
+from tests.factories import active, claim, hourly, jobs, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -66,7 +67,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     shows(body(page), "25")
     counts(page.locator(".ojs-gauge-bad"), 0)
     push_many(3, queue="email")
-    pressure.watch()
+    pressure_monitor.watch()
     # Nobody reloads: the page brings itself up to date.
     page.locator(".ojs-gauge-bad").wait_for(state="attached", timeout=3 * PATIENCE)
     follow(page, page.get_by_role("link", name="email", exact=True).first)
@@ -78,7 +79,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     follow(page, page.get_by_role("link", name="Configure"))
     page.get_by_label("Most jobs").fill("100")
     confirm(page)
-    pressure.watch()
+    pressure_monitor.watch()
     page.goto(f"{ADMIN}queue/")
     shows(body(page), "email")
     counts(page.locator(".ojs-gauge-bad"), 0)
@@ -174,7 +175,7 @@ def test_a_worker_is_quieted(page: Any) -> None:
     if page.locator("form.ojs-confirm").count():
         confirm(page)
     page.locator(".messagelist").wait_for()
-    found = Worker.objects.using(database.alias()).get(pk="web-1")
+    found = Worker.primary.get(pk="web-1")
     assert found.directive == "quiet"
 
 
@@ -187,7 +188,7 @@ def test_no_page_is_wider_than_its_window(page: Any, width: int, scheme: str) ->
     worker_that_beats("w" * 80)
     claim(push(queue="held"), "w" * 80)
     silence("w" * 80, timedelta(hours=37, minutes=44))
-    Rollup.objects.using(database.alias()).create(
+    Rollup.primary.create(
         minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=5),
         queue="q" * 60,
         type="t" * 60,

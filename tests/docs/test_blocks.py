@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from django_ojs import handlers
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from tests.docs import curl
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose

@@ -15,10 +15,11 @@ from pytest_django.live_server_helper import LiveServer
 
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import api_keys, beat, cancel
+from django_ojs.operations import beat, cancel
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.retry import RetryPolicy
+from django_ojs.worker.job_log import Report
 from django_ojs.worker.maintenance import Maintenance
-from django_ojs.worker.report import Report
 from example_project.demo.node import lacking
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for

@@ -16,12 +16,14 @@ import pytest
 from django.db import connection, transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import queues, stats
+from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch
+from django_ojs.operations.figures import stats
 from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, counts
+from django_ojs.storage import bounds
+from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
 from tests.factories import envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer

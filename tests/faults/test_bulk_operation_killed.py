@@ -13,10 +13,12 @@ import time
 import pytest
 
 from django_ojs.models.bulk_operation import Action, BulkState
-from django_ojs.operations import bulk_operations, jobs
-from django_ojs.operations.selection import Filter
+from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.states import State
-from django_ojs.storage import counts, database
+from django_ojs.storage import database
+from django_ojs.storage.figures import counts
+from tests.factories import jobs
 
 JOBS = 100_000 if os.environ.get("OJS_FAULTS") == "full" else 20_000
 KILLS = 5

@@ -9,8 +9,8 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.test import Client
 
-from django_ojs.operations import api_keys
-from django_ojs.operations import jobs as stored_jobs
+from django_ojs.operations.access import api_keys
+from tests.factories import jobs as stored_jobs
 
 JSON_TYPE = "application/openjobspec+json"
 #: No job has it. Always the same: the names of tests must be, in each process that collects them.

@@ -22,7 +22,7 @@ from django_ojs.http import authentication
 from django_ojs.http.access import ANYBODY, PERMISSIONS, Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 
 ANYBODY_PATH = "django_ojs.http.authentication.Anybody"

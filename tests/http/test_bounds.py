@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.http import waiting
+from django_ojs.http import long_poll
 from django_ojs.operations import queues
 from tests.factories import in_state, own_connections
 from tests.http.api import Answer, Api, state_of, stored
@@ -133,7 +133,7 @@ def test_a_request_that_blocks_is_answered_when_there_is_room() -> None:
         _until_waiting(1)
         (job,) = api.fetch(NAME)
         found.result(GENEROUS).ok(201)
-    assert waiting._room._waiting == 0
+    assert long_poll._room._waiting == 0
     assert state_of(job["id"]) == "active"
 
 
@@ -160,7 +160,7 @@ def test_who_finds_no_place_to_wait_is_refused_at_once(settings: Any) -> None:
     push().ok(201)
     release = Event()
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(waiting.until, release.is_set, GENEROUS)
+        held = pool.submit(long_poll.until, release.is_set, GENEROUS)
         _until_waiting(1)
         began = time.monotonic()
         push(**{"OJS-Block-Timeout": "50"}).error(429, "QUEUE_FULL")
@@ -220,6 +220,6 @@ def test_a_queue_is_not_deleted_into_one_that_is_full() -> None:
 
 def _until_waiting(number: int) -> None:
     deadline = time.monotonic() + GENEROUS
-    while waiting._room._waiting < number and time.monotonic() < deadline:
+    while long_poll._room._waiting < number and time.monotonic() < deadline:
         Event().wait(0.01)
-    assert waiting._room._waiting == number
+    assert long_poll._room._waiting == number

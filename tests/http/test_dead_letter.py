@@ -9,11 +9,11 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import Job
-from django_ojs.operations import dead_letter
+from django_ojs.operations.jobs import dead_letters
 from django_ojs.spec import ids
 from tests.factories import HOUR, in_state, push
 from tests.http.api import Api, make_key, state_of, stored
-from tests.operations.test_dead_letter import dead, discarded
+from tests.operations.jobs.test_dead_letters import dead, discarded
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +100,7 @@ class TestList:
     def test_a_total_that_is_not_counted_to_its_end_says_so(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letter, "MOST", 1)
+        monkeypatch.setattr(dead_letters, "MOST", 1)
         for _ in range(2):
             dead()
         page = api.get("dead-letter").ok()["pagination"]

@@ -8,7 +8,8 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_ojs.operations import queues, tell
+from django_ojs.operations import queues
+from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
 from tests.factories import push, worker
 from tests.http.api import Api, make_key
@@ -19,7 +20,7 @@ api = Api()
 
 
 def happen(name: str = "q") -> None:
-    tell.queue(EventType.QUEUE_PAUSED, name)
+    publish.queue(EventType.QUEUE_PAUSED, name)
 
 
 def read(query: str = "", by: Api = api) -> Any:

@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.http import metrics
 from django_ojs.models import Rollup
-from django_ojs.operations import queues, rejections
+from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
+from django_ojs.operations.backpressure import rejections
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import aging, database, rollups, totals
+from django_ojs.storage import database
+from django_ojs.storage.figures import all_time, rollup_compaction, rollups
 from tests.factories import in_state, push, worker
 from tests.http.api import TEXT_TYPE, Api, make_key
 
@@ -30,9 +32,9 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def nothing_was_counted() -> Iterator[None]:
     rollups.flush()
     Rollup.objects.all().delete()
-    totals.forget()
+    all_time.forget()
     yield
-    totals.forget()
+    all_time.forget()
 
 
 def scrape(client: Api = api) -> Samples:
@@ -117,16 +119,16 @@ def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows(
             minute=(datetime.now(UTC) - age).replace(second=0, microsecond=0)
         )
     assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
-    assert aging.prune(timedelta(days=30)) == 1
-    assert aging.prune(timedelta(days=30)) == 0
-    aging.prune(timedelta(hours=2))
-    aging.fold()
+    assert rollup_compaction.prune(timedelta(days=30)) == 1
+    assert rollup_compaction.prune(timedelta(days=30)) == 0
+    rollup_compaction.prune(timedelta(hours=2))
+    rollup_compaction.fold()
     assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
-    totals.forget()
+    all_time.forget()
     found = scrape()
     assert value(found, "ojs_job_enqueued_total", **labels) == 8
     assert value(found, "ojs_job_queue_time_seconds_count", **labels) == 4
-    assert Rollup.objects.filter(minute=aging.EVER).count() == 1
+    assert Rollup.objects.filter(minute=rollup_compaction.EVER).count() == 1
 
 
 def test_types_without_number_become_one_series(monkeypatch: Any) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from django_ojs.operations import jobs as all_jobs
 from django_ojs.operations.queues import create
 from tests.factories import hourly, in_state, snapshot, worker
+from tests.factories import jobs as all_jobs
 from tests.http.api import Answer, Api, make_key
 from tests.http.principals import DENIED, HIDDEN, MAY, OPEN, TABLE, Line
 

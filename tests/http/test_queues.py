@@ -8,7 +8,9 @@ from urllib.parse import quote
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import maintenance_mode, queues, stats
+from django_ojs.operations import queues
+from django_ojs.operations.figures import stats
+from django_ojs.operations.maintenance import mode
 from tests.factories import active, in_state, push
 from tests.http.api import Api, make_key
 
@@ -42,7 +44,7 @@ class TestList:
 
     def test_what_is_no_queue_is_not_listed(self) -> None:
         api.put("queues/_default/config", {"concurrency": 1}).ok()
-        maintenance_mode.enable()
+        mode.enable()
         assert listed()[0] == []
 
     def test_pages_are_followed_by_their_cursor(self) -> None:

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, settings
 from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from django_ojs.http import waiting
-from django_ojs.operations import api_keys
+from django_ojs.http import long_poll
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.strict import MAX_INTEGER
@@ -91,7 +91,7 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Store it, as a site with default settings does; connections stay open between requests."""
     print(f"OJS_SCHEMATHESIS_SEED={SEED} OJS_SCHEMATHESIS_EXAMPLES={EXAMPLES}")
     # A FETCH may wait for seconds; here it looks, and says so.
-    monkeypatch.setattr(waiting, "until", lambda look, seconds: look())
+    monkeypatch.setattr(long_poll, "until", lambda look, seconds: look())
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     with override_settings(OJS={}):

@@ -10,11 +10,11 @@ import pytest
 
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, jobs
+from django_ojs.operations import beat
+from django_ojs.operations.maintenance.rescue import lapse
 from django_ojs.operations.queues import pause, resume
-from django_ojs.operations.rescue import lapse
 from django_ojs.spec import ids
-from tests.factories import HOUR, age, ids_against_time, in_state, read, snapshot
+from tests.factories import HOUR, age, ids_against_time, in_state, jobs, read, snapshot
 from tests.http.api import Api, make_key, state_of
 from tests.http.test_jobs import TIMESTAMP
 

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from django_ojs.models import OutboxEntry
-from django_ojs.operations import outbox
+from django_ojs.operations.enqueue import outbox
 from tests.docs.runner import command
 from tests.factories import envelope
 

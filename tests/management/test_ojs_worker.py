@@ -17,8 +17,8 @@ from django.test import override_settings
 
 from django_ojs import handlers
 from django_ojs.management.commands import ojs_worker
+from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
-from django_ojs.worker.reload import CodeWatch
 from django_ojs.worker.supervisor import SIGNALS
 from tests import factories
 from tests.testapp.jobs import echo

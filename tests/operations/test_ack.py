@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, cancel, fail, fetch, jobs, rescue, retry
+from django_ojs.operations import ack, cancel, fail, fetch, retry
+from django_ojs.operations.maintenance import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
@@ -24,6 +25,7 @@ from tests.factories import (
     claim,
     held,
     hourly,
+    jobs,
     push_many,
     read,
     snapshot,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import activate, fetch, jobs, maintain
+from django_ojs.operations import activate, fetch
+from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.errors import Conflict
-from tests.factories import HOUR, MINUTE, age, in_state, push, read
+from tests.factories import HOUR, MINUTE, age, in_state, jobs, push, read
 
 pytestmark = pytest.mark.django_db
 

@@ -14,19 +14,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import (
-    ack,
-    activate,
-    cancel,
-    fail,
-    fetch,
-    maintain,
-    queues,
-    rescue,
-    retry,
-)
+from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry
 from django_ojs.operations import push as pushing
-from django_ojs.storage import wakeup
+from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.storage import notify
 from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -196,8 +187,8 @@ def test_workers_are_notified_after_the_commit_once_for_each_queue(
     heard: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long the commit takes on a busy machine, it is one moment.
-    monkeypatch.setattr(wakeup, "INTERVAL", 60.0)
-    monkeypatch.setattr(wakeup, "_announced", {})
+    monkeypatch.setattr(notify, "INTERVAL", 60.0)
+    monkeypatch.setattr(notify, "_announced", {})
     with transaction.atomic(), CaptureQueriesContext(connection) as queries:
         for queue in ("n1", "n1", "n2"):
             push(queue=queue)
@@ -219,7 +210,7 @@ def test_workers_are_not_notified_of_what_was_rolled_back(heard: Any) -> None:
 def test_workers_are_notified_of_every_way_into_a_queue(
     heard: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeup, "INTERVAL", 0)
+    monkeypatch.setattr(notify, "INTERVAL", 0)
     prepared = {
         "pending": lambda job: activate.activate(job.pk),
         "discarded": lambda job: retry.retry(job.pk),
@@ -241,7 +232,7 @@ def test_workers_are_notified_of_every_way_into_a_queue(
 def test_a_process_does_not_announce_a_queue_again_at_once(
     heard: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeup, "INTERVAL", 3600)
+    monkeypatch.setattr(notify, "INTERVAL", 3600)
     for _ in range(3):
         push(queue="n6")
     assert heard() == ["n6"]

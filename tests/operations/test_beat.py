@@ -10,11 +10,12 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, cancel, jobs, rescue
+from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration
+from django_ojs.operations.maintenance import rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
-from tests.factories import HOUR, MINUTE, WORKER, active, age, read, silence, worker
+from tests.factories import HOUR, MINUTE, WORKER, active, age, jobs, read, silence, worker
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,8 @@ from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, counts, transitions
+from django_ojs.storage import bounds, transitions
+from django_ojs.storage.figures import counts
 from tests.factories import envelope
 
 pytestmark = pytest.mark.django_db(transaction=True)

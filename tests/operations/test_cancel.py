@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, beat, cancel, fail, fetch, jobs, maintain, rescue
+from django_ojs.operations import ack, beat, cancel, fail, fetch
+from django_ojs.operations.maintenance import maintain, rescue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
 from tests.factories import (
@@ -17,6 +18,7 @@ from tests.factories import (
     age,
     held,
     in_state,
+    jobs,
     read,
     snapshot,
 )

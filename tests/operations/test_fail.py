@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import fail, fetch, jobs, maintain
+from django_ojs.operations import fail, fetch
+from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry, from_exception
 from django_ojs.spec.retry import RetryPolicy
-from tests.factories import BOOM, HOUR, MINUTE, WORKER, active, age, held, hourly, read
+from tests.factories import BOOM, HOUR, MINUTE, WORKER, active, age, held, hourly, jobs, read
 
 pytestmark = pytest.mark.django_db
 SECOND = timedelta(seconds=1)

@@ -10,7 +10,8 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, beat, fail, fetch, jobs, queues, rescue
+from django_ojs.operations import ack, beat, fail, fetch, queues
+from django_ojs.operations.maintenance import rescue
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
 from tests.factories import (
     BOOM,
@@ -20,6 +21,7 @@ from tests.factories import (
     age,
     hourly,
     in_state,
+    jobs,
     push,
     push_many,
     read,

@@ -10,12 +10,12 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import Event, Job
-from django_ojs.operations import ack, cancel, fail, fetch, jobs, progress, retry
+from django_ojs.operations import ack, cancel, fail, fetch, progress, retry
 from django_ojs.spec.errors import ClaimLost, JobNotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.progress import Report
 from django_ojs.storage.transitions import Claim
-from tests.factories import BOOM, HOUR, active, age, held, hourly, in_state, read, snapshot
+from tests.factories import BOOM, HOUR, active, age, held, hourly, in_state, jobs, read, snapshot
 
 pytestmark = pytest.mark.django_db
 

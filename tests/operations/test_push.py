@@ -10,13 +10,12 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations import jobs
 from django_ojs.operations import push as pushing
 from django_ojs.spec import times
 from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.retry import RetryPolicy
-from tests.factories import HOUR, MINUTE, envelope, push, read
+from tests.factories import HOUR, MINUTE, envelope, jobs, push, read
 
 pytestmark = pytest.mark.django_db
 

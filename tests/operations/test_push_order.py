@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import fetch, jobs
+from django_ojs.operations import fetch
 from django_ojs.operations import push as pushing
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
-from tests.factories import envelope, ids_against_time, push, read
+from tests.factories import envelope, ids_against_time, jobs, push, read
 
 pytestmark = pytest.mark.django_db
 HERE = "tests.operations.test_push_order"

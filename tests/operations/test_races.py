@@ -15,11 +15,22 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import ack, cancel, fail, fetch, jobs, lease, maintain, rescue
+from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations import push as pushing
+from django_ojs.operations.maintenance import lease, maintain, rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.storage.claims import Claimed
-from tests.factories import BOOM, HOUR, age, envelope, held, hourly, own_connections, push_many
+from tests.factories import (
+    BOOM,
+    HOUR,
+    age,
+    envelope,
+    held,
+    hourly,
+    jobs,
+    own_connections,
+    push_many,
+)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 

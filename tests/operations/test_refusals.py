@@ -11,24 +11,14 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.operations import (
-    ack,
-    activate,
-    cancel,
-    fail,
-    fetch,
-    jobs,
-    maintain,
-    overrun,
-    rescue,
-    retry,
-)
+from django_ojs.operations import ack, activate, cancel, fail, fetch, retry
 from django_ojs.operations import push as pushing
+from django_ojs.operations.maintenance import maintain, rescue, timeouts
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import transitions
-from tests.factories import BOOM, HOUR, WORKER, envelope, in_state, snapshot
+from tests.factories import BOOM, HOUR, WORKER, envelope, in_state, jobs, snapshot
 from tests.spec.test_states import EVENTS, ROWS, STATES
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +39,7 @@ FOUND: dict[str, Callable[[UUID], Any]] = {
     "expire": lambda key: maintain.expire(),
     "lapse": lambda key: rescue.lapse(),
     "rescue": lambda key: rescue.rescue([WORKER]),
-    "overrun": lambda key: overrun.overrun(),
+    "overrun": lambda key: timeouts.overrun(),
     "fetch": lambda key: len(fetch.fetch([queue_of(key)], due=False)),
     "give_back": lambda key: rescue.give_back([(key, run_of(key))], worker_id=WORKER),
     "drop": lambda key: transitions.apply(

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.operations import fail, fetch, maintain, retry
+from django_ojs.operations import fail, fetch, retry
+from django_ojs.operations.maintenance import maintain
 from tests.factories import BOOM, HOUR, WORKER, active, age, claim, hourly, in_state, push, read
 
 pytestmark = pytest.mark.django_db

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.operations import jobs
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
+from tests.factories import jobs
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db

@@ -13,12 +13,12 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fetch, jobs
+from django_ojs.operations import ack, cancel, fetch
 from django_ojs.operations import push as pushing
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique import UniquePolicy
-from tests.factories import envelope, held, own_connections, push, read
+from tests.factories import envelope, held, jobs, own_connections, push, read
 from tests.testapp.models import Thing
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,8 +10,8 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import outbox as operations
 from django_ojs.operations import queues
+from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.outbox import local
 from django_ojs.spec import ids
 from django_ojs.spec.errors import QueueFull

@@ -9,11 +9,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ojs import conf
-from django_ojs.outbox import answers
-from django_ojs.outbox.answers import Verdict
+from django_ojs.outbox import responses
 from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, State
 from django_ojs.outbox.manifest import Manifest
 from django_ojs.outbox.relay import lease_name
+from django_ojs.outbox.responses import Verdict
 from django_ojs.spec import ids
 
 
@@ -60,7 +60,7 @@ def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
 def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | None) -> None:
     headers = {} if text is None else {"retry-after": text}
     key = ids.uuid7()
-    assert answers.read(429, headers, None, [key], batch=False).retry_after == seconds
+    assert responses.read(429, headers, None, [key], batch=False).retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | Non
 )
 def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds: float) -> None:
     headers = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": date}
-    answer = answers.read(429, headers, None, [ids.uuid7()], batch=False)
+    answer = responses.read(429, headers, None, [ids.uuid7()], batch=False)
     assert answer.retry_after == seconds
 
 
@@ -87,7 +87,7 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
     ids=range(7),
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
-    answer = answers.read(429, {}, {"error": error}, ids.many(5), batch=True)
+    answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
     assert (answer.verdict, answer.room) == (Verdict.LATER, room)
 
 
@@ -106,13 +106,13 @@ def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) ->
     ],
 )
 def test_an_answer_means(status: int, body: Any, verdict: Verdict) -> None:
-    assert answers.read(status, {}, body, [ids.uuid7()], batch=False).verdict is verdict
+    assert responses.read(status, {}, body, [ids.uuid7()], batch=False).verdict is verdict
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
 def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
-    assert answers.read(status, {}, None, keys, batch=True).verdict is Verdict.ONE_BY_ONE
+    assert responses.read(status, {}, None, keys, batch=True).verdict is Verdict.ONE_BY_ONE
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     ids=range(5),
 )
 def test_a_batch_has_arrived_when_each_job_is_in_the_answer(jobs: Any, verdict: Verdict) -> None:
-    assert answers.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).verdict is verdict
+    assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).verdict is verdict
 
 
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
 def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
     keys = ids.many(2)
-    assert answers.read(status, {}, None, keys, batch=True).verdict is Verdict.LATER
+    assert responses.read(status, {}, None, keys, batch=True).verdict is Verdict.LATER
 
 
 def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:

@@ -13,8 +13,8 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Lease, OutboxEntry
-from django_ojs.operations import lease
-from django_ojs.operations import outbox as operations
+from django_ojs.operations.enqueue import outbox as operations
+from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import local, service
 from django_ojs.outbox.relay import Relay, lease_name
 from django_ojs.outbox.service import Relays, relays

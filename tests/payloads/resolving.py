@@ -6,9 +6,9 @@ import hashlib
 import inspect
 from typing import Any
 
+from django_ojs.payloads.parameters import Kinds
 from django_ojs.payloads.reference import KEY
-from django_ojs.payloads.resolve import Resolved
-from django_ojs.payloads.sources import Kinds
+from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec import ids
 
 

@@ -12,12 +12,13 @@ from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import delete, jobs, maintain, queues
-from django_ojs.operations import outbox as ojs_outbox
+from django_ojs.operations import delete, queues
+from django_ojs.operations.enqueue import outbox as ojs_outbox
+from django_ojs.operations.maintenance import maintain
 from django_ojs.outbox import local
 from django_ojs.payloads import offload, s3, sweep
 from django_ojs.payloads.reference import KEY
-from django_ojs.payloads.resolve import Resolved
+from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
     ConnectionError,
@@ -27,6 +28,7 @@ from django_ojs.spec.errors import (
     PayloadTooLarge,
 )
 from tests import factories
+from tests.factories import jobs
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum, kinds
 

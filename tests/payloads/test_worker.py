@@ -17,7 +17,7 @@ import django_ojs as ojs
 from django_ojs import handlers
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.payloads import resolve
+from django_ojs.payloads import resolver
 from django_ojs.payloads.reference import KEY
 from django_ojs.worker.executor import Executor
 from tests import factories
@@ -154,13 +154,13 @@ class TestJobs:
         self, host: HttpsServer, declared: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         inside: list[bool] = []
-        real = resolve.Resolved._resolve
+        real = resolver.Resolved._resolve
 
         def watched(*args: Any) -> Any:
             inside.append(connection.in_atomic_block)
             return real(*args)
 
-        monkeypatch.setattr(resolve.Resolved, "_resolve", watched)
+        monkeypatch.setattr(resolver.Resolved, "_resolve", watched)
 
         @declared("payloads.atomic", atomic=True)
         def handler(payload: Any) -> bool:

@@ -12,19 +12,9 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from django_ojs.operations import (
-    ack,
-    activate,
-    beat,
-    cancel,
-    fail,
-    fetch,
-    maintain,
-    queues,
-    rescue,
-    retry,
-)
+from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry
 from django_ojs.operations import push as pushing
+from django_ojs.operations.maintenance import maintain, rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.storage.transitions import Claim
 from tests.factories import BOOM, age_all, envelope, hourly, ids_against_time

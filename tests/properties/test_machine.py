@@ -11,9 +11,8 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from django_ojs.operations import jobs
-from django_ojs.storage import counts
-from tests.factories import age_all
+from django_ojs.storage.figures import counts
+from tests.factories import age_all, jobs
 from tests.properties.machine import JobRules
 from tests.properties.model import ENDED, KEEP, KEEP_DEAD
 from tests.spec.test_states import ROWS

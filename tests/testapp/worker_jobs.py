@@ -15,11 +15,11 @@ from django.db import connection
 import django_ojs as ojs
 from django_ojs.models import Attempt
 from django_ojs.spec import ids
-from django_ojs.worker import pulse
+from django_ojs.worker import heartbeat
 from tests.testapp.models import Mark, Thing
 
 # Ten seconds are long in a test.
-pulse.STUCK_AFTER = float(os.environ.get("OJS_TEST_STUCK_AFTER", pulse.STUCK_AFTER))
+heartbeat.STUCK_AFTER = float(os.environ.get("OJS_TEST_STUCK_AFTER", heartbeat.STUCK_AFTER))
 
 #: A handler that nobody stops ends by itself after this: no test leaves one behind for long.
 LONGEST = 60.0

@@ -14,7 +14,7 @@ from django_ojs.options import NO_OPTIONS
 from django_ojs.spec import ids, json
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.postgresql import PostgreSQL
-from django_ojs.worker.runs import Run
+from django_ojs.worker.in_flight import Run
 from tests.worker.waiting import BOUND, eventually
 
 

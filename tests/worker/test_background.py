@@ -11,12 +11,13 @@ import pytest
 from django.db import DataError, OperationalError, connection
 
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat, lease, maintain
+from django_ojs.operations import beat
+from django_ojs.operations.maintenance import lease, maintain
 from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
+from django_ojs.worker.job_log import Report
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance, Step
-from django_ojs.worker.report import Report
 from tests import factories
 from tests.worker.waiting import eventually
 

@@ -12,10 +12,10 @@ import pytest
 from django.db import connection, connections
 
 from django_ojs.context import JobContext, current_context
-from django_ojs.operations import rescue
+from django_ojs.operations.maintenance import rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.worker.executor import Executor, Interrupted, interrupt
-from django_ojs.worker.runs import Phase
+from django_ojs.worker.in_flight import Phase
 from tests import factories
 from tests.testapp.models import Thing
 from tests.worker.parts import Answers, Gate, run_of

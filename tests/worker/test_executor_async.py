@@ -17,7 +17,7 @@ from django_ojs.context import JobContext, current_context
 from django_ojs.middleware import execution_chain
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.worker.executor import Executor, interrupt
-from django_ojs.worker.runs import Phase, Run
+from django_ojs.worker.in_flight import Phase, Run
 from tests.testapp.models import Thing
 from tests.worker.parts import Answers, run_of
 from tests.worker.waiting import eventually

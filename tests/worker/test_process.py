@@ -16,8 +16,8 @@ from django.db import OperationalError
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.worker import heartbeat as pulses
 from django_ojs.worker import process as processes
-from django_ojs.worker import pulse as pulses
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process

@@ -15,7 +15,7 @@ from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import progress
 from django_ojs.worker.executor import Executor
-from django_ojs.worker.runs import Run
+from django_ojs.worker.in_flight import Run
 from tests.factories import active, read
 from tests.testapp.models import Thing
 from tests.worker.parts import Answer, Answers, handler

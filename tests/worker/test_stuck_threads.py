@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from django_ojs.worker import pulse as pulses
-from tests.worker.test_pulse import Bench
+from django_ojs.worker import heartbeat as pulses
+from tests.worker.test_heartbeat import Bench
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

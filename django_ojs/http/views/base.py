@@ -10,7 +10,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_ojs.http import compression, headers, problems
+from django_ojs.http import compression, exceptions, headers
 from django_ojs.http.access import Access, Scope, access_of
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.negotiation import NoNegotiation
@@ -48,7 +48,7 @@ class OJSView(APIView):
             return super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # Outside of what DRF guards: finding the authenticators, writing the answer.
-            response = problems.answer(request, error)
+            response = exceptions.answer(request, error)
             headers.stamp(request, response)
             return response
 
@@ -66,7 +66,7 @@ class OJSView(APIView):
         """What the caller may do. Only for views whose permission asked for a caller."""
         access = access_of(self.request)
         if access is None:
-            raise problems.nobody()
+            raise exceptions.nobody()
         return access
 
     def answer(
@@ -80,7 +80,7 @@ class OJSView(APIView):
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
         """Turn an exception into an answer; none gets out."""
-        response = problems.answer(self.request, exc)
+        response = exceptions.answer(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)
         return response

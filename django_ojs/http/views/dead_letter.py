@@ -11,8 +11,8 @@ from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Job
-from django_ojs.operations import dead_letter
-from django_ojs.operations.selection import Filter
+from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.times import format_timestamp
 
@@ -22,7 +22,7 @@ class DeadLetterView(OJSView):
 
     def find(self, key: str) -> Job:
         """Return the dead letter of a path, which the caller may look at."""
-        job = dead_letter.get(job_id(key))
+        job = dead_letters.get(job_id(key))
         self.access.check_queue(job.queue)
         return job
 
@@ -48,7 +48,7 @@ class DeadLetters(OJSView):
             within=self.access.queues,
         )
         after = _position(wanted.cursor) if wanted.cursor else None
-        page = dead_letter.listing(which, after=after, offset=wanted.offset, limit=wanted.limit)
+        page = dead_letters.listing(which, after=after, offset=wanted.offset, limit=wanted.limit)
         return {
             "jobs": [envelope.render(job) for job in page.jobs],
             "pagination": wanted.describe(
@@ -72,7 +72,7 @@ class DeadLetterDetail(DeadLetterView):
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Delete the dead letter for good."""
         job = self.find(key)
-        dead_letter.delete(job.pk)
+        dead_letters.delete(job.pk)
         return {"deleted": True, "job_id": str(job.pk)}
 
 
@@ -87,7 +87,7 @@ class DeadLetterRetry(DeadLetterView):
         override = fields.object_(self.body(required=False), "override") or {}
         if isinstance(override.get("queue"), str):
             self.access.check_queue(override["queue"])
-        shown = dead_letter.retry(job.pk, override=override).envelope()
+        shown = dead_letters.retry(job.pk, override=override).envelope()
         return {"job": {**shown, "re_enqueued_at": shown["enqueued_at"]}}
 
 
@@ -103,7 +103,7 @@ class DeadLetterFigures(OJSView):
 
 def figures(within: frozenset[str] | None) -> dict[str, Any]:
     """Return the answer about all dead letters, or those of the queues the caller is kept to."""
-    found = dead_letter.figures(within)
+    found = dead_letters.figures(within)
     out: dict[str, Any] = {
         "total": found.total,
         "by_queue": found.by_queue,
@@ -118,7 +118,7 @@ def figures(within: frozenset[str] | None) -> dict[str, Any]:
     return out
 
 
-def _position(cursor: tuple[Any, ...]) -> dead_letter.Position:
+def _position(cursor: tuple[Any, ...]) -> dead_letters.Position:
     moment, key = cursor
     return times.parse_timestamp(moment, "cursor"), ids.parse_id(key, "cursor")
 

@@ -9,7 +9,7 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
-from django_ojs.operations import events
+from django_ojs.operations.events import log
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import OJSError
 
@@ -33,7 +33,7 @@ class Events(OJSView):
                 check_type(name, limits)
         except OJSError:
             raise fields.refuse("job_types", "must be types of jobs") from None
-        page = events.read(
+        page = log.read(
             types=types or None,
             queues=self._queues(fields.query_list(query.getlist("queues"))),
             job_types=job_types or None,
@@ -41,9 +41,9 @@ class Events(OJSView):
             limit=fields.query_integer(
                 query,
                 "limit",
-                default=events.DEFAULT_LIMIT,
+                default=log.DEFAULT_LIMIT,
                 minimum=1,
-                maximum=events.MAX_LIMIT,
+                maximum=log.MAX_LIMIT,
             ),
         )
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.http import fields, room
+from django_ojs.http import backpressure, fields
 from django_ojs.http.access import Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.activate import activate
@@ -51,12 +51,12 @@ class Jobs(OJSView):
         data = self.body()
         wanted = _read(data)
         _admit(wanted, self.access)
-        patience = room.patience(request)
+        patience = backpressure.patience(request)
         job = push(wanted, generated_id=data.get("id") is None, patience=patience)
         if job is None:
             # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
             return self.answer({"job": None, "dropped": True})
-        headers = room.warning([job.queue])
+        headers = backpressure.warning([job.queue])
         if job.deduplicated:
             return self.answer({"job": envelope.render(job), "deduplicated": True}, 200, headers)
         headers["Location"] = f"{request.path}/{job.pk}"
@@ -81,9 +81,9 @@ class JobBatch(OJSView):
             except OJSError as error:
                 raise error.with_details(index=index) from None
         ours = all(item.get("id") is None for item in items)
-        stored = push_batch(wanted, generated_ids=ours, patience=room.patience(request))
+        stored = push_batch(wanted, generated_ids=ours, patience=backpressure.patience(request))
         jobs = [None if job is None else envelope.render(job) for job in stored]
-        headers = room.warning(job.queue for job in stored if job is not None)
+        headers = backpressure.warning(job.queue for job in stored if job is not None)
         return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201, headers)
 
 

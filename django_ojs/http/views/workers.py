@@ -8,20 +8,18 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
-from django_ojs.http import fields, waiting
+from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.models.worker import Directive
-from django_ojs.operations import jobs
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.failure import Failure
-from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
@@ -55,7 +53,7 @@ class Fetch(OJSView):
         def claim() -> list[Claimed]:
             return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
 
-        return {"jobs": _render(waiting.until(claim, wait / 1000))}
+        return {"jobs": _render(long_poll.until(claim, wait / 1000))}
 
 
 class _Answer(JobView):
@@ -153,7 +151,7 @@ class Heartbeat(OJSView):
     def check_queues_of(self, holding: Collection[UUID]) -> None:
         """Refuse a caller that may not use the queue of each of these jobs."""
         if self.access.queues is not None and holding:
-            held = jobs().filter(pk__in=holding).values_list("queue", flat=True)
+            held = Job.primary.filter(pk__in=holding).values_list("queue", flat=True)
             for queue in held.distinct():
                 self.access.check_queue(queue)
 
@@ -163,7 +161,7 @@ def _render(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
     errors = defaultdict(list)
     again = [job.id for job in claimed if job.run > 1]
     if again:
-        runs = Attempt.objects.using(database.alias()).filter(job__in=again, error__isnull=False)
+        runs = Attempt.primary.filter(job__in=again, error__isnull=False)
         for run in runs.order_by("id"):
             errors[run.job_id].append(run.as_error())
     return [envelope.render(job, errors=errors.get(job.id)) for job in claimed]

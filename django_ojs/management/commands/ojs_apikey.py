@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.models import ApiKey
-from django_ojs.operations import api_keys
+from django_ojs.operations.access import api_keys
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope

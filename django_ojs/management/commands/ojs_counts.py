@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.spec.states import State
-from django_ojs.storage import counts
+from django_ojs.storage.figures import counts
 
 
 class Command(BaseCommand):

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.management.commands.ojs_worker import _log_to_console
-from django_ojs.operations import outbox
+from django_ojs.operations.enqueue import outbox
 from django_ojs.outbox import local
 from django_ojs.outbox.relay import POLL, Relay
 from django_ojs.outbox.service import Relays, relays

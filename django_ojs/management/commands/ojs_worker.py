@@ -15,13 +15,13 @@ from django.utils.autoreload import get_child_arguments
 
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
-from django_ojs.operations.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
+from django_ojs.operations.queues.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
+from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import WorkerProcess
-from django_ojs.worker.reload import CodeWatch
 from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")

@@ -11,10 +11,10 @@ from django_ojs.operations.queues.configuration import (
     default_policy,
 )
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
-from django_ojs.operations.queues.known import Listing, QueueState, QueueStatus, get, listing
 from django_ojs.operations.queues.pausing import pause, resume
 from django_ojs.operations.queues.rows import DEFAULT_POLICY
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
+from django_ojs.operations.queues.status import Listing, QueueState, QueueStatus, get, listing
 
 __all__ = [
     "DEFAULT_POLICY",

@@ -9,14 +9,15 @@ from typing import Any
 from django.db import IntegrityError
 
 from django_ojs.conf import settings
-from django_ojs.operations import tell
-from django_ojs.operations.queues.known import QueueStatus, get, stored_default
+from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import DEFAULT_POLICY, is_deleted, rows, touch
+from django_ojs.operations.queues.status import QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import QueueConfig, check, merge
-from django_ojs.storage import bounds, counts, database
+from django_ojs.storage import bounds, database
+from django_ojs.storage.figures import counts
 from django_ojs.storage.queue_configs import config_of
 
 
@@ -46,7 +47,7 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
                     bounds.rebound(name)
             except IntegrityError:  # Another was faster.
                 raise _exists(name) from None
-        tell.queue(EventType.QUEUE_CREATED, name)
+        publish.queue(EventType.QUEUE_CREATED, name)
 
     database.in_write_transaction(operation)
     return get(name)
@@ -85,7 +86,7 @@ def _exists(name: str) -> Conflict:
 def _change(name: str, given: dict[str, Any]) -> None:
     _store(name, given)
     bounds.rebound(name)
-    tell.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    publish.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
 
 
 def _store(name: str, given: dict[str, Any]) -> None:

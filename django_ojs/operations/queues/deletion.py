@@ -13,18 +13,21 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.operations import bounds, jobs, tell
-from django_ojs.operations.maintain import BATCH
-from django_ojs.operations.queues.known import QueueState, QueueStatus, get
+from django_ojs.models import Job
+from django_ojs.operations.backpressure import bounds
+from django_ojs.operations.events import publish
+from django_ojs.operations.maintenance.maintain import BATCH
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
+from django_ojs.operations.queues.status import QueueState, QueueStatus, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, Event, State
-from django_ojs.storage import counts, database, queue_configs, rollups, transitions, wakeup
+from django_ojs.storage import database, notify, queue_configs, transitions
 from django_ojs.storage.bounds import forget as forget_bound
-from django_ojs.storage.counts import ByState
+from django_ojs.storage.figures import counts, rollups
+from django_ojs.storage.figures.counts import ByState
 
 Strategy = Literal["reject", "discard", "move"]
 
@@ -136,7 +139,9 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
     def operation() -> int:
         # What somebody claims just now stays his.
         found = (
-            jobs().filter(which).order_by(*order).select_for_update(skip_locked=True, no_key=True)
+            Job.primary.filter(which)
+            .order_by(*order)
+            .select_for_update(skip_locked=True, no_key=True)
         )
         keys = list(found.values_list("pk", flat=True)[: min(BATCH, left)])
         return act(keys) if keys else 0
@@ -145,12 +150,12 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
 
 
 def _move(keys: list[UUID], source: str, target: str) -> int:
-    which = jobs().filter(pk__in=keys, queue=source, state__in=_LEFT)
+    which = Job.primary.filter(pk__in=keys, queue=source, state__in=_LEFT)
     waiting = which.exclude(state=State.PENDING)
     with bounds.entered(target, waiting.only("size_bytes")):
         # In the order in which they became available: the time stays, and the place with it.
         moved = which.update(queue=target)
-    wakeup.announce([target])
+    notify.announce([target])
     return moved
 
 
@@ -158,13 +163,13 @@ def _discard(keys: list[UUID]) -> int:
     gone = transitions.apply(
         Event.DELETE_QUEUE,
         State.DISCARDED,
-        jobs().filter(pk__in=keys),
+        Job.primary.filter(pk__in=keys),
         finished_at=Now(),
         error=_GONE.render(),
         discard_reason="operator",
     )
-    tell.discarded(keys)
-    of_keys = jobs().filter(pk__in=keys).values_list("queue", "type")
+    publish.discarded(keys)
+    of_keys = Job.primary.filter(pk__in=keys).values_list("queue", "type")
     rollups.note_after_commit(rollups.DISCARDED, of_keys)
     return gone
 
@@ -173,7 +178,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another was faster.
         return
-    tell.queue(EventType.QUEUE_DELETED, name)
+    publish.queue(EventType.QUEUE_DELETED, name)
     if left:
         mark_deleted(queue)
     else:

@@ -4,11 +4,11 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
-from django_ojs.operations import tell
+from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.events import EventType
-from django_ojs.storage import database, wakeup
+from django_ojs.storage import database, notify
 
 
 def pause(name: str, *, by: str | None = None) -> Queue:
@@ -21,7 +21,7 @@ def pause(name: str, *, by: str | None = None) -> Queue:
     def operation() -> Queue:
         queue = touch(name)
         if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
-            tell.queue(EventType.QUEUE_PAUSED, name, paused_by=by)
+            publish.queue(EventType.QUEUE_PAUSED, name, paused_by=by)
         queue.refresh_from_db()
         return queue
 
@@ -38,10 +38,10 @@ def resume(name: str, *, by: str | None = None) -> Queue:
     def operation() -> Queue:
         queue = touch(name)
         if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
-            tell.queue(EventType.QUEUE_RESUMED, name, resumed_by=by)
+            publish.queue(EventType.QUEUE_RESUMED, name, resumed_by=by)
         queue.refresh_from_db()
         return queue
 
     queue = database.in_write_transaction(operation)
-    wakeup.announce([name])
+    notify.announce([name])
     return queue

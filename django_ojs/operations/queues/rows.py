@@ -16,7 +16,7 @@ RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
 
 def rows() -> QuerySet[Queue]:
     """All rows that stand for queues, deleted ones included, on the alias that holds the jobs."""
-    return Queue.objects.using(database.alias()).exclude(pk__in=RESERVED)
+    return Queue.primary.exclude(pk__in=RESERVED)
 
 
 def is_deleted(queue: Queue) -> bool:
@@ -26,7 +26,7 @@ def is_deleted(queue: Queue) -> bool:
 
 def touch(name: str) -> Queue:
     """Return a queue's row, locked, and made if there is none. Inside a write transaction only."""
-    queues = Queue.objects.using(database.alias())
+    queues = Queue.primary.all()
     while True:
         queues.bulk_create([Queue(name=name)], ignore_conflicts=True)
         found = queues.select_for_update().filter(pk=name).first()

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from django_ojs.operations import jobs
-from django_ojs.operations.queues.known import QueueStatus, get
+from django_ojs.models import Job
+from django_ojs.operations.queues.status import QueueStatus, get
 from django_ojs.spec.states import State
-from django_ojs.storage import recent
-from django_ojs.storage.counts import ByState
+from django_ojs.storage.figures import recent
+from django_ojs.storage.figures.counts import ByState
 
 HOUR = timedelta(hours=1)
 
@@ -64,8 +64,8 @@ def oldest_available(name: str) -> datetime | None:
     The index that jobs are claimed by has the oldest of each priority first: one look a priority,
     of which there are 201 at most and mostly one.
     """
-    available = (
-        jobs().filter(queue=name, state=State.AVAILABLE).order_by("-priority", "enqueued_at")
+    available = Job.primary.filter(queue=name, state=State.AVAILABLE).order_by(
+        "-priority", "enqueued_at"
     )
     seen: list[datetime] = []
     found = available.values_list("priority", "enqueued_at").first()

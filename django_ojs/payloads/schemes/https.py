@@ -10,9 +10,9 @@ from typing import Any, Final
 import httpcore
 
 from django_ojs.conf import settings
-from django_ojs.payloads.guards import Network, addresses_of
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
+from django_ojs.payloads.ssrf import Network, addresses_of
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 
 #: Seconds without a byte, or without an answer to a connection, after which it is given up.

@@ -44,7 +44,7 @@ CLAIMED = (
 
 
 #: No queue can have this name; its row in `ojs_queue` stands for all of them. While it is paused,
-#: nothing is handed out and nothing promoted (see `operations.maintenance_mode`).
+#: nothing is handed out and nothing promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
 
 

@@ -66,7 +66,7 @@ def bounded(contender: Contender, *, calls: int, batches: int) -> dict[str, dict
     import django_ojs as ojs
     from django_ojs.models import Job
     from django_ojs.operations import queues
-    from django_ojs.storage import counts
+    from django_ojs.storage.figures import counts
 
     names = {UNBOUNDED: "free", BOUNDED: "bounded"}
     queues.configure(names[BOUNDED], {"backpressure": {"max_depth": _BOUND}})

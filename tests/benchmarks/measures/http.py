@@ -144,7 +144,7 @@ def _serve(field: Field, producer: Producer) -> Iterator[int]:
 
 def key(contender: Contender) -> Any:
     """Make an API key, and return it."""
-    from django_ojs.operations import api_keys
+    from django_ojs.operations.access import api_keys
     from django_ojs.spec.scopes import Scope
 
     return api_keys.create(name="bench", scopes=list(Scope))[1]

@@ -95,7 +95,7 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
     import django_ojs as ojs
     from django_ojs.operations.ack import ack_batch
     from django_ojs.operations.fetch import fetch
-    from django_ojs.storage import counts as stored_counts
+    from django_ojs.storage.figures import counts as stored_counts
 
     took: dict[str, list[float]] = {name: [] for name in OPERATIONS}
 
@@ -128,7 +128,7 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
 
 def counts(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return the medians of a queue's depth and of all counts by state, in milliseconds."""
-    from django_ojs.operations import stats
+    from django_ojs.operations.figures import stats
 
     took: dict[str, list[float]] = {DEPTH: [], COUNTS: []}
     for _ in range(calls):

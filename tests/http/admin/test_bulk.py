@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.operations import bulk
+from django_ojs.operations.jobs import bulk
 from tests.factories import in_state, push, push_many, read
 from tests.http.api import Api, state_of, stored
 

@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models import Rollup
 from django_ojs.spec.states import State
-from django_ojs.storage import rollups
+from django_ojs.storage.figures import rollups
 from tests.factories import in_state, worker
 from tests.http.api import Api
 

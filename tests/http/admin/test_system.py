@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import maintenance_mode
+from django_ojs.operations.maintenance import mode
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +54,7 @@ def test_maintenance_stops_fetch_and_takes_jobs() -> None:
 def test_what_is_ill_formed_is_400_and_changes_nothing(body: dict[str, Any], named: str) -> None:
     error = api.post(PATH, body).error(400, "invalid_request")
     assert named in error["message"]
-    assert not maintenance_mode.status().enabled
+    assert not mode.status().enabled
 
 
 def test_the_configuration_shows_what_is_not_sensitive() -> None:

@@ -10,9 +10,20 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job, Queue
-from django_ojs.operations import ack, fail, fetch, jobs, queues, stats
+from django_ojs.operations import ack, fail, fetch, queues
+from django_ojs.operations.figures import stats
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
-from tests.factories import BOOM, active, hourly, in_state, own_connections, push, push_many, read
+from tests.factories import (
+    BOOM,
+    active,
+    hourly,
+    in_state,
+    jobs,
+    own_connections,
+    push,
+    push_many,
+    read,
+)
 
 pytestmark = pytest.mark.django_db
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from django_ojs.models import Queue
-from django_ojs.operations import fetch, maintain, queues
+from django_ojs.operations import fetch, queues
+from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.errors import InvalidQueue, QueueNameTooLong
 from tests.factories import HOUR, age, in_state, push, read
 

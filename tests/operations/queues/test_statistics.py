@@ -15,7 +15,7 @@ from django_ojs.models import Rollup
 from django_ojs.operations import ack, fail, queues
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
-from django_ojs.storage import recent, rollups
+from django_ojs.storage.figures import recent, rollups
 from tests.factories import BOOM, active, age, in_state, push, read
 
 pytestmark = pytest.mark.django_db

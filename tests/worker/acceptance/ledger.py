@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django_ojs.models import Job
-from django_ojs.operations import jobs
+from tests.factories import jobs
 from tests.testapp.models import Mark
 from tests.worker.waiting import eventually
 

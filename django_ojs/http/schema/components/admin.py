@@ -22,8 +22,8 @@ from django_ojs.http.schema.values import (
     optional,
     ref,
 )
-from django_ojs.operations.bulk import LIMIT
-from django_ojs.operations.maintenance_mode import MAX_REASON
+from django_ojs.operations.jobs.bulk import LIMIT
+from django_ojs.operations.maintenance.mode import MAX_REASON
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.states import TERMINAL, State
 

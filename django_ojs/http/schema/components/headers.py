@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from django_ojs.http.backpressure import LONGEST_BLOCK
 from django_ojs.http.headers import VERSION, VERSIONS
-from django_ojs.http.room import LONGEST_BLOCK
 from django_ojs.http.schema.values import COUNT, NUMBER, STRING, Schema
 
 _REQUEST_ID: Final = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}

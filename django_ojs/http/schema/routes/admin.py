@@ -8,8 +8,8 @@ from django_ojs.http.pagination import DEFAULT_PER_PAGE, MAX_PAGE, MAX_PER_PAGE
 from django_ojs.http.schema.components.admin import PRIORITY, SHORT, STATE, TYPE_OR_PREFIX
 from django_ojs.http.schema.operation import Answer, Operation, Query
 from django_ojs.http.schema.values import OBJECT, QUEUE_NAME, TIMESTAMP, Schema, enum, ref
-from django_ojs.operations.history import PERIODS
-from django_ojs.operations.search import SORTS
+from django_ojs.operations.figures.history import PERIODS
+from django_ojs.operations.jobs.search import SORTS
 
 
 def _query(name: str, text: str, schema: Schema) -> Query:

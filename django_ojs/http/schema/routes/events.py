@@ -6,7 +6,7 @@ from typing import Final
 from django_ojs.http.access import Scope
 from django_ojs.http.schema.operation import Answer, Operation, Query
 from django_ojs.http.schema.values import JOB_ID, JOB_TYPE, ref
-from django_ojs.operations.events import DEFAULT_LIMIT, MAX_LIMIT
+from django_ojs.operations.events.log import DEFAULT_LIMIT, MAX_LIMIT
 
 _LIMIT: Final = {"type": "integer", "minimum": 1, "default": DEFAULT_LIMIT}
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django_ojs.http import fields
 from django_ojs.http.pagination import NumberedPage, numbered
 from django_ojs.http.views.jobs import JobView
-from django_ojs.operations.selection import Filter
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.states import State

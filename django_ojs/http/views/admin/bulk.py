@@ -9,8 +9,8 @@ from rest_framework.request import Request
 from django_ojs.http import fields
 from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.base import AdminView
-from django_ojs.operations import bulk
-from django_ojs.operations.bulk import Summary
+from django_ojs.operations.jobs import bulk
+from django_ojs.operations.jobs.bulk import Summary
 
 # What stands in a body beside the filter, where the filter's fields are not an object of their own.
 _BESIDE = ("confirm", "filter", "job_ids")

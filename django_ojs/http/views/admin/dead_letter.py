@@ -13,14 +13,14 @@ from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.jobs import found
 from django_ojs.http.views.dead_letter import figures
 from django_ojs.http.views.jobs import job_id
-from django_ojs.operations import bulk, dead_letter
+from django_ojs.operations.jobs import bulk, dead_letters
 from django_ojs.spec.states import State
 
 
 class _DeadLetter(AdminView):
     def find(self, key: str) -> UUID:
         """Return the id of a dead letter that the caller may use. Raises NotFound for others."""
-        job = dead_letter.get(job_id(key))
+        job = dead_letters.get(job_id(key))
         self.access.check_queue(job.queue)
         return job.pk
 
@@ -57,11 +57,11 @@ class AdminDeadLetter(_DeadLetter):
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         """Return it with the history of its errors."""
-        return detail(dead_letter.get(self.find(key)))
+        return detail(dead_letters.get(self.find(key)))
 
     def delete(self, request: Request, key: str) -> HttpResponse:
         """Delete it for good."""
-        dead_letter.delete(self.find(key))
+        dead_letters.delete(self.find(key))
         return self.answer(None, 204)
 
 
@@ -76,7 +76,7 @@ class AdminDeadLetterRetry(_DeadLetter):
         override = fields.object_(self.body(required=False), "override") or {}
         if isinstance(override.get("queue"), str):
             self.access.check_queue(override["queue"])
-        return changed(dead_letter.retry(found, override=override), State.DISCARDED)
+        return changed(dead_letters.retry(found, override=override), State.DISCARDED)
 
 
 class AdminDeadLetterStats(AdminView):

@@ -9,11 +9,11 @@ from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.answers import changed, detail, summary
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.jobs import job_id
-from django_ojs.operations import search
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.info import info
+from django_ojs.operations.jobs import search
+from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.operations.retry import retry
-from django_ojs.operations.selection import Filter
 from django_ojs.spec.states import Event, State
 from django_ojs.storage import transitions
 

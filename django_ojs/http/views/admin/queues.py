@@ -9,9 +9,11 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.base import AdminView, states_of
-from django_ojs.operations import bulk, queues, stats
+from django_ojs.operations import queues
+from django_ojs.operations.figures import stats
+from django_ojs.operations.figures.stats import Rates
+from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.operations.stats import Rates
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp

@@ -9,8 +9,8 @@ from django_ojs.http import fields
 from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.queues import rated
-from django_ojs.operations import stats
-from django_ojs.operations.history import PERIODS, Point, history
+from django_ojs.operations.figures import stats
+from django_ojs.operations.figures.history import PERIODS, Point, history
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.times import format_timestamp
 

@@ -9,8 +9,8 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.base import AdminView
-from django_ojs.operations import maintenance_mode
-from django_ojs.operations.maintenance_mode import Maintenance
+from django_ojs.operations.maintenance import mode
+from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.times import format_duration, format_timestamp, parse_duration
 from django_ojs.storage import database
@@ -47,7 +47,7 @@ class AdminMaintenance(AdminView):
 
     def get(self, request: Request) -> dict[str, Any]:
         """Say whether it is on."""
-        return _maintenance(maintenance_mode.status())
+        return _maintenance(mode.status())
 
     def post(self, request: Request) -> dict[str, Any]:
         """Enable or disable it."""
@@ -58,10 +58,10 @@ class AdminMaintenance(AdminView):
         reason = fields.string(data, "reason")
         lasts = data.get("estimated_duration")
         duration = None if lasts is None else parse_duration(lasts, "estimated_duration")
-        maintenance_mode.check(reason, duration)
+        mode.check(reason, duration)
         if not enabled:
-            return _maintenance(maintenance_mode.disable())
-        return _maintenance(maintenance_mode.enable(reason=reason, estimated_duration=duration))
+            return _maintenance(mode.disable())
+        return _maintenance(mode.enable(reason=reason, estimated_duration=duration))
 
 
 class AdminSystemConfig(AdminView):
@@ -76,7 +76,7 @@ class AdminSystemConfig(AdminView):
         return {
             "implementation": {"name": "django_ojs", "version": VERSION},
             "backend": database.connection().vendor,
-            "maintenance": maintenance_mode.status().enabled,
+            "maintenance": mode.status().enabled,
             "configuration": shown,
         }
 

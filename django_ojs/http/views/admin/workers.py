@@ -8,8 +8,8 @@ from django_ojs.http.access import Scope
 from django_ojs.http.views.admin.answers import summary
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.models.worker import Directive
-from django_ojs.operations import workers
-from django_ojs.operations.workers import WorkerStatus
+from django_ojs.operations.workers import registry
+from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.times import format_timestamp
 
 
@@ -21,7 +21,7 @@ class AdminWorkers(AdminView):
     def get(self, request: Request) -> dict[str, Any]:
         """List workers, and how many there are in which condition."""
         page = self.page()
-        known = workers.listing(offset=page.offset, limit=page.per_page, within=self.within)
+        known = registry.listing(offset=page.offset, limit=page.per_page, within=self.within)
         sums = {
             "total": known.total,
             "running": known.running,
@@ -38,14 +38,14 @@ class AdminWorker(AdminView):
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         """Return the worker with the jobs in its hands."""
-        status = workers.get(key, within=self.within)
-        held = workers.jobs_of(key, within=self.within)
+        status = registry.get(key, within=self.within)
+        held = registry.jobs_of(key, within=self.within)
         return {**_status(status), "jobs": [summary(job) for job in held]}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Forget a worker whose beats have stopped, and give its jobs back."""
         self.access.check_all_queues()
-        back = workers.deregister(key)
+        back = registry.deregister(key)
         return {"id": key, "deregistered": True, "jobs_rescheduled": back}
 
 
@@ -56,7 +56,7 @@ class _Direct(AdminView):
     def post(self, request: Request, key: str) -> dict[str, Any]:
         """Tell the worker, with its next beat."""
         self.access.check_all_queues()
-        return _status(workers.direct(key, self.directive))
+        return _status(registry.direct(key, self.directive))
 
 
 class AdminWorkerQuiet(_Direct):

@@ -7,8 +7,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from django_ojs.worker.job_log import Report
 from django_ojs.worker.maintenance import Maintenance
-from django_ojs.worker.report import Report
 from example_project.open import middleware
 from example_project.shop.management.commands.serve import create_login
 from example_project.site_server import Site, stop_signal

@@ -1,0 +1,139 @@
+"""What went wrong, as an answer: the one place where exceptions become statuses and codes (§16)."""
+
+import logging
+from typing import Any, Final
+
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.core.exceptions import SuspiciousOperation
+from django.core.signals import got_request_exception
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from rest_framework import exceptions as drf
+
+from django_ojs.http import audit, backpressure
+from django_ojs.http.headers import request_id
+from django_ojs.http.renderers import respond
+from django_ojs.spec.errors import (
+    BackendError,
+    BackendUnavailable,
+    InvalidPayload,
+    InvalidRequest,
+    NotFound,
+    OJSError,
+    PermissionDenied,
+    QueueFull,
+    RateLimited,
+    Unauthenticated,
+)
+
+DOCS: Final = "https://openjobspec.org/docs"
+#: Seconds after which asking again makes sense when the answer does not know better.
+RETRY_AFTER: Final = 1
+AUTHENTICATE: Final = 'Bearer realm="ojs"'
+
+logger = logging.getLogger("django_ojs.http")
+
+
+def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Return the answer to a request that raised."""
+    headers: dict[str, str] = {}
+    error = _translate(exception, headers)
+    status = error.status or 500
+    if isinstance(exception, drf.MethodNotAllowed):
+        status = 405
+    if status >= 500:
+        _report(request, exception, status)
+    if isinstance(error, QueueFull):
+        headers |= {"Retry-After": str(error.retry_after), **backpressure.refusal(error)}
+    if status in (429, 503):
+        wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
+        headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
+    if status == 415:
+        # RFC 7694: what would have been read.
+        headers["Accept-Encoding"] = ", ".join(error.details.get("supported", []))
+    if status in (401, 403):
+        audit.refused(request, error, request_id(request))
+    if status == 401:
+        headers.setdefault("WWW-Authenticate", AUTHENTICATE)
+    response = respond({"error": render(error, request_id(request))}, status)
+    for name, value in headers.items():
+        response[name] = value
+    return response
+
+
+def nobody() -> Unauthenticated:
+    """Make the error for a request whose caller is not known."""
+    return Unauthenticated(
+        "This needs credentials, and the request carries none that are accepted here.",
+        hint="Send an API key: `Authorization: Bearer <key>`.",
+    )
+
+
+def render(error: OJSError, request: str) -> dict[str, Any]:
+    """Return the `error` object of an answer (http-binding §16.1)."""
+    out: dict[str, Any] = {
+        "code": error.code,
+        "message": error.message,
+        "retryable": error.retryable,
+        "details": error.details,
+        "request_id": request,
+    }
+    if error.type is not None:
+        out["type"] = error.type
+    if isinstance(error, QueueFull):
+        # backpressure §7.1 has them here, ojs-errors in `details`.
+        out |= {name: error.details[name] for name in ("queue", "depth", "bound", "strategy")}
+    hint = error.hint
+    if error.status == 404:
+        hint = hint or "Check the id or the path; the manifest lists what is served here."
+        out["docs_url"] = f"{DOCS}/errors"
+    if hint is not None:
+        out["hint"] = hint
+    return out
+
+
+def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
+    match exception:
+        case OJSError() if exception.status is not None:
+            return exception
+        case drf.MethodNotAllowed():
+            return InvalidRequest("This path does not know this method; see the Allow header.")
+        case drf.NotAuthenticated() | drf.AuthenticationFailed():
+            return nobody()
+        case drf.PermissionDenied() | DjangoPermissionDenied():
+            return PermissionDenied("You may not do this.")
+        case drf.NotFound() | Http404():
+            return NotFound("There is nothing under this path.")
+        case drf.Throttled():
+            wait = max(RETRY_AFTER, _whole(getattr(exception, "wait", None)))
+            headers["Retry-After"] = str(wait)
+            return RateLimited("Too many requests.", details={"retry_after_seconds": wait})
+        case drf.ParseError() | UnreadablePostError():
+            return InvalidPayload("The body cannot be read.")
+        case drf.APIException() if exception.status_code < 500:
+            return InvalidRequest("The request cannot be read.")
+        case SuspiciousOperation():
+            return InvalidRequest("The request cannot be read.")
+        case OperationalError() | InterfaceError():
+            return BackendUnavailable("The database cannot be reached or is busy; try again.")
+        case _:
+            return BackendError("Something went wrong here; it has been logged.")
+
+
+def _report(request: HttpRequest, exception: Exception, status: int) -> None:
+    # Without the exception's text in the message: it may hold values. The traceback is for the log,
+    # as with any of Django's own 500s.
+    logger.error(
+        "%s %s answered %d (request %s)",
+        request.method,
+        request.path,
+        status,
+        request_id(request),
+        exc_info=exception,
+    )
+    got_request_exception.send(sender=None, request=request)
+
+
+def _whole(seconds: object) -> int:
+    # Rounded up: who comes back a moment too early is refused again.
+    return -int(-seconds // 1) if isinstance(seconds, int | float) else 0

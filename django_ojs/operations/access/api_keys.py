@@ -1,0 +1,202 @@
+"""API keys: made, found, revoked, replaced (ojs-security §6, §12.3).
+
+A key is `ojs_<prefix>_<secret>`. The prefix finds the row and names the key; of the secret, only a
+hash is stored. SHA-256 and no slow hash: 256 random bits cannot be guessed, however fast the
+guessing, and a slow hash on every request would be a lever for whoever wants to stop the server.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce, Least, Now
+
+from django_ojs.conf import settings
+from django_ojs.models import ApiKey
+from django_ojs.operations.access import audit
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
+from django_ojs.spec.scopes import Scope
+from django_ojs.storage import api_keys as stored
+from django_ojs.storage import database
+
+#: What every key begins with, so that a scanner for leaked secrets can tell.
+MARK = "ojs_"
+#: How long a replaced key goes on working (§12.5).
+GRACE = timedelta(hours=24)
+
+#: The status of a key that works.
+ACTIVE = "active"
+
+PREFIX_LENGTH = 10
+# 43 of 62 characters are 256 bits (§6.1).
+SECRET_LENGTH = 43
+_PREFIX = string.ascii_lowercase + string.digits
+_SECRET = string.ascii_letters + string.digits
+_FORMAT = re.compile(f"{MARK}([a-z0-9]{{{PREFIX_LENGTH}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})")
+
+_NAME_LENGTH = 100
+_NOTED_EVERY = timedelta(minutes=1)
+# What a secret is compared with when its prefix is unknown: no secret has this hash.
+_NO_DIGEST = "0" * 64
+
+
+def keys() -> QuerySet[ApiKey]:
+    """All keys, on the alias that holds the jobs, with the database's time as `now`."""
+    return ApiKey.primary.annotate(now=Now())
+
+
+def create(
+    *,
+    name: str,
+    scopes: Iterable[str],
+    queues: Iterable[str] = (),
+    expires: datetime | timedelta | None = None,
+    by: str = "",
+) -> tuple[ApiKey, str]:
+    """Store a key; return it with the text to hand out, which nobody can see again.
+
+    `queues` empty: all of them. `expires` is a moment, or how long from now. `by` goes into the
+    audit trail. Raises InvalidRequest naming the field.
+    """
+    if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(
+            f"name: must be 1 to {_NAME_LENGTH} printable characters.", details={"field": "name"}
+        )
+    prefix = _random(_PREFIX, PREFIX_LENGTH)
+    secret = _random(_SECRET, SECRET_LENGTH)
+    key = keys().create(
+        name=name.strip(),
+        prefix=prefix,
+        digest=_digest(secret),
+        scopes=_checked_scopes(scopes),
+        queues=checked_queues(queues),
+        expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
+    )
+    audit.note("api_key.created", principal=by, key_prefix=prefix, scopes=key.scopes)
+    return _get(prefix), f"{MARK}{prefix}_{secret}"
+
+
+def find(presented: str) -> Any:
+    """Return the key that was presented, and note that it is used.
+
+    Raises TokenExpired for one that is expired or revoked, and the same Unauthenticated, after the
+    same work, for one that is ill-formed, unknown or wrong.
+    """
+    match = _FORMAT.fullmatch(presented)
+    prefix, secret = match.groups() if match else ("", "")
+    key = stored.find(prefix)
+    same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
+    if key is None or not same:
+        raise Unauthenticated("The API key is not valid.")
+    # Only now: whoever does not hold the secret learns nothing about the key.
+    if (what := status(key)) != ACTIVE:
+        raise TokenExpired(f"The API key is {what}.")
+    _note_use(key)
+    return key
+
+
+def status(key: Any) -> str:
+    """Say whether a key of `keys()` is active, expired or revoked."""
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is not None and key.expires_at <= key.now:
+        return "expired"
+    return ACTIVE
+
+
+def prefix_of(presented: str) -> str | None:
+    """Return the part of a well-formed key that is no secret, or None."""
+    match = _FORMAT.fullmatch(presented)
+    return match[1] if match else None
+
+
+def revoke(prefix: str, *, by: str = "") -> ApiKey:
+    """Let a key work no more, from its next request on, and return it.
+
+    The time of the first revocation stays. Raises NotFound.
+    """
+    if keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now()):
+        audit.note("api_key.revoked", principal=by, key_prefix=prefix)
+    return _get(prefix)
+
+
+def replace(
+    prefix: str,
+    *,
+    grace: timedelta = GRACE,
+    expires: datetime | timedelta | None = None,
+    by: str = "",
+) -> tuple[ApiKey, str]:
+    """Make a key like another one, which expires after `grace`; return what `create` returns.
+
+    Until then both work (ojs-security §6.4). Without `expires`, the new key lasts as long as the
+    old one was made to. Raises NotFound, and InvalidRequest for a key that works no more.
+    """
+    with database.atomic():
+        old = _get(prefix)
+        if status(old) != ACTIVE:
+            raise InvalidRequest("prefix: the key works no more.", details={"field": "prefix"})
+        if expires is None and old.expires_at is not None:
+            expires = old.expires_at - old.created_at
+        new = create(name=old.name, scopes=old.scopes, queues=old.queues, expires=expires, by=by)
+        ends = Now() + grace
+        keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
+    return new
+
+
+def scopes_of(key: ApiKey) -> frozenset[Scope]:
+    """Return a key's scopes. One that this version does not know gives no right."""
+    return frozenset(Scope(scope) for scope in key.scopes if scope in list(Scope))
+
+
+def checked_queues(names: Iterable[str]) -> list[str]:
+    """Return the names of queues, each once. Raises InvalidRequest for one that cannot be."""
+    limits = settings().limits
+    found = sorted(set(names))
+    for name in found:
+        check_queue(name, limits)
+    return found
+
+
+def _checked_scopes(scopes: Iterable[str]) -> list[str]:
+    given = set(scopes)
+    if not given or not given <= set(Scope):
+        raise InvalidRequest(
+            f"scopes: must be at least one of {', '.join(Scope)}.", details={"field": "scopes"}
+        )
+    return [scope.value for scope in Scope if scope in given]
+
+
+def _get(prefix: str) -> ApiKey:
+    key = keys().filter(prefix=prefix).first()
+    if key is None:
+        raise NotFound("There is no API key with this prefix.")
+    return key
+
+
+def _note_use(key: Any) -> None:
+    if key.last_used_at is not None and key.now - key.last_used_at < _NOTED_EVERY:
+        return
+
+    # After the request's transaction, if it runs in one: requests with the same key must not wait
+    # for each other's commit.
+    def note() -> None:
+        long_ago = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _NOTED_EVERY)
+        keys().filter(long_ago, pk=key.pk).update(last_used_at=Now())
+
+    database.after_commit(note)
+
+
+def _random(alphabet: str, length: int) -> str:
+    return "".join(secrets.choice(alphabet) for _ in range(length))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

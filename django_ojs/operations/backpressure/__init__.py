@@ -1,0 +1,1 @@
+"""Bounded queues (ojs-backpressure): admission to a queue, refusals, pressure."""

@@ -1,0 +1,1 @@
+"""The steps of an enqueue: admission, routing, uniqueness, outbox. `push` runs them."""

@@ -1,0 +1,1 @@
+"""Events and signals: publishing them, and reading the kept ones."""

@@ -1,0 +1,1 @@
+"""Figures for operators: totals, history, queue overview. None counts the jobs table."""

@@ -1,0 +1,142 @@
+"""How many jobs there are, and what happens with them: totals, and by queue (ojs-admin-api §10.1).
+
+Nothing here reads the jobs: counts are kept, and the rest is in the rollups.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django_ojs.conf import settings
+from django_ojs.models import Worker
+from django_ojs.operations import queues
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts, recent, rollup_compaction, rollups
+from django_ojs.storage.figures.counts import ByState
+from django_ojs.storage.figures.rollups import BUCKETS
+
+#: Rates are means over this time, which ends now.
+RATE_OVER = timedelta(minutes=5)
+
+_started = time.monotonic()
+
+
+def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
+    """Return the number of jobs by state, for these queues or all; what is 0 is left out."""
+    return counts.by_queue(queues)
+
+
+def depth(queue: str) -> int:
+    """Return how many jobs wait in a queue: available, scheduled or retryable (backpressure §3)."""
+    return counts.depth(queue)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rates:
+    """What happened in the last five minutes, a minute.
+
+    Processed are the runs that ended with a result or an error, failed those with an error.
+    `latency_ms` are percentiles of the time from available to started, of the jobs that were
+    completed; None when there were none.
+    """
+
+    processed_per_minute: float = 0.0
+    failed_per_minute: float = 0.0
+    latency_ms: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """All queues together. `uptime_seconds` is how long this process has been up."""
+
+    queues: int
+    workers: int
+    jobs: ByState
+    rates: Rates
+    uptime_seconds: int
+
+
+def totals(*, within: Collection[str] | None = None) -> Totals:
+    """Return the sums over all queues, or over those that whoever asks is kept to."""
+    jobs: Counter[State] = Counter()
+    for states in counts.by_queue(within).values():
+        jobs.update(states)
+    lately = recent.by_queue(RATE_OVER, within).values()
+    return Totals(
+        queues=queues.listing(limit=0, within=within).total,
+        workers=Worker.primary.count(),
+        jobs={state: jobs[state] for state in State},
+        rates=_rates(lately),
+        uptime_seconds=int(time.monotonic() - _started),
+    )
+
+
+def rates(names: Collection[str]) -> dict[str, Rates]:
+    """Return the rates of these queues; one in which nothing happened has zeros."""
+    lately = recent.by_queue(RATE_OVER, names)
+    return {name: _rates([lately[name]] if name in lately else []) for name in names}
+
+
+def percentiles(
+    histogram: Collection[int], shares: Iterable[int] = (50, 95, 99)
+) -> dict[str, float | None]:
+    """Return percentiles of a histogram in milliseconds, as `p50` and so on."""
+    found: dict[str, float | None] = {}
+    for share in shares:
+        seconds = rollups.percentile(list(histogram), share / 100)
+        found[f"p{share}"] = None if seconds is None else round(seconds * 1000, 1)
+    return found
+
+
+def _rates(lately: Iterable[recent.Recent]) -> Rates:
+    completed = failed = 0
+    waited = [0] * BUCKETS
+    for one in lately:
+        completed, failed = completed + one.completed, failed + one.failed
+        waited = [a + b for a, b in zip(waited, one.waited, strict=True)]
+    minutes = RATE_OVER / timedelta(minutes=1)
+    return Rates(
+        processed_per_minute=round((completed + failed) / minutes, 2),
+        failed_per_minute=round(failed / minutes, 2),
+        latency_ms=percentiles(waited),
+    )
+
+
+class CountKeeper:
+    """Keeps the counts short: two maintenance steps, the second when the first did something."""
+
+    def __init__(self) -> None:
+        self._folded = 0
+
+    def fold(self) -> int:
+        """Fold what changed into the counts. Return how many changes there were."""
+        folded = counts.fold()
+        self._folded += folded
+        return folded
+
+    def tidy(self) -> int:
+        """Give back the space of what was folded."""
+        if self._folded:
+            counts.tidy()
+        self._folded = 0
+        return 0
+
+
+def fold_rollups() -> int:
+    """Fold rollups of minutes that are over, and take the time from old ones.
+
+    Return how many rows it touched.
+    """
+    return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
+
+
+def coarsen_rollups() -> int:
+    """Make hours of minutes that are older than two days. Return how many rows went."""
+    return rollup_compaction.coarsen()
+
+
+def flush_rollups() -> int:
+    """Write what this process has added up. Every process does this for itself."""
+    return rollups.flush()

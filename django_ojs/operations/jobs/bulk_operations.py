@@ -1,0 +1,265 @@
+"""Bulk operations (ojs-bulk-operations §7): ordered in a request, and worked elsewhere.
+
+Maintenance works them five hundred jobs at a time. The jobs and the figures of the operation change
+in one transaction that holds the operation's row: two that work it take turns, and what a killed
+one had begun has not happened.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.models import BulkOperation
+from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.operations.access import audit
+from django_ojs.operations.jobs import bulk_step, cursor, filter_json
+from django_ojs.operations.jobs.bulk_step import CHUNK, Attempt, Move
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.listing import LOOK, number, ways
+from django_ojs.operations.maintenance import maintain
+from django_ojs.spec.errors import InvalidRequest, NotFound
+from django_ojs.storage import database, raw_queries
+
+logger = logging.getLogger("django_ojs")
+
+OPEN: Final = (BulkState.PENDING, BulkState.RUNNING)
+OVER: Final = (BulkState.STOPPED, BulkState.DONE)
+
+#: Reasons and jobs that are kept of those that were left alone.
+MAX_ERRORS: Final = 100
+_MAX_REASONS: Final = 20
+_OTHER: Final = "Another reason."
+
+#: Seconds that one step works, so that the other steps of maintenance are not late.
+_STEP: Final = 0.25
+
+_MOVES: Final[dict[str, Move]] = {
+    Action.RETRY: bulk_step.RETRY,
+    Action.CANCEL: bulk_step.CANCEL,
+    Action.DELETE: bulk_step.DELETE,
+}
+#: Clocks that show milliseconds are not behind themselves.
+_TICK: Final = timedelta(milliseconds=1)
+
+
+def operations() -> QuerySet[BulkOperation]:
+    """All bulk operations, on the alias that holds them."""
+    return BulkOperation.primary.all()
+
+
+def order(
+    action: Action, which: Filter, *, by: str, changes: Mapping[str, Any] | None = None
+) -> BulkOperation:
+    """Order something for all jobs of a filter, and return the order.
+
+    Jobs are meant that are there now: those made later, and those that end later where it is about
+    jobs that have ended, are left alone. `changes` are made by a retry, of dead letters only.
+    Raises InvalidRequest for a filter that leaves no job out, or names no state it can be done in.
+    """
+    if changes and action != Action.RETRY:
+        raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
+    whom = meant(action, which)
+    if changes:
+        whom = replace(whom, dead_letter=True)
+    expected, more = number(whom)
+    operation: BulkOperation = operations().create(
+        action=action,
+        filter=filter_json.render(whom),
+        changes=dict(changes or {}),
+        ordered_by=by,
+        expected=None if more else expected,
+    )
+    audit.note("bulk.ordered", principal=by, action=str(action), operation=operation.pk)
+    return operation
+
+
+def meant(action: Action, which: Filter) -> Filter:
+    """Return the filter of those of the jobs that it can be done to.
+
+    Raises InvalidRequest for a filter that leaves no job out, or names no such state.
+    """
+    move = _MOVES[action]
+    if which.empty:
+        raise InvalidRequest(
+            "filter must name something; a state alone selects all jobs in it.",
+            details={"field": "filter"},
+        )
+    states = tuple(each for each in (which.states or move.default) if each in move.allowed)
+    if not states:
+        wanted = " or ".join(sorted(move.allowed))
+        raise InvalidRequest(f"{action} needs jobs that are {wanted}.", details={"field": "state"})
+    return replace(which, states=states)
+
+
+def get(key: int) -> BulkOperation:
+    """Return an operation. Raises NotFound."""
+    found = operations().filter(pk=key).first()
+    if found is None:
+        raise NotFound(
+            "There is no such bulk operation.", details={"resource_type": "bulk_operation"}
+        )
+    return found
+
+
+def stop(key: int, *, by: str) -> bool:
+    """Stop an operation after the jobs it has in hand. Return whether it was not over yet."""
+    stopped = database.retried(
+        lambda: (
+            operations()
+            .filter(pk=key, state__in=OPEN)
+            .update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now())
+        )
+    )
+    if stopped:
+        audit.note("bulk.stopped", principal=by, operation=key)
+    return bool(stopped)
+
+
+def work() -> int:
+    """Work the oldest operation for a moment. Return how many jobs it has seen; `BATCH` for more.
+
+    A step of maintenance.
+    """
+    until = time.monotonic() + _STEP
+    seen = 0
+    while (some := work_once()) is not None:
+        seen += some
+        if time.monotonic() >= until:
+            return max(seen, maintain.BATCH)
+    return seen
+
+
+def prune(limit: int = maintain.BATCH) -> int:
+    """Delete operations that were over longer ago than the settings keep them. Return how many.
+
+    A step of maintenance. It looks at the oldest orders alone, which needs no index of its own.
+    """
+    old = operations().order_by("pk").values_list("pk", flat=True)[:limit]
+    over = operations().filter(
+        pk__in=list(old),
+        state__in=OVER,
+        finished_at__lte=Now() - settings().keep_bulk_operations,
+    )
+    return database.retried(lambda: over.delete()[0]) if over.exists() else 0
+
+
+def work_once(chunk: int = CHUNK, look: int = LOOK) -> int | None:
+    """Take the next jobs of the oldest operation. Return how many; None without an operation."""
+    if not raw_queries.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
+        return None
+    return database.in_write_transaction(lambda: _turn(chunk, look))
+
+
+def _turn(chunk: int, look: int) -> int | None:
+    mine = operations().filter(state__in=OPEN).order_by("pk")
+    # Another who works it is not waited for.
+    operation = mine.select_for_update(skip_locked=True).first()
+    if operation is None:
+        return None
+    try:
+        with database.atomic():
+            return _go_on(operation, chunk, look)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        # It would fail again, and those behind it would wait for ever.
+        logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
+        mine.filter(pk=operation.pk).update(
+            state=BulkState.STOPPED, stopped_by="an error; see the log", finished_at=Now()
+        )
+        return 0
+
+
+def _go_on(operation: BulkOperation, chunk: int, look: int) -> int:
+    which = filter_json.read(operation.filter)
+    move = bulk_step.changed(_MOVES[operation.action], operation.changes)
+    keys, end = _next(operation, which, chunk, look)
+    if keys:
+        attempt = Attempt(move, expected=frozenset(which.states), within=which.within)
+        _count(operation, len(keys), *attempt.inside(keys))
+    now = timezone.now()
+    operation.started_at = operation.started_at or now
+    operation.state = BulkState.RUNNING
+    operation.place = end or ""
+    if end is None:
+        operation.state, operation.finished_at = BulkState.DONE, now
+    operation.save(using=database.alias())
+    return len(keys)
+
+
+def _next(
+    operation: BulkOperation, which: Filter, chunk: int, look: int
+) -> tuple[list[Any], str | None]:
+    """Return the next jobs, and where to go on: "way|place", or None at the end."""
+    wanted = _there_already(which, operation)
+    paths = ways(wanted)
+    step, _, text = (operation.place or "0|").partition("|")
+    for at in range(int(step), len(paths)):
+        way = paths[at]
+        after = cursor.read(text, way.order) if text else None
+        found, end = way.look(wanted, after, look)
+        names = [name.removeprefix("-") for name in way.order]
+        rows = list(found.values_list(*names)[: chunk + 1])
+        if len(rows) > chunk:
+            rows, end = rows[:chunk], rows[chunk - 1]
+        keys = [row[-1] for row in rows]
+        if end is not None:
+            return keys, f"{at}|{cursor.write(end)}"
+        if keys and at + 1 < len(paths):
+            return keys, f"{at + 1}|"
+        if keys:
+            return keys, None
+        text = ""
+    return [], None
+
+
+def _there_already(which: Filter, operation: BulkOperation) -> Filter:
+    made = operation.created_at + _TICK
+    until = made if which.until is None else min(which.until, made)
+    if operation.action == Action.CANCEL:
+        return replace(which, until=until)
+    ended = made if which.ended_until is None else min(which.ended_until, made)
+    return replace(which, ended_until=ended)
+
+
+def _count(
+    operation: BulkOperation, seen: int, refused: Mapping[UUID, str], failed: Collection[UUID]
+) -> None:
+    operation.matched += seen
+    operation.done += seen - len(refused)
+    operation.skipped += len(refused) - len(failed)
+    operation.failed += len(failed)
+    for reason, times in Counter(refused.values()).items():
+        known = reason in operation.reasons or len(operation.reasons) < _MAX_REASONS
+        name = reason if known else _OTHER
+        operation.reasons[name] = operation.reasons.get(name, 0) + times
+    room = MAX_ERRORS - len(operation.errors)
+    told = sorted(refused.items())[:room]
+    operation.errors += [{"job_id": str(key), "error": reason} for key, reason in told]
+
+
+__all__ = [
+    "MAX_ERRORS",
+    "OPEN",
+    "Action",
+    "BulkState",
+    "get",
+    "meant",
+    "operations",
+    "order",
+    "prune",
+    "stop",
+    "work",
+    "work_once",
+]

@@ -1,0 +1,92 @@
+"""Dead letters by what they have in common: queue, type and error (ojs-dead-letter §6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Count, Max, Min, Value
+from django.db.models.fields.json import KT
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.storage.dialects.expressions import Moment
+
+#: So many dead letters are grouped, the newest: some 80 ms, however many there are.
+NEWEST: Final = 25_000
+#: So many groups are returned, the first ones.
+GROUPS: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Dead letters of one queue, type and error. `sample` is the last of them."""
+
+    queue: str
+    type: str
+    error_type: str | None
+    count: int
+    first: datetime
+    last: datetime
+    sample: Job | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Groups:
+    """The groups, in order. `seen` letters were grouped; `more`: there are older ones.
+
+    `found` is how many groups there are. `oldest` is the time of the oldest letter of all,
+    `pruned_at` when it will be deleted.
+    """
+
+    groups: list[Group]
+    seen: int
+    more: bool
+    found: int = 0
+    oldest: datetime | None = None
+    pruned_at: datetime | None = None
+
+
+def groups(*, newest: int = NEWEST, most: int = GROUPS, latest_first: bool = False) -> Groups:
+    """Group the newest dead letters; the biggest groups first, or those that grew last."""
+    dead = Job.primary.filter(dead_letter=True)
+    times = dead.order_by("-finished_at", "-pk").values_list("finished_at", flat=True)
+    start = next(iter(times[newest : newest + 1]), None)
+    among = dead if start is None else dead.filter(finished_at__gt=Moment(Value(start)))
+    counted: Any = (
+        among.annotate(error_type=KT("error__type"))
+        .order_by()
+        .values("queue", "type", "error_type")
+        .annotate(count=Count("pk"), first=Min("finished_at"), last=Max("finished_at"))
+        .order_by("-last" if latest_first else "-count", "queue", "type", "error_type")
+    )
+    rows: list[dict[str, Any]] = list(counted)
+    shown = rows[:most]
+    samples = _samples([row["last"] for row in shown])
+    oldest = dead.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
+    return Groups(
+        groups=[
+            Group(**row, sample=samples.get((row["queue"], row["type"], row["error_type"])))
+            for row in shown
+        ],
+        seen=sum(row["count"] for row in rows),
+        more=start is not None,
+        found=len(rows),
+        oldest=oldest,
+        pruned_at=None if oldest is None else oldest + settings().keep_dead_letters,
+    )
+
+
+def _samples(times: Sequence[datetime]) -> dict[tuple[str, str, str | None], Job]:
+    # By the times of the last letters, which an index knows; a few others may have the same.
+    found = Job.primary.filter(
+        dead_letter=True, finished_at__in=[Moment(Value(time)) for time in times]
+    )
+    samples: dict[tuple[str, str, str | None], Job] = {}
+    for job in found.only("id", "queue", "type", "error", "finished_at")[: 10 * GROUPS]:
+        kind = job.error.get("type") if isinstance(job.error, dict) else None
+        samples[job.queue, job.type, kind] = job
+    return samples
+
+
+__all__ = ["GROUPS", "NEWEST", "Group", "Groups", "groups"]

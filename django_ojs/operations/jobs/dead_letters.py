@@ -1,0 +1,211 @@
+"""Dead letters (ojs-dead-letter §6, §9): look at them, run them again, delete them.
+
+They are in an index of their own, newest first. What is counted is counted up to 10,000.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Q, Value
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.delete import erase
+from django_ojs.operations.enqueue import size_limits
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.retry import revive
+from django_ojs.spec import retry as retries
+from django_ojs.spec import unique
+from django_ojs.spec.envelope import Envelope, validate
+from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
+from django_ojs.storage import database, rows, transitions
+from django_ojs.storage.dialects.expressions import Moment
+
+#: As far as totals are counted and figures look back: some 20 ms.
+MOST: Final = 10_000
+
+#: What a retry may change (ojs-dead-letter §6.3).
+OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
+
+#: Where a page ends: the next one begins after the job that ended then.
+Position = tuple[datetime, UUID]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Dead letters, newest first. `capped`: there are more than `total`, which is `MOST`."""
+
+    jobs: list[Job]
+    total: int
+    capped: bool
+    has_more: bool
+
+    @property
+    def end(self) -> Position | None:
+        """Where the page ends."""
+        if not self.jobs or self.jobs[-1].finished_at is None:
+            return None
+        return self.jobs[-1].finished_at, self.jobs[-1].pk
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """How many dead letters there are, by queue and by the type of their last error.
+
+    `capped`: there are more than `total`, and the others are not among the figures; they are older.
+    """
+
+    total: int
+    capped: bool
+    by_queue: dict[str, int]
+    by_error_type: dict[str, int]
+    oldest_at: datetime | None
+    newest_at: datetime | None
+
+
+def listing(
+    which: Filter | None = None,
+    *,
+    after: Position | None = None,
+    offset: int = 0,
+    limit: int = 50,
+) -> Page:
+    """Return the dead letters among these jobs, those after a position, `offset` of them left out.
+
+    A position stays where it is when jobs come and go, and takes no longer for a later page.
+    """
+    found = replace(which or Filter(), dead_letter=True).jobs()
+    seen = found.order_by()[: MOST + 1].count()
+    rest = found.order_by("-finished_at", "-pk")
+    if after is not None:
+        ended, key = Moment(Value(after[0])), after[1]
+        rest = rest.filter(Q(finished_at__lt=ended) | Q(finished_at=ended, pk__lt=key))
+        # The same again, in a form that says where in the index to begin.
+        rest = rest.filter(finished_at__lte=ended)
+    page = list(rest[offset : offset + limit + 1])
+    return Page(
+        jobs=page[:limit],
+        total=min(seen, MOST),
+        capped=seen > MOST,
+        has_more=len(page) > limit,
+    )
+
+
+def get(job_id: UUID) -> Job:
+    """Return a dead letter. Raises NotFound, for a job that is none as well."""
+    try:
+        job = transitions.get(job_id)
+    except JobNotFound:
+        raise _not_found(job_id) from None
+    if not job.dead_letter:
+        raise _not_found(job_id)
+    return job
+
+
+def figures(within: frozenset[str] | None = None) -> Figures:
+    """Return how many dead letters there are in these queues or all; the newest 10,000 count."""
+    found = Filter(dead_letter=True, within=within).jobs()
+    newest = found.order_by("-finished_at", "-pk")
+    rows = list(newest.values_list("queue", "error__type", "finished_at")[: MOST + 1])
+    counted = rows[:MOST]
+    oldest = found.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
+    return Figures(
+        total=len(counted),
+        capped=len(rows) > MOST,
+        by_queue=dict(Counter(queue for queue, _, _ in counted).most_common()),
+        by_error_type=dict(Counter(type or "Unknown" for _, type, _ in counted).most_common()),
+        oldest_at=oldest,
+        newest_at=counted[0][2] if counted else None,
+    )
+
+
+def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
+    """Make a dead letter available again, with all its attempts, and return it.
+
+    `override` may replace its args, queue, priority and (by field) retry policy, and add to its
+    meta. Raises NotFound for what is no dead letter, InvalidRequest and its kin.
+    """
+
+    def operation() -> Job:
+        job = _lock(job_id)
+        if override:
+            change(job, override)
+        with rejections.told([job]):
+            revive([job])
+        return transitions.get(job_id)
+
+    return database.in_write_transaction(operation)
+
+
+def delete(job_id: UUID) -> None:
+    """Delete a dead letter and the history of its errors, for good. Raises NotFound."""
+
+    def operation() -> None:
+        _lock(job_id)
+        erase([job_id])
+
+    database.in_write_transaction(operation)
+
+
+def _lock(job_id: UUID) -> Job:
+    try:
+        job = transitions.lock(job_id)
+    except JobNotFound:
+        raise _not_found(job_id) from None
+    if not job.dead_letter:
+        raise _not_found(job_id)
+    return job
+
+
+def change(job: Job, override: Mapping[str, Any]) -> None:
+    """Replace what `retry` may replace, in a dead letter that the caller has locked.
+
+    Raises InvalidRequest and its kin.
+    """
+    given = {name: value for name, value in override.items() if value is not None}
+    if not given.keys() <= set(OVERRIDES):
+        raise InvalidRequest(
+            f"override takes {', '.join(OVERRIDES)} only", details={"field": "override"}
+        )
+    policy = retries.parse(given.get("retry"), default=job.retry_policy)
+    meta = given.get("meta", {})
+    changed = Envelope(
+        id=job.pk,
+        type=job.type,
+        args=given.get("args", job.args),
+        queue=given.get("queue", job.queue),
+        meta={**job.meta, **meta} if isinstance(meta, dict) else meta,
+        priority=given.get("priority", job.priority),
+        retry=policy,
+    )
+    limits = settings().limits
+    validate(changed, limits)
+    if not given.keys().isdisjoint(("args", "meta", "queue")):
+        size_limits.check(changed, limits)
+    job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
+    job.priority = changed.priority
+    if "retry" in given:
+        job.max_attempts = policy.max_attempts
+        job.options = {**job.options, "retry": policy.render()}
+    if job.unique_key is not None:
+        same = unique.parse(job.options["unique"])
+        # Only for what counts: a middleware may have changed the arguments after the key was made.
+        if not given.keys().isdisjoint(same.keys):
+            job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
+    # What a bound in bytes counts: `revive` asks for room for it.
+    sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
+    job.size_bytes = rows.size_of(sized)
+    fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
+    job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
+
+
+def _not_found(job_id: UUID) -> NotFound:
+    return NotFound(
+        "There is no dead letter with this id.",
+        details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
+    )

@@ -1,0 +1,66 @@
+"""A filter as JSON, to be kept."""
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.containment import Held
+
+_TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
+
+
+def render(which: Filter) -> dict[str, Any]:
+    """Return what the filter names, as `read` takes it."""
+    rendered: dict[str, Any] = {}
+    for each in fields(Filter):
+        value = getattr(which, each.name)
+        if value in (None, ()):
+            continue
+        rendered[each.name] = _rendered(value)
+    return rendered
+
+
+def _rendered(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Held):
+        return {"column": value.column, "path": list(value.path), "values": list(value.values)}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [_rendered(each) for each in value]
+    return value
+
+
+def read(rendered: dict[str, Any]) -> Filter:
+    """Return the filter again."""
+    values: dict[str, Any] = dict(rendered)
+    for name in _TIMES & values.keys():
+        values[name] = datetime.fromisoformat(values[name])
+    if "states" in values:
+        values["states"] = tuple(State(state) for state in values["states"])
+    if "ids" in values:
+        values["ids"] = tuple(UUID(key) for key in values["ids"])
+    if "tags" in values:
+        values["tags"] = tuple(values["tags"])
+    if "within" in values:
+        values["within"] = frozenset(values["within"])
+    if "held" in values:
+        values["held"] = tuple(_held(each) for each in values["held"])
+    return Filter(**values)
+
+
+def _held(rendered: dict[str, Any]) -> Held:
+    return Held(
+        column=cast("Any", rendered["column"]),
+        path=tuple(rendered["path"]),
+        values=tuple(rendered["values"]),
+    )
+
+
+__all__ = ["read", "render"]

@@ -1,0 +1,154 @@
+"""Which jobs an operator means: a filter, checked, and as a query (ojs-admin-api §7.1, §8)."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet, Value
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations.fields import check_text
+from django_ojs.spec.envelope import check_queue, check_type
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage.dialects.containment import Held, Holds
+from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage.figures import counts
+
+_PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filter:
+    """Jobs that meet all of this; what is left out meets everything.
+
+    `type` is a job type or, ending in `*`, the beginning of some. `since` and `until` bound
+    `created_at`, `ended_since` and `ended_until` the time at which a job ended; the first of each
+    pair belongs to the range, the second does not. `error_type` is that of the latest failure, and
+    `error` is it too, or a part of its message. `tags` are all carried, `held` all found in args or
+    meta. `within` are the queues that whoever asks is kept to. Raises InvalidRequest.
+    """
+
+    queue: str | None = None
+    states: tuple[State, ...] = ()
+    type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    ended_since: datetime | None = None
+    ended_until: datetime | None = None
+    priority: int | None = None
+    error_type: str | None = None
+    error: str | None = None
+    dead_letter: bool | None = None
+    ids: tuple[UUID, ...] = ()
+    worker_id: str | None = None
+    tags: tuple[str, ...] = ()
+    held: tuple[Held, ...] = ()
+    within: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        limits = settings().limits
+        if self.queue is not None:
+            check_queue(self.queue, limits)
+        if self.type is not None and not self.type.endswith("*"):
+            check_type(self.type, limits)
+        elif self.type is not None and _PREFIX(self.type) is None:
+            raise InvalidRequest(
+                "type must be a job type, or the beginning of one followed by *",
+                details={"field": "type"},
+            )
+        for name in ("error_type", "error", "worker_id"):
+            if getattr(self, name) is not None:
+                check_text(getattr(self, name), name)
+        for tag in self.tags:
+            check_text(tag, "tags")
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of these jobs is known without looking at them."""
+        return not self._fields(but=("queue", "states", "within"))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it names nothing that would leave a job out."""
+        return not self._fields(but=("within",))
+
+    def _fields(self, *, but: tuple[str, ...]) -> list[str]:
+        return [
+            name
+            for name in self.__slots__
+            if name not in but and getattr(self, name) not in (None, ())
+        ]
+
+    def number(self) -> int:
+        """Return how many jobs these are, where `counted`; exact at any size of the table."""
+        queues = None if self.within is None else set(self.within)
+        if self.queue is not None:
+            queues = {self.queue} if queues is None else {self.queue} & queues
+        return sum(
+            number
+            for states in counts.by_queue(queues).values()
+            for state, number in states.items()
+            if not self.states or state in self.states
+        )
+
+    def jobs(self) -> QuerySet[Job]:
+        """Return the jobs, in no order."""
+        return self.narrow(Job.primary.all())
+
+    def narrow(self, among: QuerySet[Job]) -> QuerySet[Job]:
+        """Return those of some jobs that are meant, in the same order."""
+        found = among.filter(**self._equal(), **self._ranges())
+        if self.within is not None:
+            found = found.filter(queue__in=sorted(self.within))
+        if self.states and len(self.states) > 1:
+            found = found.filter(state__in=self.states)
+        if self.error_type is not None:
+            found = found.filter(error__type=self.error_type)
+        if self.error is not None:
+            found = found.filter(
+                Q(error__type=self.error) | Q(error__message__icontains=self.error)
+            )
+        if self.ids:
+            found = found.filter(pk__in=self.ids)
+        for tag in self.tags:
+            found = found.filter(Holds(Held(column="tags", path=(), values=(tag,))))
+        for held in self.held:
+            found = found.filter(Holds(held))
+        if self.since is not None and self.states and TERMINAL.issuperset(self.states):
+            # No index knows when a job was created, but one knows when it ended, and that was
+            # later.
+            found = found.filter(finished_at__gte=_clock(self.since))
+        return found
+
+    def _equal(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "queue": self.queue,
+            "priority": self.priority,
+            "dead_letter": self.dead_letter,
+            "worker_id": self.worker_id,
+        }
+        if len(self.states) == 1:
+            values["state"] = self.states[0]
+        if self.type is not None and self.type.endswith("*"):
+            values["type__startswith"] = self.type[:-1] or None
+        else:
+            values["type"] = self.type
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _ranges(self) -> dict[str, Any]:
+        values = {
+            "created_at__gte": self.since,
+            "created_at__lt": self.until,
+            "finished_at__gte": _clock(self.ended_since),
+            "finished_at__lt": _clock(self.ended_until),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _clock(moment: datetime | None) -> Moment | None:
+    # `finished_at` is the database's, and compares with what its clock would have written.
+    return None if moment is None else Moment(Value(moment))

@@ -1,0 +1,137 @@
+"""A page of the jobs that an operator looks for (ojs-admin-api §7.1)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db.models import F, QuerySet
+
+from django_ojs.models import Job
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+
+Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
+SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
+
+#: So many jobs are looked at to count and to sort them: about 20 ms. What is said of more of them
+#: than these says so.
+WINDOW = 10_000
+
+MAX_PER_PAGE = 100
+#: So many jobs can be turned over.
+MAX_OFFSET = 100_000_000
+
+#: What a list shows. Arguments, metadata and results can be megabytes each.
+SHOWN = (
+    "id",
+    "type",
+    "queue",
+    "state",
+    "priority",
+    "attempt",
+    "max_attempts",
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "started_at",
+    "finished_at",
+    "worker_id",
+    "error",
+    "dead_letter",
+    "discard_reason",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """The jobs of a page, and how many there are on all pages.
+
+    `capped`: there are more than `total`, which is as far as was counted.
+    """
+
+    jobs: list[Job]
+    total: int
+    capped: bool = False
+
+
+def search(
+    which: Filter,
+    *,
+    sort: Sort = "created_at",
+    descending: bool = True,
+    page: int = 1,
+    per_page: int = 20,
+) -> Page:
+    """Return a page of these jobs, with the fields in `SHOWN`; other fields are read when needed.
+
+    The total is exact where the counts know it (a queue, states, both, or nothing at all), and
+    else ends at 10,000. No index orders jobs by their creation. So they are read in the order of
+    their ids, which tell the time at which a client made them, and the first 10,000 are then
+    sorted by their creation: up to so many jobs the order is exact, and beyond it is that of ids.
+    """
+    _check(page, per_page)
+    offset = (page - 1) * per_page
+    total = which.number() if which.counted else None
+    if total is not None and offset >= total:
+        return Page(jobs=[], total=total)
+    rows = which.jobs()
+    if sort == "created_at":
+        keys, seen = _by_creation(rows, descending, offset, per_page)
+    else:
+        ordered = rows.order_by(*_order(which, sort, descending))
+        keys = list(ordered.values_list("pk", flat=True)[offset : offset + per_page])
+        seen = rows.order_by()[: WINDOW + 1].count() if total is None else 0
+    found = _read(keys)
+    if total is not None:
+        return Page(jobs=found, total=total)
+    return Page(jobs=found, total=min(seen, WINDOW), capped=seen > WINDOW)
+
+
+def _check(page: int, per_page: int) -> None:
+    if not 1 <= per_page <= MAX_PER_PAGE:
+        raise InvalidRequest(
+            f"per_page must be an integer from 1 to {MAX_PER_PAGE}.", details={"field": "per_page"}
+        )
+    if not 1 <= page <= MAX_OFFSET // per_page:
+        raise InvalidRequest(
+            f"page must be an integer from 1 to {MAX_OFFSET // per_page}.",
+            details={"field": "page"},
+        )
+
+
+def _by_creation(
+    rows: QuerySet[Job], descending: bool, offset: int, per_page: int
+) -> tuple[list[UUID], int]:
+    by_id = rows.order_by("-pk" if descending else "pk")
+    seen: list[tuple[datetime, UUID]] = list(by_id.values_list("created_at", "pk")[: WINDOW + 1])
+    window = sorted(seen[:WINDOW], reverse=descending)
+    end = offset + per_page
+    keys = [key for _, key in window[offset:end]]
+    if len(seen) > WINDOW and end > WINDOW:
+        # Turned over by hand as far as this: no index helps, and nobody waits for it often.
+        keys += by_id.values_list("pk", flat=True)[max(offset, WINDOW) : end]
+    return keys, len(seen)
+
+
+def _order(which: Filter, sort: Sort, descending: bool) -> list[Any]:
+    key = "-pk" if descending else "pk"
+    if sort == "priority":
+        # In a queue's available jobs this is the order of the index they are claimed by.
+        then = [F("enqueued_at").asc(), "pk"] if which.states == (State.AVAILABLE,) else [key]
+        return ["-priority" if descending else "priority", *then]
+    field = F("due_at" if sort == "scheduled_at" else "finished_at")
+    never_null = {State.SCHEDULED, State.RETRYABLE} if sort == "scheduled_at" else set()
+    if which.states and never_null.issuperset(which.states):
+        return [field.desc() if descending else field.asc(), key]
+    if sort == "discarded_at" and which.dead_letter:
+        return [field.desc() if descending else field.asc(), key]
+    return [field.desc(nulls_last=True) if descending else field.asc(nulls_last=True), key]
+
+
+def _read(keys: list[UUID]) -> list[Job]:
+    found = {job.pk: job for job in Job.primary.filter(pk__in=keys).only(*SHOWN)}
+    # One that was deleted meanwhile is missing.
+    return [found[key] for key in keys if key in found]

@@ -1,0 +1,1 @@
+"""Periodic work: promotion, expiry, rescue, timeouts, pruning."""

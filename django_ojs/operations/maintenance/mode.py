@@ -1,0 +1,99 @@
+"""Maintenance mode (ojs-admin-api §12.1): nothing is handed out, and everything is accepted.
+
+FETCH returns no job of any queue and nothing is promoted; PUSH goes on, and so does what ends
+running jobs. A queue that was paused on its own stays so afterwards.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models.functions import Now
+
+from django_ojs.models import Queue
+from django_ojs.operations.fields import check_text
+from django_ojs.spec import times
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+from django_ojs.storage import database, notify
+from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.figures import counts
+
+#: Enough for a sentence or two; it is shown wherever somebody wonders why nothing runs.
+MAX_REASON = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Maintenance:
+    """Whether maintenance mode is on, since when, why, and until when it was meant to last."""
+
+    enabled: bool
+    enabled_at: datetime | None = None
+    reason: str | None = None
+    estimated_end: datetime | None = None
+
+
+def status() -> Maintenance:
+    """Return whether maintenance mode is on. Reads, and never writes."""
+    row = Queue.primary.filter(pk=ALL_QUEUES).first()
+    return _as_value(row)
+
+
+def enable(
+    *, reason: str | None = None, estimated_duration: timedelta | None = None
+) -> Maintenance:
+    """Stop handing out and promoting jobs, and return what holds now.
+
+    Enabling it again keeps the time it was enabled at, and replaces the reason and the estimate.
+    Nothing ends it but `disable`: the estimate is for people. Raises InvalidRequest.
+    """
+    check(reason, estimated_duration)
+    queues = Queue.primary.all()
+
+    def operation() -> Maintenance:
+        queues.get_or_create(name=ALL_QUEUES)
+        queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
+        row = queues.annotate(now=Now()).select_for_update().get(pk=ALL_QUEUES)
+        config = {}
+        if reason is not None:
+            config["reason"] = reason
+        if estimated_duration is not None:
+            config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
+        row.config = config
+        row.save(using=database.alias(), update_fields=["config"])
+        return _as_value(row)
+
+    return database.in_write_transaction(operation)
+
+
+def check(reason: str | None, estimated_duration: timedelta | None) -> None:
+    """Refuse what `enable` refuses. Raises InvalidRequest."""
+    if reason is not None:
+        check_text(reason, "reason", longest=MAX_REASON)
+    if estimated_duration is not None and estimated_duration <= timedelta(0):
+        raise InvalidRequest(
+            "estimated_duration must be longer than zero.", details={"field": "estimated_duration"}
+        )
+
+
+def disable() -> Maintenance:
+    """Hand out jobs again, and return what holds now. When it is off, this changes nothing."""
+
+    def operation() -> bool:
+        return bool(Queue.primary.filter(pk=ALL_QUEUES).delete()[0])
+
+    if database.in_write_transaction(operation):
+        by_queue = counts.by_queue()
+        notify.announce(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
+    return Maintenance(enabled=False)
+
+
+def _as_value(row: Queue | None) -> Maintenance:
+    if row is None or row.paused_at is None:
+        return Maintenance(enabled=False)
+    end = row.config.get("estimated_end")
+    return Maintenance(
+        enabled=True,
+        enabled_at=row.paused_at,
+        reason=row.config.get("reason"),
+        estimated_end=None if end is None else times.parse_timestamp(end, "estimated_end"),
+    )

@@ -1,0 +1,157 @@
+"""Which queues there are (http-binding §11.1, ojs-queue-config §5): those with a row or with jobs.
+
+Nothing here reads the jobs. A queue that is seen for the first time gets its row, so that the time
+it was created at stays the same.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import chain
+
+from django_ojs.conf import settings
+from django_ojs.models import Queue
+from django_ojs.operations.queues.rows import RESERVED, forget_deleted, is_deleted, revive, rows
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import NotFound
+from django_ojs.spec.queue_config import QueueConfig
+from django_ojs.spec.states import WAITING, State
+from django_ojs.storage import database, queue_configs
+from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import ByState
+
+
+class QueueState(StrEnum):
+    """The state of a queue (ojs-queue-config §5.1); a deleted one is not shown."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    #: Deleted, and jobs that were running then still run.
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueStatus:
+    """A queue as it is: its state, its jobs by state, and what holds for it."""
+
+    name: str
+    state: QueueState
+    created_at: datetime
+    paused_at: datetime | None
+    counts: ByState
+    config: QueueConfig
+
+    @property
+    def paused(self) -> bool:
+        """Whether it hands out no jobs."""
+        return self.paused_at is not None
+
+    @property
+    def depth(self) -> int:
+        """How many jobs wait: available, scheduled or retryable (backpressure §3)."""
+        return sum(self.counts.get(state, 0) for state in WAITING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """A part of the queues, in the order of their names, and how many there are in all."""
+
+    queues: list[QueueStatus]
+    total: int
+    has_more: bool
+
+
+def listing(
+    *,
+    after: str | None = None,
+    offset: int = 0,
+    limit: int | None = None,
+    within: Collection[str] | None = None,
+) -> Listing:
+    """Return the known queues whose names come after `after`, `offset` of them left out.
+
+    `within` are the queues that whoever asks is kept to.
+    """
+    known = _look(within)
+    names = sorted(known)
+    rest = names if after is None else [name for name in names if name > after]
+    end = len(rest) if limit is None else offset + limit
+    default = stored_default()
+    return Listing(
+        queues=[_status(*known[name], default) for name in rest[offset:end]],
+        total=len(names),
+        has_more=end < len(rest),
+    )
+
+
+def get(name: str) -> QueueStatus:
+    """Return a queue. Raises NotFound, and InvalidQueue for a name that none can have."""
+    check_queue(name, settings().limits)
+    known = _look([name])
+    if name not in known:
+        raise not_found(name)
+    return _status(*known[name], stored_default())
+
+
+def not_found(name: str) -> NotFound:
+    """Say that there is no such queue."""
+    return NotFound(
+        "There is no queue with this name.",
+        details={"resource_type": "queue", "resource_id": name},
+    )
+
+
+def stored_default() -> dict[str, object]:
+    """Return the default policy as it is stored."""
+    found = Queue.primary.filter(pk=RESERVED[0])
+    return found.values_list("config", flat=True).first() or {}
+
+
+def _look(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
+    counted = {name: found for name, found in counts.by_queue(names).items() if found}
+    for name in RESERVED:
+        counted.pop(name, None)
+    found = rows() if names is None else rows().filter(pk__in=names)
+    stored = {queue.name: queue for queue in found}
+    deleted = {name for name, queue in stored.items() if is_deleted(queue)}
+    new = counted.keys() - stored.keys()
+    # A deleted queue that got jobs again is a queue again.
+    again = {name for name in deleted if _waits(counted.get(name, {}))}
+    empty = deleted - counted.keys()
+    if new or again or empty:
+        for queue in _settle(new, again, empty):
+            stored[queue.name] = queue
+    return {
+        name: (queue, counted.get(name, {}))
+        for name, queue in stored.items()
+        if not is_deleted(queue) or counted.get(name, {}).get(State.ACTIVE)
+    }
+
+
+def _settle(new: Iterable[str], again: Iterable[str], empty: Iterable[str]) -> list[Queue]:
+    def operation() -> list[Queue]:
+        missing = [Queue(name=name) for name in sorted(new)]
+        Queue.primary.bulk_create(missing, ignore_conflicts=True)
+        revive(again)
+        forget_deleted(empty)
+        return list(rows().filter(pk__in=set(chain(new, again))))
+
+    return database.in_write_transaction(operation)
+
+
+def _waits(found: ByState) -> bool:
+    return any(found.get(state) for state in (*WAITING, State.PENDING))
+
+
+def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueStatus:
+    gone = is_deleted(queue)
+    running = QueueState.PAUSED if queue.paused else QueueState.ACTIVE
+    return QueueStatus(
+        name=queue.name,
+        state=QueueState.DRAINING if gone else running,
+        created_at=queue.created_at,
+        paused_at=queue.paused_at,
+        counts=found,
+        config=queue_configs.effective(queue.name, queue.config, default),
+    )

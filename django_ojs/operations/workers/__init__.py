@@ -1,0 +1,1 @@
+"""Registered workers: listing, directing, removal."""

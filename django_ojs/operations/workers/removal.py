@@ -1,0 +1,44 @@
+"""Forget workers that are no more: those that ended well, and those that died."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.models import Worker
+from django_ojs.operations.events import publish
+from django_ojs.spec.events import EventType
+from django_ojs.storage import database
+
+#: Why a worker stopped (ojs-events §4.3).
+Reason = Literal["shutdown", "signal", "error"]
+
+
+def forget(workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None) -> None:
+    """Delete the rows of these workers, and tell once of each that it stopped."""
+    if not workers.exists():
+        return
+
+    def operation() -> None:
+        # What another has locked is being forgotten by it.
+        locked = workers.select_for_update(skip_locked=True)
+        found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
+        for key, since, now in found:
+            publish.worker(
+                EventType.WORKER_STOPPED,
+                key,
+                reason=reason,
+                jobs_completed=jobs_completed,
+                uptime_ms=_milliseconds(since, now),
+            )
+        workers.filter(pk__in=[key for key, *_ in found]).delete()
+
+    database.in_write_transaction(operation)
+
+
+def _milliseconds(since: datetime | None, now: datetime) -> int | None:
+    if since is None:
+        return None
+    # The worker's clock said when it started.
+    return max(timedelta(0), now - since) // timedelta(milliseconds=1)

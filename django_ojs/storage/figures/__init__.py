@@ -1,0 +1,1 @@
+"""Counts and rollups: figures that cost no scan of the jobs table."""

@@ -1,0 +1,65 @@
+"""Counts by queue and state in no time: triggers keep them, maintenance folds them.
+
+On PostgreSQL a statement that changes jobs appends what it changed to `ojs_count_change`; a count
+is the folded row plus the changes since. On SQLite, which has one writer, triggers keep the
+folded row itself.
+"""
+
+from collections.abc import Iterable
+
+from django_ojs.models import Bound
+from django_ojs.spec.states import WAITING, State
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import Difference
+
+#: A queue's jobs by state; states without jobs are left out.
+ByState = dict[State, int]
+
+
+def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
+    """Return the counts of these queues, or of all that have ever had a job."""
+    wanted = None if queues is None else list(queues)
+    counts: dict[str, ByState] = {}
+    for queue, state, number in database.dialect().counts(database.connection(), wanted):
+        of_queue = counts.setdefault(queue, {})
+        if number:
+            of_queue[State(state)] = number
+    return counts
+
+
+def depth(queue: str) -> int:
+    """Return how many jobs wait in a queue: available, scheduled or retryable (backpressure §3)."""
+    counts = by_queue([queue]).get(queue, {})
+    return sum(number for state, number in counts.items() if state in WAITING)
+
+
+def fold() -> int:
+    """Fold the changes into the counts. Return how many there were."""
+    return database.retried(lambda: database.dialect().fold_counts(database.connection()))
+
+
+def tidy() -> None:
+    """Give back the space of changes that were folded."""
+    database.dialect().tidy(database.connection())
+
+
+def differences() -> list[Difference]:
+    """Compare with the jobs themselves: (queue, state, counted, actual) where they differ, and the
+    same of their bytes.
+
+    One statement, so that both sides are seen at one moment. It reads every job.
+    """
+    return database.dialect().count_differences(database.connection())
+
+
+def repair() -> list[Difference]:
+    """Correct the counts, while others go on working. Return what was wrong, as `differences`."""
+
+    def operation() -> list[Difference]:
+        wrong = database.dialect().repair_counts(database.connection())
+        if wrong:
+            # What was let into bounded queues by the wrong ones has to be looked at again.
+            Bound.primary.update(until=-1)
+        return wrong
+
+    return database.in_write_transaction(operation)

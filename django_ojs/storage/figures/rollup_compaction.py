@@ -1,0 +1,118 @@
+"""Rollups as they age: the rows of a minute become one, minutes become hours, hours become ever."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.db.models import Count as Number
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now, TruncHour
+from django.utils import timezone
+
+from django_ojs.models import Rollup
+from django_ojs.storage import database
+from django_ojs.storage.figures.rollups import COLUMNS
+
+#: Writers may be this late with a minute; then it is folded.
+LATE: Final = timedelta(minutes=2)
+#: A writer that was even later is not waited for. Its row is one more until it is part of an hour.
+LATEST: Final = timedelta(hours=2)
+
+#: What is older is kept by the hour: of a busy site, a month of minutes is millions of rows.
+MINUTES: Final = timedelta(hours=50)
+#: Minutes that maintenance has missed for longer than this remain what they are.
+_MISSED: Final = timedelta(days=3)
+
+#: The minute of what is too old to have one.
+EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: What is younger than this is not pruned, whatever is asked for.
+YOUNG: Final = timedelta(hours=1)
+
+_HOUR: Final = timedelta(hours=1)
+
+
+def fold(limit: int = 200) -> int:
+    """Fold the rows of minutes that are over into one a minute, queue and type.
+
+    Return how many rows went.
+    """
+    lately = Q(minute__gte=Now() - LATEST, minute__lt=Now() - LATE)
+    split = (
+        _rows()
+        .filter(lately | Q(minute=EVER))
+        .values("minute", "queue", "type")
+        .annotate(rows=Number("pk"))
+        .filter(rows__gt=1)
+        .order_by("minute", "queue", "type")[:limit]
+    )
+    keys = list(split)
+
+    def operation() -> int:
+        return sum(
+            _into_one(
+                _rows().filter(minute=key["minute"], queue=key["queue"], type=key["type"]),
+                key["minute"],
+            )
+            for key in keys
+        )
+
+    return database.in_write_transaction(operation) if keys else 0
+
+
+def coarsen(limit: int = 100) -> int:
+    """Make an hour of the minutes of up to so many queues and types. Return how many rows went."""
+    old = _rows().filter(minute__gte=Now() - MINUTES - _MISSED, minute__lt=Now() - MINUTES)
+    fine = old.exclude(minute=TruncHour("minute", tzinfo=UTC)).order_by("minute")
+    first = fine.values_list("minute", flat=True).first()
+    if first is None:
+        return 0
+    hour = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if hour + _HOUR > timezone.now() - MINUTES:
+        return 0  # Its last minutes are still wanted.
+    within = _rows().filter(minute__gte=hour, minute__lt=hour + _HOUR)
+    pairs = within.exclude(minute=hour).order_by("queue", "type").values_list("queue", "type")
+    keys = list(pairs.distinct()[:limit])
+
+    def operation() -> int:
+        return sum(_into_one(within.filter(queue=queue, type=type), hour) for queue, type in keys)
+
+    return database.in_write_transaction(operation)
+
+
+def prune(keep: timedelta, limit: int = 5000) -> int:
+    """Take the time from rows that are older than this. Return how many.
+
+    `fold` makes one of them for each queue and type: what ever happened never becomes less.
+    """
+    old = _rows().filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
+    keys = list(old.order_by("minute").values_list("pk", flat=True)[:limit])
+    if not keys:
+        return 0
+    return int(database.retried(lambda: _rows().filter(pk__in=keys).update(minute=EVER)))
+
+
+def _into_one(parts: QuerySet[Rollup], minute: datetime) -> int:
+    found = list(parts.order_by("pk").select_for_update())
+    if not found or (len(found) == 1 and found[0].minute == minute):
+        return 0  # Another worker was here.
+    one = _merge(found)
+    one.minute = minute
+    one.save(using=database.alias())
+    return _rows().filter(pk__in=[part.pk for part in found[1:]]).delete()[0]
+
+
+def _merge(parts: Sequence[Rollup]) -> Rollup:
+    first, *others = parts
+    for other in others:
+        for column in COLUMNS:
+            setattr(first, column, getattr(first, column) + getattr(other, column))
+        first.waited = [a + b for a, b in zip(first.waited, other.waited, strict=True)]
+        first.ran = [a + b for a, b in zip(first.ran, other.ran, strict=True)]
+    return first
+
+
+def _rows() -> QuerySet[Rollup]:
+    return Rollup.primary.all()
+
+
+__all__ = ["EVER", "LATE", "MINUTES", "coarsen", "fold", "prune"]

@@ -1,0 +1,179 @@
+"""Rollups by the minute: each process adds up in memory and writes every ten seconds.
+
+A process that is killed takes up to ten seconds of its figures with it; the jobs, and the counts
+of them, are not concerned.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+
+from django.db import Error
+
+from django_ojs.models import Job, Rollup
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+FLUSH_EVERY = 10.0
+
+#: The last bucket holds all that took more than an hour and a sixth.
+BUCKETS = 24
+
+#: What is counted, and the column of each.
+ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
+COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped")
+
+#: Minutes since 1970, a queue and a type.
+Key = tuple[int, str, str]
+
+
+class _Figures:
+    __slots__ = ("counts", "ran", "waited")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(COLUMNS)
+        self.waited = [0] * BUCKETS
+        self.ran = [0] * BUCKETS
+
+
+_lock = threading.Lock()
+_figures: dict[Key, _Figures] = {}
+_flushed_at = time.monotonic()
+
+
+def bucket(seconds: float) -> int:
+    """Return the bucket of a duration: the n-th holds what took less than 2**n ms."""
+    milliseconds = int(seconds * 1000)
+    return min(BUCKETS - 1, milliseconds.bit_length())
+
+
+def note(
+    what: int,
+    queue: str,
+    type: str,
+    *,
+    number: int = 1,
+    waited: float | None = None,
+    ran: float | None = None,
+) -> None:
+    """Add something that happened now and is committed; durations in seconds."""
+    key = int(datetime.now(UTC).timestamp() // 60), queue, type
+    with _lock:
+        figures = _figures.get(key)
+        if figures is None:
+            figures = _figures[key] = _Figures()
+        figures.counts[what] += number
+        if waited is not None:
+            figures.waited[bucket(waited)] += 1
+        if ran is not None:
+            figures.ran[bucket(ran)] += 1
+
+
+def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
+    """Add something that happens to these (queue, type) once the current transaction commits."""
+    database.after_commit(noting(what, jobs))
+
+
+def noting(what: int, jobs: Iterable[tuple[str, str]]) -> Callable[[], None]:
+    """Return what adds something that happens to these (queue, type); to be called afterwards."""
+    happened = list(jobs)
+
+    def add() -> None:
+        if len(happened) == 1:
+            note(what, *happened[0])
+        else:
+            for (queue, type), number in Counter(happened).items():
+                note(what, queue, type, number=number)
+        flush_if_due()
+
+    return add
+
+
+def completed_after_commit(job: Job) -> None:
+    """Add a job that was completed, with its durations, once the current transaction commits."""
+    waited, started, finished = job.waited, job.started_at, job.finished_at
+    ran = (finished - started).total_seconds() if finished and started else None
+
+    def add() -> None:
+        seconds = waited.total_seconds() if waited is not None else None
+        note(COMPLETED, job.queue, job.type, waited=seconds, ran=ran)
+        flush_if_due()
+
+    database.after_commit(add)
+
+
+def flush_if_due() -> None:
+    """Write the figures if ten seconds have passed and no transaction of the caller's is open."""
+    if time.monotonic() - _flushed_at >= FLUSH_EVERY and not database.connection().in_atomic_block:
+        flush()
+
+
+def flush() -> int:
+    """Write this process's figures now. Return how many rows it took; none when it failed."""
+    global _flushed_at
+    with _lock:
+        _flushed_at = time.monotonic()
+        taken = dict(_figures)
+        _figures.clear()
+    rows = [
+        Rollup(
+            minute=datetime.fromtimestamp(minute * 60, UTC),
+            queue=queue,
+            type=type,
+            **dict(zip(COLUMNS, figures.counts, strict=True)),
+            waited=figures.waited,
+            ran=figures.ran,
+        )
+        for (minute, queue, type), figures in taken.items()
+    ]
+    try:
+        database.retried(lambda: Rollup.primary.bulk_create(rows))
+    except Error as error:
+        # Figures for charts are not worth failing an enqueue for.
+        logger.warning(
+            "The figures of the last seconds were not kept (%s).", error.__class__.__name__
+        )
+        return 0
+    return len(rows)
+
+
+def percentile(histogram: Sequence[int], share: float) -> float | None:
+    """Return the duration in seconds that this share (0 to 1) of the jobs did not exceed; None
+    without jobs.
+
+    A bucket is a factor of two wide; inside it, jobs are taken to be spread evenly.
+    """
+    total = sum(histogram)
+    if not total:
+        return None
+    wanted = share * total
+    below = 0
+    for index, number in enumerate(histogram):
+        if number and below + number >= wanted:
+            low = 0.0 if index == 0 else 2.0 ** (index - 1)
+            return (low + (2.0**index - low) * (wanted - below) / number) / 1000
+        below += number
+    return 2.0 ** (BUCKETS - 1) / 1000
+
+
+__all__ = [
+    "COLUMNS",
+    "COMPLETED",
+    "DISCARDED",
+    "DROPPED",
+    "ENQUEUED",
+    "FAILED",
+    "REJECTED",
+    "bucket",
+    "completed_after_commit",
+    "flush",
+    "flush_if_due",
+    "note",
+    "note_after_commit",
+    "noting",
+    "percentile",
+]

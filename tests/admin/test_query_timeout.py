@@ -1,0 +1,72 @@
+"""What takes too long is not waited for: a dash, and the rest of the page."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import transaction
+
+from django_ojs.admin import query_timeout
+from django_ojs.admin.query_timeout import asking
+from django_ojs.storage import database
+from django_ojs.storage.figures import rollup_queries
+from tests.admin.test_pages import BASE, fill
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db
+
+#: Minutes of counting, unless somebody stops it.
+ENDLESS = """
+WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 2000000000)
+SELECT count(*) FROM more
+"""
+
+
+def endless() -> object:
+    with database.connection().cursor() as cursor:
+        cursor.execute(ENDLESS)
+        return cursor.fetchone()
+
+
+def one() -> int:
+    with database.connection().cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return int(cursor.fetchone()[0])
+
+
+def test_a_question_that_takes_too_long_has_no_answer_and_the_next_one_has() -> None:
+    began = time.monotonic()
+    with asking(0.2) as ask:
+        assert ask("everything", endless) is None
+        assert ask("one", one) == 1
+        assert ask.unknown == ["everything"]
+    assert time.monotonic() - began < 20
+    assert one() == 1
+
+
+def test_after_its_time_a_page_asks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_timeout, "PATIENCE_OF_A_PAGE", -1.0)
+    with asking() as ask:
+        assert ask("one", one) is None
+
+
+@pytest.mark.postgresql
+def test_the_callers_transaction_keeps_its_own_limit() -> None:
+    with transaction.atomic(), database.connection().cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = '7s'")
+        with asking(0.5) as ask:
+            assert ask("everything", endless) is None
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone() == ("7s",)
+
+
+@pytest.mark.parametrize("page", ["overview/", "queue/", "queue/queue-0/change/"])
+def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(1)
+    monkeypatch.setattr(rollup_queries, "flows", endless)
+    monkeypatch.setattr(query_timeout.asking.__wrapped__, "__defaults__", (0.2,))
+    answer = root().get(BASE + page)
+    assert answer.status_code == 200
+    assert "took too long: throughput" in answer.content.decode()
+    assert "queue-0" in answer.content.decode()

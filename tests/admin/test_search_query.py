@@ -1,0 +1,103 @@
+"""The search box: what is typed becomes a filter, and what cannot be read is said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_ojs.admin.search_query import KNOWN, LONGEST, parse, write
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.containment import Held
+
+NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
+KEY = UUID("01a1fc00-0000-7000-8000-000000000001")
+
+
+def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
+    return {"held": (Held(column=column, path=tuple(path.split(".")), values=values),)}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", {}),
+        ("   ", {}),
+        ("state:retryable", {"states": (State.RETRYABLE,)}),
+        ("state:Available,scheduled", {"states": (State.AVAILABLE, State.SCHEDULED)}),
+        ("queue:email type:email.*", {"queue": "email", "type": "email.*"}),
+        ("type:email.send", {"type": "email.send"}),
+        ("email", {"type": "email*"}),
+        (str(KEY), {"ids": (KEY,)}),
+        (f"id:{KEY}", {"ids": (KEY,)}),
+        ("tag:vip tag:new", {"tags": ("vip", "new")}),
+        ('tag:"two words"', {"tags": ("two words",)}),
+        ('error:"card was \\"declined\\""', {"error": 'card was "declined"'}),
+        ('error:"never closed', {"error": "never closed"}),
+        ("error:https://x", {"error": "https://x"}),
+        ("error_type:Boom is:dead", {"error_type": "Boom", "dead_letter": True}),
+        ("args.user_id:42", held("args", "user_id", 42, "42")),
+        ('args.user_id:"42"', held("args", "user_id", "42")),
+        ("args.0:-1.5", held("args", "0", -1.5, "-1.5")),
+        ("meta.tenant_id:acme", held("meta", "tenant_id", "acme")),
+        ("meta.a.b:true", held("meta", "a.b", True, "true")),
+        ("created:<2h", {"since": NOW - timedelta(hours=2)}),
+        ("created:>2h", {"until": NOW - timedelta(hours=2)}),
+        ("ended:<1w", {"ended_since": NOW - timedelta(weeks=1)}),
+        ("created:>2026-01-31", {"since": datetime(2026, 1, 31, tzinfo=UTC)}),
+        ("created:<2026-01-31T10:00+02:00", {"until": datetime(2026, 1, 31, 8, tzinfo=UTC)}),
+        ("priority:-5 worker:web-1", {"priority": -5, "worker_id": "web-1"}),
+    ],
+)
+def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[str, Any]) -> None:
+    query = parse(text, now=NOW)
+    assert query.complaints == []
+    assert query.filter == Filter(**values)
+    assert parse(write(query.filter)).filter == query.filter
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("colour:red", "There is no qualifier colour: known are state, queue, type"),
+        ("queue.x:y", "There is no qualifier queue.x"),
+        (f"{'x' * 50}:1", "There is no qualifier this"),
+        ("state:running", "state must be one of"),
+        ("state:,", "state must be one of"),
+        ("queue:UPPER", "queue"),
+        ("queue:\x00", "printable"),
+        ("type:Not-A-Type", "type"),
+        ("id:42", "id must be the whole id"),
+        ("created:soon", "created must be an age"),
+        ("created:>999999w", "too long ago"),
+        ("created:>0001-01-01T00:00+23:59", "created must be an age"),
+        ("priority:1e3", "priority must be an integer"),
+        ("priority:101", "priority must be an integer"),
+        ("meta:acme", "meta needs a name"),
+        ("args..x:1", "args: name what"),
+        ("is:gone", "is:dead"),
+        ("x" * (LONGEST + 1), "at most"),
+    ],
+)
+def test_what_cannot_be_read_is_said_and_the_rest_is_taken(text: str, said: str) -> None:
+    query = parse(f"priority:3 {text}" if len(text) < LONGEST else text, now=NOW)
+    assert len(query.complaints) == 1
+    assert said in query.complaints[0]
+    if len(text) < LONGEST:
+        assert query.filter == Filter(priority=3)
+
+
+def test_the_complaint_about_a_qualifier_names_all_there_are() -> None:
+    (said,) = parse("colour:red").complaints
+    assert all(name in said for name in KNOWN)
+
+
+@given(st.text(max_size=80))
+def test_no_text_is_an_error(text: str) -> None:
+    query = parse(text, now=NOW)
+    assert parse(write(query.filter)).filter == query.filter

@@ -1,0 +1,249 @@
+"""API keys: what is stored of them, who is let in by them, and until when."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import ApiKey
+from django_ojs.operations.access import api_keys
+from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
+from django_ojs.spec.scopes import Scope, complete
+from django_ojs.storage import database
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+
+
+def make(**values: Any) -> tuple[ApiKey, str]:
+    return api_keys.create(**({"name": "billing", "scopes": ["producer"]} | values))
+
+
+def turn_back(key: ApiKey, **moments: datetime) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(**moments)
+
+
+def test_the_secret_is_256_bits_and_stored_as_its_hash_alone() -> None:
+    key, text = make()
+    assert re.fullmatch(r"ojs_[a-z0-9]{10}_[A-Za-z0-9]{43}", text)
+    assert 62**api_keys.SECRET_LENGTH >= 2**256
+    secret = text.rpartition("_")[2]
+    for value in ApiKey.objects.values_list().get():
+        assert secret not in str(value)
+    assert key.prefix in text
+
+
+def test_two_keys_have_nothing_in_common() -> None:
+    first, second = make()[1], make()[1]
+    assert first.split("_")[1:] != second.split("_")[1:]
+    assert first.split("_")[2] != second.split("_")[2]
+
+
+def test_a_key_is_found_with_its_scopes_and_queues() -> None:
+    _, text = make(scopes=["worker", "producer"], queues=["b", "a", "b"])
+    found = api_keys.find(text)
+    assert api_keys.scopes_of(found) == {Scope.PRODUCER, Scope.WORKER}
+    assert found.queues == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[:-1] + ("A" if text[-1] != "A" else "B"),
+        lambda text: text[:-1],
+        lambda text: text + "A",
+        lambda text: text.replace("ojs_", "ojs_x", 1),
+        lambda text: "ojs_0000000000_" + text[15:],
+        lambda text: text + "\n",
+        lambda text: "ojs_\x00_é",
+        lambda text: "ojs_",
+        lambda text: "",
+    ],
+    ids=["wrong", "short", "long", "odd prefix", "unknown prefix", "newline", "bytes", "mark", ""],
+)
+def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(spoil: Any) -> None:
+    _, text = make()
+    with pytest.raises(Unauthenticated) as caught:
+        api_keys.find(spoil(text))
+    assert type(caught.value) is Unauthenticated
+    assert (caught.value.message, caught.value.details) == ("The API key is not valid.", {})
+
+
+@pytest.mark.parametrize("presented", ["ojs_0000000000_" + "a" * 43, "nonsense"])
+def test_a_key_that_is_not_there_costs_the_same_look_and_the_same_comparison(
+    presented: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, _ = make()
+    compared: list[tuple[int, int]] = []
+    same = hmac.compare_digest
+
+    def note(a: str, b: str) -> bool:
+        compared.append((len(a), len(b)))
+        return same(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", note)
+    for text in (presented, f"ojs_{key.prefix}_" + "a" * 43):
+        with (
+            CaptureQueriesContext(database.connection()) as queries,
+            pytest.raises(Unauthenticated),
+        ):
+            api_keys.find(text)
+        assert len(queries) == 1
+    assert compared == [(64, 64), (64, 64)]
+
+
+def test_a_key_expires_by_the_clock_of_the_database() -> None:
+    key, text = make(expires=DAY)
+    assert key.expires_at is not None
+    assert timedelta() < key.expires_at - key.created_at - DAY + timedelta(seconds=5)
+    assert api_keys.find(text).pk == key.pk
+    turn_back(key, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(TokenExpired, match="is expired"):
+        api_keys.find(text)
+
+
+def test_who_does_not_hold_the_secret_does_not_learn_that_the_key_has_expired() -> None:
+    key, text = make(expires=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(TokenExpired):
+        api_keys.find(text)
+    with pytest.raises(Unauthenticated) as caught:
+        api_keys.find(f"ojs_{key.prefix}_" + "a" * 43)
+    assert type(caught.value) is Unauthenticated
+
+
+def test_a_revoked_key_works_no_more_and_the_others_do() -> None:
+    (gone, text), (_, other) = make(), make()
+    first = api_keys.revoke(gone.prefix).revoked_at
+    with pytest.raises(TokenExpired, match="is revoked"):
+        api_keys.find(text)
+    assert api_keys.find(other)
+    assert api_keys.revoke(gone.prefix).revoked_at == first
+
+
+def test_revoking_a_key_that_is_not_there_says_so() -> None:
+    with pytest.raises(NotFound):
+        api_keys.revoke("0000000000")
+
+
+def test_a_replaced_key_works_until_its_grace_ends() -> None:
+    old, old_text = make(scopes=["worker"], queues=["a"], expires=30 * DAY)
+    new, new_text = api_keys.replace(old.prefix, grace=DAY)
+    assert api_keys.find(old_text).pk == old.pk
+    assert api_keys.find(new_text).pk == new.pk
+    assert (new.name, new.scopes, new.queues) == (old.name, ["worker"], ["a"])
+    old.refresh_from_db()
+    assert new.expires_at is not None
+    assert old.expires_at is not None
+    assert abs(new.expires_at - new.created_at - 30 * DAY) < timedelta(minutes=1)
+    assert abs(old.expires_at - new.created_at - DAY) < timedelta(minutes=1)
+
+
+def test_a_grace_never_prolongs_a_key() -> None:
+    old, _ = make(expires=timedelta(hours=1))
+    before = old.expires_at
+    api_keys.replace(old.prefix, grace=DAY)
+    old.refresh_from_db()
+    assert old.expires_at == before
+
+
+def test_a_key_that_works_no_more_is_not_replaced() -> None:
+    for values in ({}, {"expires": datetime(2020, 1, 1, tzinfo=UTC)}):
+        key, _ = make(**values)
+        if not values:
+            api_keys.revoke(key.prefix)
+        with pytest.raises(InvalidRequest, match="works no more"):
+            api_keys.replace(key.prefix)
+    with pytest.raises(NotFound):
+        api_keys.replace("0000000000")
+    assert ApiKey.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_use_is_noted_once_a_minute() -> None:
+    key, text = make()
+    api_keys.find(text)
+    key.refresh_from_db()
+    first = key.last_used_at
+    assert first is not None
+    with CaptureQueriesContext(database.connection()) as queries:
+        api_keys.find(text)
+    assert len(queries) == 1
+    turn_back(key, last_used_at=first - timedelta(seconds=61))
+    with CaptureQueriesContext(database.connection()) as queries:
+        api_keys.find(text)
+    assert len(queries) == 2
+    key.refresh_from_db()
+    assert key.last_used_at is not None
+    assert key.last_used_at >= first
+
+
+@pytest.mark.django_db(transaction=True)
+def test_use_is_noted_after_the_transaction_of_the_request_so_that_no_lock_is_held() -> None:
+    key, text = make()
+    with transaction.atomic():
+        with CaptureQueriesContext(database.connection()) as queries:
+            api_keys.find(text)
+        assert len(queries) == 1
+    key.refresh_from_db()
+    assert key.last_used_at is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "   "}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"name": "two\nlines"}, "name"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["root"]}, "scopes"),
+        ({"queues": ["Not a queue"]}, "queue"),
+    ],
+)
+def test_a_key_that_cannot_be_made_names_the_field(values: dict[str, Any], field: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make(**values)
+    assert caught.value.details.get("field") == field
+    assert ApiKey.objects.count() == 0
+
+
+def test_a_scope_that_this_version_does_not_know_gives_no_right() -> None:
+    key, text = make()
+    ApiKey.objects.filter(pk=key.pk).update(scopes=["producer", "emperor", 7, None])
+    assert api_keys.scopes_of(api_keys.find(text)) == {Scope.PRODUCER}
+
+
+def test_the_audit_trail_has_the_prefix_and_never_the_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, logger="django_ojs.audit"):
+        key, text = make(by="ann")
+        api_keys.revoke(key.prefix, by="ann")
+        api_keys.revoke(key.prefix, by="ann")
+    events = [vars(record) for record in caplog.records]
+    assert [event["event_type"] for event in events] == ["api_key.created", "api_key.revoked"]
+    assert {event["principal"] for event in events} == {"ann"}
+    assert {event["detail"]["key_prefix"] for event in events} == {key.prefix}
+    assert text.rpartition("_")[2] not in str(events)
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        ("read", "read"),
+        ("producer", "producer"),
+        ("worker", "worker"),
+        ("operator", "operator producer read"),
+        ("admin", "admin operator producer read worker"),
+    ],
+)
+def test_the_permission_matrix_of_the_security_document(role: str, may: str) -> None:
+    assert sorted(complete([Scope(role)])) == may.split()

@@ -1,0 +1,487 @@
+"""Bounded queues (ojs-backpressure): never over the bound, and free far from it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+
+from django_ojs.models import Bound, Event, Job, Queue
+from django_ojs.operations import push as pushing
+from django_ojs.operations import queues
+from django_ojs.operations.ack import ack
+from django_ojs.operations.activate import activate
+from django_ojs.operations.backpressure import pressure_monitor, rejections
+from django_ojs.operations.backpressure.bounds import Patience
+from django_ojs.operations.fetch import fetch
+from django_ojs.operations.figures import stats
+from django_ojs.operations.jobs import bulk_step, dead_letters
+from django_ojs.operations.retry import retry
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import bounds, queue_configs
+from django_ojs.storage.figures import counts
+from tests.factories import envelope, in_state
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAME = "bounded"
+
+
+def bound(depth: int | None = None, *, queue: str = NAME, **more: Any) -> None:
+    queues.configure(queue, {"backpressure": {"max_depth": depth, **more}})
+
+
+def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[Job | None]:
+    if number == 1:
+        return [pushing.push(envelope(queue=queue, **more), generated_id=True)]
+    return pushing.push_batch([envelope(queue=queue, **more) for _ in range(number)])
+
+
+def depth(queue: str = NAME) -> int:
+    return Job.objects.filter(
+        queue=queue, state__in=["available", "scheduled", "retryable"]
+    ).count()
+
+
+def events(type: str) -> list[Event]:
+    return list(Event.objects.filter(type=type).order_by("id"))
+
+
+@pytest.mark.requirement("BP-001")
+@pytest.mark.requirement("BP-002")
+def test_a_queue_at_its_bound_refuses_the_next_job_and_says_where_it_stands() -> None:
+    bound(10)
+    for _ in range(10):
+        add()
+    with pytest.raises(QueueFull) as caught:
+        add()
+    full = caught.value
+    assert (full.queue, full.depth, full.bound) == (NAME, 10, 10)
+    assert full.details["strategy"] == "reject"
+    assert full.retry_after >= 1
+    assert depth() == 10
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 64, 100, 1_000])
+def test_the_bound_is_reached_and_never_passed(limit: int) -> None:
+    bound(limit)
+    stored = 0
+    while True:
+        try:
+            add()
+        except QueueFull:
+            break
+        stored += 1
+    assert stored == depth() == limit
+
+
+def test_a_refusal_leaves_the_callers_transaction_usable() -> None:
+    bound(1)
+    add()
+    with transaction.atomic():
+        with pytest.raises(QueueFull):
+            add()
+        Queue.objects.create(name="written-afterwards")
+    assert Queue.objects.filter(name="written-afterwards").exists()
+
+
+def test_a_batch_fits_as_a_whole_or_not_at_all() -> None:
+    bound(10)
+    add(8)
+    with pytest.raises(QueueFull):
+        add(3)
+    assert depth() == 8
+    add(2)
+    assert depth() == 10
+
+
+def test_what_can_never_fit_is_told_that_waiting_does_not_help() -> None:
+    bound(2)
+    with pytest.raises(QueueFull, match="never holds so much at once: its bound is 2") as caught:
+        add(3)
+    assert "send fewer" in str(caught.value.hint)
+
+
+def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound(2)
+    add(2)
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        "django_ojs.operations.backpressure.rejections.retry_after",
+        lambda queue, jobs: asked.append((queue, jobs)) or 7,
+    )
+    batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
+    with pytest.raises(QueueFull) as caught:
+        pushing.push_batch(batch)
+    assert asked == [(NAME, 2)]
+    assert caught.value.retry_after == 7
+
+
+def test_room_that_work_makes_is_room() -> None:
+    bound(3)
+    add(3)
+    (claimed, *_) = fetch([NAME])
+    add()
+    ack(claimed.pk)
+    with pytest.raises(QueueFull):
+        add()
+
+
+def test_raising_or_taking_away_the_bound_works_with_the_next_job() -> None:
+    bound(1)
+    add()
+    with pytest.raises(QueueFull):
+        add()
+    bound(2)
+    add()
+    bound(0)
+    add(5)
+    assert depth() == 7
+    bound(3)
+    with pytest.raises(QueueFull):
+        add()
+
+
+def test_the_default_policy_bounds_queues_that_say_nothing_themselves() -> None:
+    queues.configure_default({"backpressure": {"max_depth": 2}})
+    bound(0, queue="free")
+    add(2, queue="one")
+    add(2, queue="two")
+    for queue in ("one", "two"):
+        with pytest.raises(QueueFull):
+            add(queue=queue)
+    add(5, queue="free")
+    queues.configure_default({"backpressure": None})
+    add(queue="one")
+
+
+def test_bounds_can_be_set_in_the_settings(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "QUEUES": {NAME: {"backpressure": {"max_depth": 2}}}}
+    add(2)
+    with pytest.raises(QueueFull):
+        add()
+    bound(3)
+    add()
+    settings.OJS = {**settings.OJS, "QUEUES": {}}
+
+
+def test_an_operators_word_goes_over_the_settings_member_by_member_and_they_over_the_default(
+    settings: Any,
+) -> None:
+    in_code = {"backpressure": {"max_depth": 2, "warning_threshold": 0.5}}
+    settings.OJS = settings.OJS | {"QUEUES": {NAME: in_code}}
+    default = {"max_depth": 1, "max_size_bytes": 9_000, "strategy": "block"}
+    queues.configure_default({"backpressure": default})
+
+    def holds() -> tuple[int | None, int | None, str, float]:
+        found = queue_configs.config_of(NAME).backpressure
+        return (
+            found.max_depth, found.max_size_bytes, found.strategy, found.warning_threshold
+        )  # fmt: skip
+
+    assert holds() == (2, 9_000, "block", 0.5)
+    queues.configure(NAME, {"backpressure": {"strategy": "drop_oldest"}})
+    assert holds() == (2, 9_000, "drop_oldest", 0.5)
+    for _ in range(4):
+        add()
+    assert depth() == 2
+    queues.configure(NAME, {"backpressure": {"max_depth": 0, "max_size_bytes": 0}})
+    assert holds() == (None, None, "block", 0.5)
+    add(20)
+    assert depth() == 22
+    queues.configure(NAME, {"backpressure": None})
+    assert holds() == (2, 9_000, "block", 0.5)
+    with pytest.raises(QueueFull):
+        add()
+
+
+def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
+    bound(1)
+    (pending,) = add(pending=True)
+    add()
+    assert pending is not None
+    with pytest.raises(QueueFull):
+        activate(pending.pk)
+    assert Job.objects.get(pk=pending.pk).state == "pending"
+
+
+def test_a_retry_by_hand_needs_room() -> None:
+    bound(1)
+    dead = in_state("discarded", queue=NAME)
+    add()
+    with pytest.raises(QueueFull):
+        retry(dead.pk)
+    assert Job.objects.get(pk=dead.pk).state == "discarded"
+
+
+@pytest.mark.requirement("BP-R001")
+def test_a_bound_in_bytes_counts_what_the_jobs_take() -> None:
+    bound(None, max_size_bytes=20_000)
+    text = "x" * 3_000
+    for _ in range(6):
+        add(args=[text])
+    with pytest.raises(QueueFull) as caught:
+        add(args=[text])
+    assert caught.value.bound == 20_000
+    assert caught.value.depth == bounds.load(NAME).size <= 20_000
+
+
+@pytest.mark.requirement("BP-R003")
+def test_drop_oldest_makes_room_with_the_oldest_available_jobs() -> None:
+    bound(3, strategy="drop_oldest")
+    first, second, third = (add()[0] for _ in range(3))
+    add(2)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    states = {
+        job.pk: (job.state, job.discard_reason, job.dead_letter)
+        for job in Job.objects.filter(pk__in=[first.pk, second.pk, third.pk])
+    }
+    assert states[first.pk] == states[second.pk] == ("discarded", "dropped", False)
+    assert states[third.pk][0] == "available"
+    assert depth() == 3
+    dropped = events("backpressure.dropped")
+    assert [event.data["job_id"] for event in dropped] == [str(first.pk), str(second.pk)]
+
+
+def test_drop_oldest_refuses_where_nothing_is_available() -> None:
+    from datetime import timedelta
+
+    bound(2, strategy="drop_oldest")
+    add(2, scheduled_at=timedelta(hours=1))
+    with pytest.raises(QueueFull):
+        add()
+    with pytest.raises(QueueFull):
+        add(3)
+    assert depth() == 2
+
+
+@pytest.mark.requirement("BP-004")
+def test_a_refusal_is_told_even_where_the_caller_rolls_back() -> None:
+    bound(1)
+    add()
+    with pytest.raises(QueueFull), transaction.atomic():
+        add()
+    rejections.settle()
+    (told,) = events("backpressure.rejected")
+    assert told.data["depth"] == told.data["bound"] == 1
+    assert told.data["job_type"] == envelope().type
+    assert Queue.objects.get(name=NAME).full_at is not None
+
+
+@pytest.mark.requirement("BP-004")
+@pytest.mark.parametrize("way", ["activate", "retry", "dead letter", "bulk"])
+def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> None:
+    bound(1)
+    state = "pending" if way == "activate" else "discarded"
+    waiting = in_state(state, queue=NAME, type="test.stored")
+    add()
+    if way == "bulk":
+        attempt = bulk_step.Attempt(bulk_step.RETRY)
+        with transaction.atomic():
+            refused, _ = attempt.inside([waiting.pk])
+        assert "is full" in refused[waiting.pk]
+    else:
+        operation = {"activate": activate, "retry": retry, "dead letter": dead_letters.retry}[way]
+        with pytest.raises(QueueFull) as caught:
+            operation(waiting.pk)
+        assert caught.value.details["retry_after"] >= 1
+    rejections.settle()
+    (told,) = events("backpressure.rejected")
+    assert (told.data["job_type"], told.data["count"]) == ("test.stored", 1)
+    assert (told.data["depth"], told.data["bound"]) == (1, 1)
+
+
+def test_a_dead_letter_that_is_retried_with_larger_arguments_needs_room_for_them() -> None:
+    bound(None, max_size_bytes=20_000)
+    dead = in_state("discarded", queue=NAME)
+    with pytest.raises(QueueFull):
+        dead_letters.retry(dead.pk, override={"args": ["é" * 10_000]})
+    assert Job.objects.get(pk=dead.pk).state == "discarded"
+    dead_letters.retry(dead.pk, override={"args": ["é" * 9_000]})
+    assert 18_000 < bounds.load(NAME).size <= 20_000
+    assert bounds.load(NAME).size == Job.objects.get(pk=dead.pk).size_bytes
+    assert not counts.differences()
+
+
+def test_crossing_the_threshold_is_told_once_and_so_is_the_way_back() -> None:
+    bound(10, warning_threshold=0.5)
+    add(4)
+    assert not events("backpressure.warning")
+    add()
+    add()
+    assert len(events("backpressure.warning")) == 1
+    pressure_monitor.watch()
+    assert not events("backpressure.cleared")
+    for job in fetch([NAME], count=3):
+        ack(job.pk)
+    pressure_monitor.watch()
+    pressure_monitor.watch()
+    assert len(events("backpressure.cleared")) == 1
+
+
+@pytest.mark.requirement("BP-R002")
+def test_who_waits_for_room_gets_it_within_a_moment() -> None:
+    bound(1, strategy="block")
+    add()
+    done = threading.Event()
+
+    def wait() -> None:
+        try:
+            pushing.push(envelope(queue=NAME), generated_id=True, patience=Patience(seconds=20))
+            done.set()
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        assert not done.wait(0.2)
+        (job,) = fetch([NAME])
+        assert done.wait(20)
+    finally:
+        thread.join(20)
+    ack(job.pk)
+
+
+def test_nobody_waits_inside_a_transaction_or_for_what_can_never_fit() -> None:
+    bound(1, strategy="block")
+    add()
+    began = time.monotonic()
+    with transaction.atomic(), pytest.raises(QueueFull):
+        pushing.push(envelope(queue=NAME), patience=Patience(seconds=60))
+    with pytest.raises(QueueFull):
+        pushing.push_batch([envelope(queue=NAME)] * 2, patience=Patience(seconds=60))
+    assert time.monotonic() - began < 50
+
+
+@pytest.mark.parametrize("strategy", ["reject", "drop_oldest"])
+@pytest.mark.parametrize("limit", [100, 1_000, 50_000])
+def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strategy: str) -> None:
+    """Singles and batches, alone and in transactions, with rollbacks and workers."""
+    if connection.vendor == "sqlite" and limit > 100:
+        pytest.skip("one writer: one size says it all")
+    bound(limit, strategy=strategy)
+    wanted = min(2 * limit, 4_000) if limit < 50_000 else 3_000
+    left = threading.Semaphore(wanted)
+    over: list[int] = []
+    errors: list[BaseException] = []
+    producers = 32 if connection.vendor == "postgresql" else 6
+    stop = threading.Event()
+
+    def produce(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            while left.acquire(blocking=False):
+                number = rng.choice([1, 1, 1, 50])
+                for _ in range(number - 1):
+                    left.acquire(blocking=False)
+                try:
+                    kind = rng.random()
+                    if kind < 0.5:
+                        add(number)
+                    else:
+                        with transaction.atomic():
+                            add(number)
+                            if rng.random() < 0.3:
+                                add()
+                            time.sleep(rng.random() * 0.02)
+                            if kind > 0.8:
+                                transaction.set_rollback(True)
+                except QueueFull:
+                    time.sleep(0.001)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                for job in fetch([NAME], count=5):
+                    ack(job.pk)
+                time.sleep(0.005)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                if (found := counts.depth(NAME)) > limit:
+                    over.append(found)
+                stats.CountKeeper().fold()
+                time.sleep(0.01)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=produce, args=[n]) for n in range(producers)]
+    others = [threading.Thread(target=work), threading.Thread(target=look)]
+    for thread in threads + others:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    stop.set()
+    for thread in others:
+        thread.join(20)
+    assert not errors
+    assert not over
+    assert depth() == counts.depth(NAME) <= limit
+    assert not counts.differences()
+
+
+@pytest.mark.postgresql
+def test_producers_in_open_transactions_are_counted_though_nobody_sees_their_jobs() -> None:
+    bound(100)
+    ready, go = threading.Barrier(21), threading.Event()
+    stored: list[int] = []
+
+    def produce() -> None:
+        try:
+            with transaction.atomic():
+                number = 0
+                try:
+                    for _ in range(10):
+                        add()
+                        number += 1
+                except QueueFull:
+                    pass
+                ready.wait(60)
+                go.wait(60)
+            stored.append(number)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=produce) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    ready.wait(90)
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert sum(stored) == depth() <= 100
+
+
+def test_an_unbounded_queue_has_no_row_and_takes_no_turn() -> None:
+    add(3)
+    assert not Bound.objects.exists()
+
+
+def test_a_bound_whose_row_was_lost_is_looked_after_by_maintenance() -> None:
+    bound(1)
+    add()
+    Bound.objects.all().delete()
+    assert pressure_monitor.mend() == 1
+    assert pressure_monitor.mend() == 0
+    with pytest.raises(QueueFull):
+        add()

@@ -1,0 +1,480 @@
+"""Unique jobs, ojs-unique-jobs §5 to §9: every strategy, state and period, one at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+import django_ojs as ojs
+from django_ojs import handlers, signals
+from django_ojs.models import Attempt, Job
+from django_ojs.operations import ack, activate, fail, retry
+from django_ojs.operations import push as pushing
+from django_ojs.operations.enqueue import unique as operation
+from django_ojs.operations.maintenance import maintain
+from django_ojs.spec.envelope import Envelope, parse
+from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest, UniqueKeyInvalid
+from django_ojs.spec.ids import uuid7
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.unique import UniquePolicy
+from tests.factories import BOOM, HOUR, MINUTE, age, claim, envelope, in_state, jobs, push, read
+
+pytestmark = pytest.mark.django_db
+
+LIVE = sorted(set(State) - TERMINAL)
+STATES = pytest.mark.parametrize("state", sorted(State))
+EVERY = sorted(State)
+
+
+def policy(on_conflict: Any = "reject", **values: Any) -> UniquePolicy:
+    return UniquePolicy(**({"keys": ["type", "args"], "on_conflict": on_conflict} | values))
+
+
+def again(job: Job, how: UniquePolicy, **values: Any) -> Job:
+    """Push what is the same job by its type and arguments."""
+    return push(**({"type": job.type, "args": job.args, "unique": how} | values))
+
+
+def states_of(*found: Job) -> list[str]:
+    return [read(job.pk).state for job in found]
+
+
+# --- What is a duplicate -----------------------------------------------------------------------
+
+
+@STATES
+def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
+    job = in_state(state, unique=policy())
+    if state in LIVE:
+        with pytest.raises(DuplicateJob) as caught:
+            again(job, policy())
+        assert caught.value.details == {
+            "existing_job_id": str(job.pk),
+            "existing_job_state": state,
+            "unique_key": read(job.pk).unique_key,
+        }
+        assert jobs().count() == 1
+    else:
+        assert again(job, policy()).pk != job.pk
+
+
+@STATES
+@pytest.mark.parametrize("listed", EVERY)
+def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str) -> None:
+    job = in_state(state, unique=policy())
+    answer = again(job, policy("ignore", states=[listed]))
+    assert (answer.pk == job.pk) == answer.deduplicated == (state == listed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "duplicate"), [(0, True), (59, True), (60, False), (3_600, False)]
+)
+@STATES
+def test_a_period_runs_from_the_creation_of_the_job_that_exists(
+    state: str, seconds: int, duplicate: bool
+) -> None:
+    job = in_state(state, unique=policy())
+    jobs().filter(pk=job.pk).update(created_at=job.created_at - timedelta(seconds=seconds))
+    found = again(job, policy("ignore", period=MINUTE, states=EVERY))
+    assert found.deduplicated is duplicate
+
+
+def test_the_period_of_the_new_job_counts_and_not_that_of_the_old_one() -> None:
+    job = push(unique=policy(period="PT1S"))
+    age(job.pk, MINUTE)
+    assert again(job, policy("ignore")).pk == job.pk
+    other = push(args=[1], unique=policy())
+    age(other.pk, MINUTE)
+    assert again(other, policy(period="PT1S")).pk != other.pk
+
+
+def test_an_expired_job_that_nobody_has_moved_yet_has_ended() -> None:
+    job = push(expires_at=MINUTE, unique=policy())
+    age(job.pk, HOUR)
+    assert read(job.pk).state == "available"
+    assert again(job, policy("ignore", states=["discarded"])).pk == job.pk
+    assert again(job, policy()).pk != job.pk
+
+
+@pytest.mark.parametrize("state", ["scheduled", "retryable"])
+def test_a_due_job_that_nobody_has_moved_yet_is_available(state: str) -> None:
+    job = in_state(state, unique=policy())
+    assert not again(job, policy("ignore", states=["available"])).deduplicated
+    jobs().exclude(pk=job.pk).delete()
+    age(job.pk, 2 * HOUR)
+    assert not again(job, policy("ignore", states=[state])).deduplicated
+    jobs().exclude(pk=job.pk).delete()
+    assert again(job, policy("ignore", states=["available"])).pk == job.pk
+    assert again(job, policy("ignore")).pk == job.pk
+
+
+def test_a_job_without_a_policy_is_in_nobodys_way_and_has_no_key() -> None:
+    job = push(args=[1])
+    assert read(job.pk).unique_key is job.unique_key is None
+    other = again(job, policy())
+    assert read(other.pk).unique_key == other.unique_key
+    assert again(job, policy("ignore")).pk == other.pk
+    assert push(type=job.type, args=[1]).deduplicated is False
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "same"),
+    [
+        ({"keys": ["type"]}, [True, True, True, False]),
+        ({"keys": ["queue"]}, [False, True, True, False]),
+        ({"keys": ["args"]}, [True, False, True, False]),
+        ({"keys": ["args"], "args_keys": ["a"]}, [True, True, True, False]),
+        ({"keys": ["meta"], "meta_keys": ["tenant"]}, [True, True, False, False]),
+    ],
+)
+def test_each_dimension_tells_jobs_apart(dimensions: dict[str, Any], same: list[bool]) -> None:
+    how = UniquePolicy(**dimensions, on_conflict="ignore")
+    values = {"queue": "q", "args": [{"a": 1, "b": 2}], "meta": {"tenant": "x"}, "unique": how}
+    push(**values)
+    changes: list[dict[str, Any]] = [
+        {"queue": "other"},
+        {"args": [{"a": 1, "b": 3}]},
+        {"meta": {"tenant": "y"}},
+        {"type": "test.other"},
+    ]
+    assert [push(**(values | change)).deduplicated for change in changes] == same
+
+
+# --- What becomes of it ------------------------------------------------------------------------
+
+
+def test_ignore_returns_the_job_that_is_there_as_it_is_now() -> None:
+    job = push(args=[1], tags=["first"], unique=policy())
+    claim(job)
+    found = again(job, policy("ignore"), tags=["second"], queue="elsewhere")
+    assert (found.pk, found.deduplicated, found.state, found.tags) == (
+        job.pk,
+        True,
+        "active",
+        ["first"],
+    )
+    assert found.envelope() == read(job.pk).envelope()
+
+
+@pytest.mark.parametrize("strategy", ["replace", "replace_except_schedule"])
+@STATES
+def test_replace_cancels_what_has_not_ended(state: str, strategy: str) -> None:
+    job = in_state(state, args=["old"], unique=policy(keys=["type"]))
+    new = push(args=["new"], unique=policy(strategy, keys=["type"], states=EVERY))
+    assert new.pk != job.pk
+    assert new.deduplicated is False
+    assert states_of(job) == ["cancelled" if state in LIVE else state]
+    outcomes = list(Attempt.objects.filter(job_id=job.pk).values_list("outcome", flat=True))
+    assert ("cancelled" in outcomes) == (state == "active")
+    assert new.args == ["new"]
+
+
+def test_replace_takes_the_job_from_the_worker_that_runs_it() -> None:
+    claimed = claim(push(unique=policy()))
+    again(read(claimed.id), policy("replace"))
+    with pytest.raises(Conflict):
+        ack.ack(claimed.id)
+
+
+def test_replace_cancels_all_that_are_in_the_way() -> None:
+    first = push(args=[1], unique=policy())
+    second = again(first, policy(states=["active"]))
+    last = again(first, policy("replace"))
+    assert states_of(first, second, last) == ["cancelled", "cancelled", "available"]
+
+
+def test_replace_except_schedule_keeps_the_time_and_takes_the_rest() -> None:
+    text = "2199-01-01T14:30:00+02:00"
+    how = policy("replace_except_schedule", keys=["type"])
+    when = datetime.fromisoformat(text)
+    first = push(type="digest", scheduled_at=when, scheduled_at_text=text, unique=how)
+    new = push(type="digest", args=["new"], meta={"a": 1}, scheduled_at=2 * HOUR, unique=how)
+    assert states_of(first, new) == ["cancelled", "scheduled"]
+    assert (new.args, new.meta, new.due_at) == (["new"], {"a": 1}, first.due_at)
+    assert new.envelope()["scheduled_at"] == text
+    assert new.envelope() == read(new.pk).envelope()
+
+
+def test_replace_except_schedule_keeps_a_relative_time_and_needs_none_of_its_own() -> None:
+    how = policy("replace_except_schedule", keys=["type"])
+    first = push(scheduled_at=HOUR, unique=how)
+    new = push(unique=how)
+    assert (new.state, new.due_at) == ("scheduled", read(first.pk).due_at)
+    assert first.due_at is not None
+    assert new.envelope()["scheduled_at"] == format_timestamp(first.due_at)
+
+
+def test_replace_takes_its_own_time_and_so_does_the_other_for_what_was_not_scheduled() -> None:
+    first = push(scheduled_at=HOUR, unique=policy())
+    assert again(first, policy("replace")).state == "available"
+    waiting = push(args=["b"], unique=policy())
+    new = again(waiting, policy("replace_except_schedule"), scheduled_at=HOUR)
+    assert states_of(waiting, new) == ["cancelled", "scheduled"]
+
+
+# --- It is checked when a job is enqueued, and never again --------------------------------------
+
+
+def test_neither_promotion_nor_retry_nor_activation_checks_again() -> None:
+    narrow = policy(states=["active"])
+    first = in_state("scheduled", args=[1], unique=policy())
+    others = [in_state(s, args=[1], unique=narrow) for s in ("retryable", "pending", "discarded")]
+    age([first.pk, others[0].pk], 2 * HOUR)
+    maintain.promote()
+    activate.activate(others[1].pk)
+    retry.retry(others[2].pk)
+    assert states_of(first, *others) == ["available"] * 4
+
+
+def test_a_discarded_job_lets_go_of_its_key() -> None:
+    job = push(unique=policy(), retry=ojs.RetryPolicy(max_attempts=1))
+    fail.fail(claim(job).id, BOOM)
+    assert again(job, policy()).state == "available"
+
+
+# --- Batches -----------------------------------------------------------------------------------
+
+
+def batch(*values: dict[str, Any]) -> list[Job]:
+    stored = pushing.push_batch([envelope(**({"type": "test.b"} | v)) for v in values])
+    assert all(job is not None for job in stored)
+    return [job for job in stored if job is not None]
+
+
+def test_a_rejected_job_takes_its_whole_batch_along_and_says_which_it_was() -> None:
+    push(type="test.b", args=[2], unique=policy())
+    with pytest.raises(DuplicateJob) as caught:
+        batch({"args": [1]}, {"args": [1], "unique": policy()}, {"args": [2], "unique": policy()})
+    assert caught.value.details["index"] == 2
+    assert jobs().count() == 1
+
+
+def test_the_second_of_two_in_one_batch_is_the_duplicate() -> None:
+    with pytest.raises(DuplicateJob) as caught:
+        batch({"args": [1], "unique": policy()}, {}, {"args": [1], "unique": policy()})
+    assert caught.value.details["index"] == 2
+    assert not jobs().exists()
+
+
+def test_ignore_in_one_batch_gives_the_same_job_twice() -> None:
+    how = policy("ignore")
+    one = {"args": [1], "unique": how}
+    first, plain, second, other = batch(one, {"args": [1]}, one, {"args": [2], "unique": how})
+    assert (first.pk, first.deduplicated) == (second.pk, False)
+    assert [job.deduplicated for job in (plain, second, other)] == [False, True, False]
+    assert jobs().count() == 3
+
+
+def test_replace_in_one_batch_leaves_the_last() -> None:
+    how = policy("replace")
+    found = batch(*({"args": [1], "unique": how, "tags": [tag]} for tag in "abc"))
+    assert [job.state for job in found] == ["cancelled", "cancelled", "available"]
+    assert states_of(*found) == [job.state for job in found]
+
+
+def test_policies_may_differ_within_a_batch() -> None:
+    push(type="test.b", args=[1], unique=policy())
+    push(type="test.b", args=[2], unique=policy())
+    found = batch(
+        {"args": [1], "unique": policy("ignore")},
+        {"args": [2], "unique": policy("replace", states=["available"])},
+        {"args": [3], "unique": policy("reject", period=HOUR)},
+    )
+    assert [job.deduplicated for job in found] == [True, False, False]
+    assert sorted(jobs().values_list("state", flat=True)) == ["available"] * 3 + ["cancelled"]
+
+
+@pytest.mark.parametrize("strategy", ["reject", "replace", "ignore"])
+def test_a_taken_id_in_a_batch_is_named_by_its_place_and_undoes_what_was_replaced(
+    strategy: str,
+) -> None:
+    taken = push(type="test.b", args=["taken"])
+    first = push(type="test.b", args=[1], unique=policy())
+    how = policy(strategy)
+    with pytest.raises(DuplicateJob) as caught:
+        batch(
+            {"args": [1 if strategy != "reject" else 2], "unique": how},
+            {"args": [3], "unique": how},
+            {"args": [3 if strategy != "reject" else 4], "unique": how},
+            {"id": taken.pk},
+        )
+    assert caught.value.details["index"] == 3
+    assert states_of(first) == ["available"]
+    assert jobs().count() == 2
+
+
+def test_more_keys_than_a_server_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "MAX_KEYS", 3)
+    batch(*({"args": [n % 3], "unique": policy("ignore")} for n in range(6)))
+    with pytest.raises(InvalidRequest, match="at most 3 different unique keys"):
+        batch(*({"args": [n], "unique": policy("ignore")} for n in range(4)))
+
+
+def test_a_thousand_different_keys_fit() -> None:
+    how = policy("ignore")
+    found = batch(*({"args": [n], "unique": how} for n in range(1_000)))
+    assert len({job.unique_key for job in found}) == 1_000
+    assert all(job.deduplicated for job in batch({"args": [999], "unique": how}))
+
+
+# --- Ids, transactions, signals ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["reject", "ignore", "replace"])
+def test_the_same_id_again_is_a_duplicate_or_the_job_itself(strategy: str) -> None:
+    key = uuid7()
+    push(id=key, args=[1], unique=policy(), type="test.same")
+    if strategy == "ignore":
+        found = push(id=key, args=[1], unique=policy(strategy), type="test.same")
+        assert (found.pk, found.deduplicated) == (key, True)
+        return
+    with transaction.atomic():
+        with pytest.raises(DuplicateJob) as caught:
+            push(id=key, args=[1], unique=policy(strategy), type="test.same")
+        assert caught.value.details["existing_job_id"] == str(key)
+        assert "index" not in caught.value.details
+        assert jobs().count() == 1
+    assert read(key).state == "available"
+
+
+def test_a_refused_policy_stores_nothing_and_leaves_the_transaction_usable() -> None:
+    with transaction.atomic():
+        job = push(args=[1], unique=policy())
+        with pytest.raises(DuplicateJob):
+            again(job, policy())
+        with pytest.raises(UniqueKeyInvalid):
+            push(args=[1], unique=policy(args_keys=["nobody"]))
+        other = push(args=[2], unique=policy())
+    assert states_of(job, other) == ["available", "available"]
+
+
+def test_what_a_savepoint_takes_back_does_not_hold_its_key() -> None:
+    with transaction.atomic():
+        with suppress(KeyError), transaction.atomic():
+            push(type="test.t", unique=policy())
+            raise KeyError
+        assert push(type="test.t", unique=policy()).state == "available"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_signals_and_rollups_are_for_what_was_stored() -> None:
+    heard: list[tuple[str, Any]] = []
+
+    def hear(name: str) -> Any:
+        def receiver(job: Job, **details: Any) -> None:
+            heard.append((name, job.pk))
+
+        return receiver
+
+    receivers = {name: hear(name) for name in ("job_enqueued", "job_cancelled")}
+    for name, receiver in receivers.items():
+        getattr(signals, name).connect(receiver)
+    try:
+        first = push(args=[1], unique=policy())
+        again(first, policy("ignore"))
+        with pytest.raises(DuplicateJob):
+            again(first, policy())
+        second = again(first, policy("replace"))
+    finally:
+        for name, receiver in receivers.items():
+            getattr(signals, name).disconnect(receiver)
+    assert sorted(heard) == sorted(
+        [
+            ("job_enqueued", first.pk),
+            ("job_cancelled", first.pk),
+            ("job_enqueued", second.pk),
+        ]
+    )
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
+    envelopes = [envelope() for _ in range(count)]
+    with CaptureQueriesContext(connection) as queries:
+        pushing.push_batch(envelopes, generated_ids=True)
+    assert len(queries) == 1
+
+
+# --- From Python -------------------------------------------------------------------------------
+
+
+def test_the_policy_is_stored_and_answered() -> None:
+    job = ojs.enqueue("test.p", [{"a": 1}], unique={"args_keys": ["a"], "period": "1h"})
+    assert job is not None
+    assert read(job.pk).envelope()["unique"] == {
+        "keys": ["type", "args"],
+        "args_keys": ["a"],
+        "period": "PT1H",
+        "states": ["scheduled", "available", "pending", "active", "retryable"],
+        "on_conflict": "reject",
+    }
+
+
+def test_a_policy_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(UniqueKeyInvalid, match="unique must be an object"):
+        ojs.enqueue("test.p", unique="reject")  # type: ignore[arg-type]  # the point
+    with pytest.raises(UniqueKeyInvalid, match="unique must be a unique policy"):
+        push(unique={})
+    with pytest.raises(UniqueKeyInvalid) as caught:
+        ojs.enqueue_batch(
+            [ojs.request("test.p"), ojs.request("test.p", unique={"args_keys": ["a"]})]
+        )
+    assert caught.value.details["index"] == 1
+
+
+def test_names_of_parameters_are_places_whoever_enqueues() -> None:
+    @ojs.job("test.placed", unique={"args_keys": ["user_id"], "on_conflict": "ignore"})
+    def placed(context: ojs.JobContext, template: str, user_id: int) -> None: ...
+
+    try:
+        first = placed.enqueue("a", 7)
+        assert first is not None
+        found = [
+            placed.enqueue("b", 7),
+            placed.enqueue("a", 8),
+            ojs.enqueue("test.placed", ["c", 7]),
+            placed.options(unique=UniquePolicy(args_keys=["template"])).enqueue("a", 7),
+            placed.options(unique=UniquePolicy(args_keys=["1"], on_conflict="ignore")).enqueue(
+                "", 8
+            ),
+        ]
+        assert [job and job.deduplicated for job in found] == [True, False, True, False, True]
+        assert first.envelope()["unique"]["args_keys"] == ["1"]
+        # A producer that knows nothing of the handler.
+        values = {"type": "test.placed", "args": ["d", 7], "unique": {"args_keys": ["1"]}}
+        with pytest.raises(DuplicateJob):
+            pushing.push(parse(values))
+    finally:
+        handlers.forget("test.placed")
+
+
+def test_a_bad_policy_of_a_handler_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(UniqueKeyInvalid, match=r"unique\.keys may hold"):
+        ojs.job("test.bad", unique={"keys": ["argz"]})
+    with pytest.raises(UniqueKeyInvalid, match="unique must be an object"):
+        ojs.job("test.bad", unique=5)  # type: ignore[arg-type]  # the point
+
+
+def tenant_of(envelope: Envelope, proceed: Any) -> Any:
+    envelope.meta = {"tenant": envelope.tags[0]}
+    return proceed(envelope)
+
+
+def encrypt(envelope: Envelope, proceed: Any) -> Any:
+    envelope.args[:] = [str(uuid7())]
+    return proceed(envelope)
+
+
+@pytest.mark.parametrize("path", ["tenant_of", "encrypt"])
+def test_the_key_is_of_the_arguments_before_and_of_the_rest_after_the_middleware(path: str) -> None:
+    how = policy("ignore", keys=["args", "meta"], meta_keys=["tenant"])
+    with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [f"{__name__}.{path}"]}):
+        found = [push(type="m", args=[1], tags=[tag], unique=how) for tag in ("a", "b", "a")]
+    assert [job.deduplicated for job in found] == [False, path == "encrypt", True]

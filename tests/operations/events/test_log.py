@@ -1,0 +1,340 @@
+"""The kept events: read in the order of their commits, each once, and pruned by age."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import Event
+from django_ojs.operations import queues
+from django_ojs.operations.events import log, publish
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.events import EventType
+from django_ojs.storage import events as stored
+from tests.factories import HOUR, own_connections, push, worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATIENCE = 20
+ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
+
+
+def happen(name: str = "q", number: int = 1) -> None:
+    """Let something happen to a queue."""
+    for _ in range(number):
+        publish.queue(EventType.QUEUE_PAUSED, name)
+
+
+def names(page: log.Page) -> list[str]:
+    return [event["subject"] for event in page.events]
+
+
+def read_all(**filters: Any) -> list[dict[str, Any]]:
+    """Read page by page, as a client does, until there is no more."""
+    page = log.read(**filters)
+    found = list(page.events)
+    while page.has_more:
+        page = log.read(**{**filters, "after": page.cursor})
+        found += page.events
+    return found
+
+
+def age(by: timedelta) -> None:
+    Event.objects.update(time=F("time") - by)
+
+
+@contextmanager
+def elsewhere() -> Any:
+    """Run functions in a thread with a connection of its own, one after the other."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def run(act: Callable[[], Any]) -> Any:
+            return pool.submit(act).result(PATIENCE)
+
+        try:
+            yield run
+        finally:
+            run(lambda: own_connections().__enter__() or connection.close())
+
+
+def test_without_events_there_is_nothing_to_read_and_a_cursor_to_go_on_from() -> None:
+    page = log.read()
+    assert (page.events, page.has_more) == ([], False)
+    happen()
+    assert names(log.read(after=page.cursor)) == ["q"]
+
+
+def test_events_come_oldest_first_and_a_cursor_goes_on_where_it_ended() -> None:
+    for name in "abcde":
+        happen(name)
+    first = log.read(limit=2)
+    assert (names(first), first.has_more) == (["a", "b"], True)
+    second = log.read(after=first.cursor, limit=2)
+    assert (names(second), second.has_more) == (["c", "d"], True)
+    third = log.read(after=second.cursor, limit=2)
+    assert (names(third), third.has_more) == (["e"], False)
+    again = log.read(after=third.cursor)
+    assert (names(again), again.cursor) == ([], third.cursor)
+
+
+def test_a_full_last_page_has_no_more() -> None:
+    happen(number=3)
+    assert not log.read(limit=3).has_more
+
+
+def test_an_event_id_is_a_cursor_too() -> None:
+    for name in "abc":
+        happen(name)
+    first = log.read(limit=1).events[0]["id"]
+    assert names(log.read(after=first)) == ["b", "c"]
+    assert names(log.read(after=first.removeprefix("evt_"))) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "x",
+        "-1",
+        "1.5",
+        "٣",
+        "9" * 30,
+        "evt_",
+        "evt_\0",
+        "evt_01a1fc00-0000-7000-8000-000000000001",
+        "f" * 8 + "-ffff-7fff-8fff-" + "f" * 12,
+    ],
+)
+def test_a_cursor_that_was_never_given_is_refused(after: str) -> None:
+    happen()
+    with pytest.raises(InvalidRequest) as caught:
+        log.read(after=after)
+    assert caught.value.details == {"field": "after"}
+    assert after not in caught.value.message
+
+
+def test_filters_take_types_patterns_queues_and_types_of_jobs_all_of_them_together() -> None:
+    with ALL:
+        push(queue="a", type="one.job")
+        push(queue="b", type="two.job")
+        queues.pause("a")
+        worker("w")
+        assert len(read_all()) == 5
+        assert len(read_all(types=["job.*", "worker.started"])) == 3
+        assert [e["type"] for e in read_all(queues=["a"])] == ["job.enqueued", "queue.paused"]
+        assert [e["data"]["queue"] for e in read_all(job_types=["two.job"])] == ["b"]
+        assert read_all(types=["job.*"], queues=["a"], job_types=["two.job"]) == []
+        assert read_all(types=["job.exploded"]) == []
+        # What concerns no queue is nobody's who is kept to some.
+        assert read_all(types=["worker.*"], queues=["a", ""]) == []
+        with pytest.raises(InvalidRequest, match="types"):
+            log.read(types=["job"])
+
+
+def test_a_filter_passes_over_a_part_at_a_time_and_moves_its_cursor_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log, "LOOKED_AT_ONCE", 3)
+    happen("many", 7)
+    happen("rare")
+    page = log.read(queues=["rare"])
+    assert (page.events, page.has_more) == ([], True)
+    assert len(read_all(queues=["rare"])) == 1
+    assert len(read_all()) == 8
+
+
+def test_more_than_can_be_placed_at_once_is_read_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happen("many", 7)
+    real = stored.place
+    monkeypatch.setattr(stored, "PLACED_AT_ONCE", 3)
+    monkeypatch.setattr(stored, "place", lambda: real(3))
+    assert len(read_all()) == 7
+
+
+@pytest.mark.postgresql
+def test_what_was_inserted_first_and_commits_last_is_read_last_and_never_passed_over() -> None:
+    with elsewhere() as other:
+        late = transaction.atomic()
+        other(late.__enter__)
+        other(lambda: happen("late"))
+        happen("early")
+        first = log.read()
+        assert names(first) == ["early"]
+        happen("later")
+        second = log.read(after=first.cursor)
+        assert names(second) == ["later"]
+        other(lambda: late.__exit__(None, None, None))
+        third = log.read(after=second.cursor)
+        assert names(third) == ["late"]
+        assert names(log.read()) == ["early", "later", "late"]
+        order = list(Event.objects.order_by("pk").values_list("subject", flat=True))
+        assert order == ["late", "early", "later"]
+
+
+@pytest.mark.postgresql
+def test_one_at_a_time_places_events_and_the_next_one_sees_what_it_did() -> None:
+    happen("a")
+    happen("b")
+    with elsewhere() as other:
+        placing = transaction.atomic()
+        other(placing.__enter__)
+        assert other(lambda: stored.place(1)) == 1
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(_place_in_own_connection)
+            _until(_somebody_waits)
+            other(lambda: placing.__exit__(None, None, None))
+            assert waiting.result(PATIENCE) == 1
+    assert list(Event.objects.order_by("position").values_list("subject", "position")) == [
+        ("a", 1),
+        ("b", 2),
+    ]
+
+
+@pytest.mark.postgresql
+def test_under_repeatable_read_a_lost_race_places_nothing_and_loses_nothing() -> None:
+    happen("a")
+    with elsewhere() as other:
+        old = transaction.atomic()
+        other(old.__enter__)
+        other(
+            lambda: connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        )
+        assert other(lambda: Event.objects.count()) == 1
+        assert stored.place() == 1
+        assert other(stored.place) == 0
+        # The transaction goes on.
+        assert other(lambda: Event.objects.count()) == 1
+        other(lambda: old.__exit__(None, None, None))
+    assert names(log.read()) == ["a"]
+
+
+def _place_in_own_connection() -> int:
+    with own_connections():
+        return stored.place()
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return bool(cursor.fetchone()[0])
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_reader_under_eight_writers_sees_every_event_once() -> None:
+    writers, each = 8, 30
+    done = threading.Event()
+    seen: list[str] = []
+
+    def write(number: int) -> None:
+        with own_connections():
+            for turn in range(each):
+                with transaction.atomic():
+                    happen(f"{number}-{turn}")
+                    if turn % 3 == 0 and connection.vendor == "postgresql":
+                        # Some commit long after others that came later.
+                        with connection.cursor() as cursor:
+                            cursor.execute("SELECT pg_sleep(0.005)")
+                    happen(f"{number}-{turn}-b")
+
+    def read() -> None:
+        with own_connections():
+            cursor = None
+            while True:
+                ended = done.is_set()
+                page = log.read(after=cursor, limit=7)
+                seen.extend(names(page))
+                cursor = page.cursor
+                if ended and not page.has_more:
+                    return
+
+    with ThreadPoolExecutor(writers + 2) as pool:
+        readers = [pool.submit(read)]
+        for future in [pool.submit(write, number) for number in range(writers)]:
+            future.result(60)
+        done.set()
+        for future in readers:
+            future.result(60)
+    assert len(seen) == len(set(seen)) == writers * each * 2
+    for number in range(writers):
+        mine = [name for name in seen if name.split("-")[0] == str(number)]
+        assert mine == [f"{number}-{turn}{end}" for turn in range(each) for end in ("", "-b")]
+
+
+def test_maintenance_places_what_nobody_reads_and_costs_a_look_when_there_is_nothing() -> None:
+    happen(number=3)
+    assert log.settle() == 3
+    assert not Event.objects.filter(position=None).exists()
+    with CaptureQueriesContext(connection) as queries:
+        assert log.settle() == 0
+    assert len(queries) == 1
+
+
+def test_a_session_that_may_only_read_reads_what_is_placed() -> None:
+    happen("a")
+    log.settle()
+    happen("b")
+    say, off = {
+        "postgresql": (
+            "SET default_transaction_read_only = on",
+            "RESET default_transaction_read_only",
+        ),
+        "sqlite": ("PRAGMA query_only = on", "PRAGMA query_only = off"),
+    }[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(say)
+        try:
+            assert names(log.read()) == ["a"]
+        finally:
+            cursor.execute(off)
+    assert names(log.read()) == ["a", "b"]
+
+
+def test_old_events_are_pruned_oldest_first_and_young_ones_stay() -> None:
+    for name in "abc":
+        happen(name)
+    log.settle()
+    age(timedelta(days=31))
+    happen("d")
+    log.settle()
+    assert log.prune(limit=2) == 2
+    assert names(log.read()) == ["c", "d"]
+    assert (log.prune(limit=2), log.prune(limit=2)) == (1, 0)
+    with override_settings(OJS={"KEEP_EVENTS_FOR": "PT1H"}):
+        age(2 * HOUR)
+        assert log.prune() == 0
+
+
+def test_the_newest_event_stays_so_that_positions_never_start_again() -> None:
+    happen(number=3)
+    cursor = log.read().cursor
+    age(timedelta(days=400))
+    log.prune()
+    assert Event.objects.count() == 1
+    happen("new")
+    assert names(log.read(after=cursor)) == ["new"]
+    assert log.prune() == 1
+
+
+def test_what_has_no_position_yet_is_not_pruned() -> None:
+    happen(number=2)
+    age(timedelta(days=400))
+    assert log.prune() == 0
+    assert len(read_all()) == 2

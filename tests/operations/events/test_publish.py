@@ -1,0 +1,407 @@
+"""What is told of each change: the right events, complete, with the change or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+import django_ojs as ojs
+from django_ojs.models.worker import Directive
+from django_ojs.operations import ack, beat, fail, fetch, queues
+from django_ojs.operations import push as pushing
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.events import log
+from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.spec.errors import DuplicateJob, OJSError
+from django_ojs.spec.failure import Failure
+from tests.factories import (
+    BOOM,
+    HOUR,
+    MINUTE,
+    WORKER,
+    active,
+    age,
+    envelope,
+    hourly,
+    in_state,
+    push,
+    push_many,
+    silence,
+    worker,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
+NONE = override_settings(OJS={"KEEP_EVENTS": []})
+
+Told = list[tuple[str, dict[str, Any]]]
+
+
+def told() -> Told:
+    """Return all events so far, as (type, data)."""
+    found, page = [], log.read()
+    found += page.events
+    while page.has_more:
+        page = log.read(after=page.cursor)
+        found += page.events
+    return [(event["type"], event["data"]) for event in found]
+
+
+def types() -> list[str]:
+    return [type for type, _ in told()]
+
+
+def due() -> Any:
+    job = in_state("scheduled")
+    age(job.pk, 2 * HOUR)
+    return job
+
+
+def late() -> Any:
+    job = push(expires_at=HOUR)
+    age(job.pk, 2 * HOUR)
+    return job
+
+
+def lapsed(attempts: int) -> Any:
+    job = active(retry=hourly(attempts))
+    age(job.id, HOUR)
+    return job
+
+
+def quiet() -> str:
+    queues.pause("q")
+    return "q"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to what, and the events it must give."""
+
+    before: Callable[[], Any]
+    act: Callable[[Any], object]
+    tells: list[str]
+
+    def ready(self) -> Any:
+        """Make what is there before, and tell nobody."""
+        with NONE:
+            return self.before()
+
+
+def nothing() -> None:
+    """There is nothing before."""
+
+
+CHANGES = {
+    "push": Change(nothing, lambda _: push(), ["job.enqueued"]),
+    "push for later": Change(nothing, lambda _: push(scheduled_at=HOUR), ["job.scheduled"]),
+    "push pending": Change(nothing, lambda _: push(pending=True), []),
+    "push many": Change(nothing, lambda _: push_many(3), ["job.enqueued"] * 3),
+    "activate": Change(
+        lambda: in_state("pending"), lambda job: ojs.activate(job.pk), ["job.enqueued"]
+    ),
+    "promote": Change(due, lambda _: maintain.promote(), ["job.enqueued"]),
+    "fetch": Change(push, lambda job: fetch.fetch([job.queue]), ["job.started"]),
+    "ack": Change(active, lambda job: ack.ack(job.id), ["job.completed"]),
+    "ack in the handler": Change(active, lambda job: ack.complete(job.id), ["job.completed"]),
+    "ack many": Change(
+        active, lambda job: ack.ack_batch(WORKER, [(job.id, job.run, None)]), ["job.completed"]
+    ),
+    "fail": Change(active, lambda job: fail.fail(job.id, BOOM), ["job.failed", "job.retrying"]),
+    "fail for good": Change(
+        lambda: active(retry=hourly(1)),
+        lambda job: fail.fail(job.id, BOOM),
+        ["job.failed", "job.discarded"],
+    ),
+    "put aside": Change(active, lambda job: fail.hold(job.id, BOOM, delay=HOUR), ["job.retrying"]),
+    "give back": Change(active, lambda job: fail.requeue(job.id), ["job.enqueued"]),
+    "give back unstarted": Change(
+        active,
+        lambda job: rescue.give_back([(job.id, job.run)], worker_id=WORKER),
+        ["job.enqueued"],
+    ),
+    "lapse": Change(lambda: lapsed(2), lambda _: rescue.lapse(), ["job.failed", "job.enqueued"]),
+    "lapse for good": Change(
+        lambda: lapsed(1), lambda _: rescue.lapse(), ["job.failed", "job.discarded"]
+    ),
+    "expire": Change(late, lambda _: maintain.expire(), ["job.expired"]),
+    "cancel": Change(push, lambda job: ojs.cancel(job.pk), ["job.cancelled"]),
+    "cancel again": Change(lambda: in_state("cancelled"), lambda job: ojs.cancel(job.pk), []),
+    "retry": Change(lambda: in_state("discarded"), lambda job: ojs.retry(job.pk), ["job.enqueued"]),
+    "extend": Change(active, lambda job: beat.extend(WORKER, job.id), ["job.heartbeat"]),
+    "pause": Change(nothing, lambda _: queues.pause("q"), ["queue.paused"]),
+    "pause again": Change(quiet, queues.pause, []),
+    "resume": Change(quiet, queues.resume, ["queue.resumed"]),
+    "resume what runs": Change(nothing, lambda _: queues.resume("q"), []),
+    "create a queue": Change(nothing, lambda _: queues.create("q"), ["queue.created"]),
+    "configure a queue": Change(
+        nothing, lambda _: queues.configure("q", {}), ["queue.config_updated"]
+    ),
+    "delete a queue": Change(quiet, queues.delete, ["queue.deleted"]),
+    "first beat": Change(nothing, lambda _: worker(), ["worker.started", "worker.heartbeat"]),
+    "next beat": Change(worker, lambda _: worker(), ["worker.heartbeat"]),
+    "beat with a job": Change(
+        lambda: (worker(), active())[1],
+        lambda job: beat.beat(WORKER, holding=[job.id]),
+        ["worker.heartbeat", "job.heartbeat"],
+    ),
+    "quiet by itself": Change(
+        worker,
+        lambda _: worker(state=Directive.QUIET),
+        ["worker.quiet", "worker.heartbeat"],
+    ),
+    "quiet as before": Change(
+        lambda: (worker(), worker(state=Directive.QUIET)),
+        lambda _: worker(state=Directive.QUIET),
+        ["worker.heartbeat"],
+    ),
+    "told to be quiet": Change(
+        worker,
+        lambda _: (beat.direct(WORKER, Directive.QUIET), beat.direct(WORKER, Directive.QUIET)),
+        ["worker.quiet"],
+    ),
+    "quiet as it was told": Change(
+        lambda: (worker(), beat.direct(WORKER, Directive.QUIET)),
+        lambda _: worker(state=Directive.QUIET),
+        ["worker.heartbeat"],
+    ),
+    "deregister": Change(worker, lambda _: beat.deregister(WORKER), ["worker.stopped"]),
+    "deregister again": Change(nothing, lambda _: beat.deregister(WORKER), []),
+    "die": Change(
+        lambda: (worker(), active(), silence(WORKER)),
+        lambda _: rescue.DeadWorkers().take_back(),
+        ["job.failed", "job.enqueued", "worker.stopped"],
+    ),
+}
+each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+
+
+@each_change
+def test_a_change_is_told_once(change: Change) -> None:
+    before = change.ready()
+    with ALL:
+        change.act(before)
+        assert types() == change.tells
+
+
+@each_change
+def test_a_change_that_is_rolled_back_is_not_told(change: Change) -> None:
+    before = change.ready()
+    with ALL:
+        with transaction.atomic():
+            change.act(before)
+            transaction.set_rollback(True)
+        with transaction.atomic(), transaction.atomic():
+            change.act(before)
+            transaction.set_rollback(True)
+        assert types() == []
+
+
+@each_change
+def test_what_is_not_kept_is_not_stored(change: Change) -> None:
+    before = change.ready()
+    with NONE:
+        change.act(before)
+        assert types() == []
+
+
+#: The fields that ojs-events §4 requires, beside `job_type` and `queue` of job events.
+REQUIRED = {
+    "job.enqueued": set(),
+    "job.scheduled": {"scheduled_at"},
+    "job.started": {"worker_id", "attempt"},
+    "job.completed": {"duration_ms", "attempt"},
+    "job.failed": {"attempt", "error"},
+    "job.retrying": {"attempt", "max_attempts", "next_retry_at", "error"},
+    "job.discarded": {"total_attempts", "last_error"},
+    "job.cancelled": set(),
+    "job.heartbeat": {"worker_id", "attempt", "visible_until"},
+    "job.expired": {"created_at", "expired_at", "ttl_ms"},
+    "queue.paused": {"queue"},
+    "queue.resumed": {"queue"},
+    "queue.created": {"queue"},
+    "queue.deleted": {"queue"},
+    "queue.config_updated": {"queue"},
+    "worker.started": {"worker_id", "queues", "concurrency"},
+    "worker.stopped": {"worker_id", "reason"},
+    "worker.quiet": {"worker_id", "active_jobs"},
+    "worker.heartbeat": {"worker_id", "active_jobs", "queues"},
+}
+
+
+def test_every_type_that_is_told_is_looked_at() -> None:
+    assert {type for change in CHANGES.values() for type in change.tells} == set(REQUIRED)
+
+
+@each_change
+def test_an_event_has_all_that_the_document_requires(change: Change) -> None:
+    before = change.ready()
+    with ALL:
+        change.act(before)
+        for event in log.read().events:
+            type, data = event["type"], event["data"]
+            required = REQUIRED[type]
+            if type.startswith("job."):
+                required = required | {"job_id", "job_type", "queue", "state"}
+                assert event["subject"] == data["job_id"]
+                assert data["job_type"] == "test.job"
+            assert data.keys() >= required
+            assert None not in data.values()
+            assert event["subject"] == data.get("job_id", data.get("worker_id", data.get("queue")))
+
+
+SECRET = "hunter2"
+
+
+def test_no_event_carries_arguments_results_details_or_backtraces() -> None:
+    failure = Failure(
+        type="Boom", message="it broke", backtrace=(SECRET,), details={"value": SECRET}
+    )
+    with ALL:
+        job = push(args=[SECRET], meta={"key": SECRET}, retry=hourly(2))
+        (claimed,) = fetch.fetch([job.queue], worker_id=WORKER)
+        fail.fail(claimed.id, failure)
+        age(job.pk, 2 * HOUR)
+        (claimed,) = fetch.fetch([job.queue], worker_id=WORKER)
+        ack.ack(claimed.id, result=SECRET)
+        assert len(told()) >= 5
+        assert SECRET not in repr(log.read())
+
+
+def test_a_failure_is_told_with_its_code_and_its_message_cut() -> None:
+    job = active(retry=hourly(1))
+    with ALL:
+        fail.fail(job.id, Failure(type="Boom", message="x" * 5000, retryable=False))
+        (_, failed), (_, discarded) = told()
+    assert failed["error"].keys() == {"code", "message", "retryable"}
+    assert (failed["error"]["code"], failed["error"]["retryable"]) == ("Boom", False)
+    assert failed["worker_id"] == WORKER
+    assert len(failed["error"]["message"]) == 1000
+    assert discarded["last_error"].keys() == {"code", "message"}
+    assert (discarded["total_attempts"], discarded["dead_letter"]) == (1, True)
+
+
+def test_the_state_is_the_one_that_the_change_led_to() -> None:
+    job = active(retry=hourly(2))
+    with ALL:
+        fail.fail(job.id, BOOM)
+        age(job.id, 2 * HOUR)
+        maintain.promote()
+        assert [data["state"] for _, data in told()] == ["retryable", "retryable", "available"]
+
+
+def test_who_paused_a_queue_is_told_where_it_is_known() -> None:
+    queues.pause("a", by="user:ops")
+    queues.resume("a", by="x" * 999)
+    queues.pause("b")
+    (_, paused), (_, resumed), (_, nobody) = told()
+    assert paused == {"queue": "a", "paused_by": "user:ops"}
+    assert len(resumed["resumed_by"]) == 255
+    assert nobody == {"queue": "b"}
+
+
+def test_a_worker_is_told_of_as_it_describes_itself() -> None:
+    now = datetime.now(UTC)
+    worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
+    beat.deregister(WORKER, reason="signal", jobs_completed=12)
+    (_, started), (_, stopped) = told()
+    assert started == {"worker_id": WORKER, "queues": ["a", "b"], "concurrency": 8}
+    assert stopped.pop("uptime_ms") >= 0
+    assert stopped == {"worker_id": WORKER, "reason": "signal", "jobs_completed": 12}
+
+
+def test_two_that_find_the_same_dead_worker_tell_of_it_once() -> None:
+    worker()
+    silence(WORKER, MINUTE)
+    first, second = rescue.DeadWorkers(), rescue.DeadWorkers()
+    first.take_back()
+    second.take_back()
+    assert types() == ["worker.started", "worker.stopped"]
+
+
+def test_of_a_batch_only_what_was_still_held_is_told() -> None:
+    kept, lost = active(), active()
+    ojs.cancel(lost.id)
+    with ALL:
+        ack.ack_batch(WORKER, [(job.id, job.run, None) for job in (kept, lost)])
+        assert [data["job_id"] for _, data in told()] == [str(kept.id)]
+
+
+def test_a_job_that_is_refused_is_not_told_and_leaves_the_transaction_usable() -> None:
+    with ALL:
+        job = push()
+        with transaction.atomic():
+            with pytest.raises(DuplicateJob):
+                push(id=job.pk)
+            with pytest.raises(DuplicateJob):
+                pushing.push_batch([envelope(), envelope(id=job.pk)])
+            other = push()
+        assert [data["job_id"] for _, data in told()] == [str(job.pk), str(other.pk)]
+
+
+def test_what_is_refused_is_not_told() -> None:
+    done = in_state("completed")
+    with ALL:
+        for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, ack.complete):
+            with pytest.raises(OJSError):
+                act(done.pk)
+        assert types() == []
+
+
+@pytest.mark.parametrize("number", [1, 1000])
+def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
+    wanted = [envelope(queue="batch") for _ in range(number)]
+    with ALL, CaptureQueriesContext(connection) as queries:
+        pushing.push_batch(wanted, generated_ids=True)
+    assert len([q for q in queries if "INTO ojs_event" in q["sql"]]) == 1
+    with ALL:
+        assert [data["job_id"] for _, data in told()] == [str(job.id) for job in wanted]
+
+
+def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:
+    jobs = push_many(3)
+    with CaptureQueriesContext(connection) as queries:
+        push()
+        claimed = fetch.fetch([jobs[0].queue], count=3, worker_id=WORKER, due=False)
+        ack.ack_batch(WORKER, [(job.id, job.run, None) for job in claimed])
+    said = [q["sql"].split()[0] for q in queries]
+    assert said.count("CALL" if connection.vendor == "postgresql" else "INSERT") == 1
+    assert said.count("UPDATE") == 2
+    assert set(said) <= {"CALL", "INSERT", "UPDATE", "SELECT"}  # A notification is a SELECT.
+    assert not any("ojs_event" in q["sql"] for q in queries)
+
+
+def test_an_event_that_cannot_be_stored_takes_the_change_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from django_ojs.storage import events as storage
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the events broke")
+
+    monkeypatch.setattr(storage, "add", broken)
+    job, waiting = active(), push()
+    with ALL:
+        for act in (
+            lambda: ack.ack(job.id),
+            lambda: ack.ack_batch(WORKER, [(job.id, job.run, None)]),
+            lambda: fail.fail(job.id, BOOM),
+            lambda: fetch.fetch([waiting.queue], due=False),
+            lambda: push(queue="never"),
+        ):
+            with pytest.raises(RuntimeError, match="the events broke"):
+                act()
+    monkeypatch.undo()
+    with suppress(ojs.OJSError):
+        assert ojs.get_job(job.id).state == "active"
+    assert ojs.get_job(waiting.pk).state == "available"
+    assert not ojs.Job.objects.filter(queue="never").exists()

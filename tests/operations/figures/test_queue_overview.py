@@ -1,0 +1,173 @@
+"""The queues as an operator looks at them, and what is wrong with them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from django_ojs.operations import beat, queues
+from django_ojs.operations.figures import health, queue_overview
+from django_ojs.operations.figures.queue_overview import Level, Row
+from django_ojs.operations.maintenance.mode import Maintenance
+from django_ojs.operations.queues import QueueState, QueueStatus
+from django_ojs.spec.queue_config import Backpressure, QueueConfig
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import oldest_available, rollup_queries
+from django_ojs.storage.figures.rollup_queries import Flow
+from tests import factories
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def row(
+    available: int = 0,
+    *,
+    came: int = 0,
+    went: int = 0,
+    paused: bool = False,
+    listening: int | None = 1,
+    size: int | None = None,
+    **bound: Any,
+) -> Row:
+    status = QueueStatus(
+        name="alpha",
+        state=QueueState.PAUSED if paused else QueueState.ACTIVE,
+        created_at=NOW,
+        paused_at=NOW if paused else None,
+        counts={State.AVAILABLE: available},
+        config=QueueConfig(backpressure=Backpressure(**bound)),
+    )
+    flow = Flow([came] * 60, [went] * 60, [0] * 60)
+    return Row(status=status, flow=flow, listening=listening, size=size)
+
+
+@pytest.mark.parametrize(
+    ("found", "pressure", "level"),
+    [
+        (row(79, max_depth=100), 0.79, Level.GOOD),
+        (row(80, max_depth=100), 0.8, Level.FAIR),
+        (row(100, max_depth=100), 1.0, Level.BAD),
+        (row(60, max_depth=100, warning_threshold=0.5), 0.6, Level.FAIR),
+        (row(1, max_depth=100, size=1000, max_size_bytes=1000), 1.0, Level.BAD),
+        (row(10**6), None, Level.GOOD),
+    ],
+)
+def test_pressure_is_depth_by_the_nearer_bound(
+    found: Row, pressure: float | None, level: Level
+) -> None:
+    assert found.pressure == pressure
+    assert found.level is level
+
+
+def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
+    assert row(100, came=10, went=20).drains_in == 600
+    assert row(100, came=20, went=10).growing
+    assert row(100, came=20, went=10).drains_in is None
+    steady = row(100, came=100, went=98)
+    assert not steady.growing
+    assert steady.drains_in is None
+
+
+@pytest.mark.parametrize(
+    ("found", "unworked"),
+    [
+        (row(3, listening=0), True),
+        (row(3, listening=1), False),
+        (row(3, listening=0, paused=True), False),
+        # A worker that sends no beats works it all the same.
+        (row(3, listening=0, went=5), False),
+        (row(0, listening=0), False),
+        (row(3, listening=None), False),
+    ],
+)
+def test_nobody_works_a_queue_that_has_jobs_and_neither_listeners_nor_progress(
+    found: Row, unworked: bool
+) -> None:
+    assert found.unworked is unworked
+
+
+def kinds(*rows: Row, **values: Any) -> list[str]:
+    usual: dict[str, Any] = {
+        "maintenance": Maintenance(enabled=False),
+        "stale": 0,
+        "fresh_dead": 0,
+        "transaction": None,
+    }
+    return [finding.kind for finding in health.findings(rows, **(usual | values))]
+
+
+def test_a_healthy_site_has_no_findings() -> None:
+    assert kinds(row(5, went=5, max_depth=100)) == []
+
+
+def test_the_worst_comes_first() -> None:
+    found = kinds(
+        row(80, max_depth=100),
+        row(100, max_depth=100),
+        row(3, listening=0),
+        row(3, paused=True),
+        maintenance=Maintenance(enabled=True, enabled_at=NOW),
+        stale=2,
+        fresh_dead=5,
+        transaction=timedelta(minutes=20),
+    )
+    assert found[:4] == ["maintenance", "full", "unworked", "stale"]
+    assert sorted(found[4:]) == ["dead_letters", "near", "paused", "transaction"]
+
+
+def test_a_short_transaction_is_nothing_to_tell_and_a_long_one_is_bad() -> None:
+    assert kinds(transaction=timedelta(minutes=14)) == []
+    (finding,) = health.findings(
+        [], maintenance=None, stale=0, fresh_dead=0, transaction=timedelta(hours=2)
+    )
+    assert finding.level is Level.BAD
+
+
+@pytest.mark.django_db
+def test_the_oldest_job_is_found_whatever_its_priority() -> None:
+    for priority, minutes in ((5, 1), (0, 9), (-5, 4)):
+        job = factories.push(queue="alpha", priority=priority)
+        factories.age(job.pk, timedelta(minutes=minutes))
+    factories.push(queue="beta")
+    factories.in_state("scheduled", queue="gamma")
+    queues.listing()
+    found = oldest_available.oldest(["alpha", "beta", "gamma"])
+    assert set(found) == {"alpha", "beta"}
+    assert found["alpha"] == queues.oldest_available("alpha")
+    assert found["beta"] == queues.oldest_available("beta")
+    assert oldest_available.oldest([]) == {}
+
+
+@pytest.mark.django_db
+def test_running_workers_listen_and_quiet_and_silent_ones_do_not() -> None:
+    listens = beat.Registration(queues=("alpha", "alpha", "beta"))
+    for name in ("one", "quiet", "silent"):
+        factories.worker(name, registration=listens)
+    factories.worker("quiet", state="quiet")
+    factories.silence("silent")
+    found = queue_overview.listening()
+    assert found.by_queue == {"alpha": 1, "beta": 1}
+    assert (found.total, found.stale) == (3, 1)
+
+
+@pytest.mark.django_db
+def test_a_board_has_the_fullest_queue_first_and_the_deepest_next() -> None:
+    queues.configure("small", {"max_size": 2})
+    factories.push(queue="small")
+    for name, number in (("deep", 3), ("shallow", 1)):
+        factories.push_many(number, queue=name)
+    found = queue_overview.board(
+        queues.listing().queues, flows=rollup_queries.flows(), oldest={}, listens={"deep": 2}
+    )
+    assert [each.name for each in found] == ["small", "deep", "shallow"]
+    assert [each.listening for each in found] == [0, 2, 0]
+
+
+@pytest.mark.django_db
+def test_new_dead_letters_are_those_of_the_last_hour() -> None:
+    factories.in_state("discarded")
+    old = factories.in_state("discarded")
+    factories.age(old.pk, timedelta(hours=2))
+    assert health.new_dead_letters() == 1

@@ -1,0 +1,310 @@
+"""Bulk operations: what is ordered is done to each job once, whoever works it and dies of it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+
+from django_ojs.models import BulkOperation
+from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.operations import queues
+from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.spec import ids
+from django_ojs.spec.errors import InvalidRequest, NotFound
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.containment import Held
+from tests.factories import (
+    MINUTE,
+    age,
+    hourly,
+    in_state,
+    jobs,
+    own_connections,
+    push,
+    push_many,
+    read,
+)
+
+pytestmark = pytest.mark.django_db
+
+DISCARDED = Filter(states=(State.DISCARDED,), queue="q")
+
+
+def discarded(number: int, **values: Any) -> list[Any]:
+    made = [in_state("discarded", **({"queue": "q"} | values)).pk for _ in range(number)]
+    age(made, MINUTE)
+    return made
+
+
+def to_the_end(**values: int) -> None:
+    for _ in range(100):
+        if bulk_operations.work_once(**values) is None:
+            return
+    raise AssertionError("It has no end.")
+
+
+def again(operation: BulkOperation) -> BulkOperation:
+    found = bulk_operations.get(operation.pk)
+    assert found.matched == found.done + found.skipped + found.failed
+    return found
+
+
+def test_all_jobs_of_a_filter_are_retried_chunk_by_chunk() -> None:
+    made = discarded(7)
+    other = in_state("discarded", queue="other").pk
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    assert (operation.state, operation.expected) == (BulkState.PENDING, 7)
+    assert bulk_operations.work_once(chunk=3) == 3
+    halfway = again(operation)
+    assert (halfway.state, halfway.done) == (BulkState.RUNNING, 3)
+    to_the_end(chunk=3)
+    done = again(operation)
+    assert (done.state, done.done, done.skipped, done.failed) == (BulkState.DONE, 7, 0, 0)
+    assert done.finished_at is not None
+    assert {read(key).state for key in made} == {"available"}
+    assert read(other).state == "discarded"
+
+
+def test_dead_letters_and_merely_discarded_jobs_are_both_gone_through() -> None:
+    discarded(3, retry=hourly(1, on_exhaustion="dead_letter"))
+    discarded(3, retry=hourly(1, on_exhaustion="discard"))
+    operation = bulk_operations.order(Action.DELETE, DISCARDED, by="ann")
+    to_the_end(chunk=2)
+    assert again(operation).done == 6
+    assert not jobs().filter(queue="q").exists()
+
+
+def test_a_look_that_finds_nothing_goes_on() -> None:
+    push_many(9, queue="other")
+    mine = push(queue="mine")
+    push_many(9, queue="other")
+    operation = bulk_operations.order(Action.CANCEL, Filter(queue="mine", type="test.*"), by="ann")
+    age(jobs().values_list("pk", flat=True), MINUTE)
+    to_the_end(look=4)
+    assert again(operation).done == 1
+    assert read(mine.pk).state == "cancelled"
+
+
+def test_jobs_that_come_after_the_order_are_left_alone() -> None:
+    old = push(queue="q")
+    age(old.pk, MINUTE)
+    bulk_operations.order(Action.CANCEL, Filter(queue="q"), by="ann")
+    BulkOperation.objects.update(created_at=read(old.pk).created_at)
+    new = push(queue="q")
+    to_the_end()
+    assert (read(old.pk).state, read(new.pk).state) == ("cancelled", "available")
+
+
+def test_a_job_that_fails_again_is_not_retried_twice() -> None:
+    made = discarded(2)
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    bulk_operations.work_once(chunk=1)
+    assert len([key for key in made if read(key).state == "available"]) == 1
+    jobs().filter(state="available").update(state="discarded", finished_at=operation.created_at)
+    BulkOperation.objects.update(created_at=operation.created_at)
+    to_the_end(chunk=1)
+    assert again(operation).matched == 2
+
+
+def test_a_retry_changes_the_dead_letters_first() -> None:
+    dead = discarded(2, retry=hourly(1, on_exhaustion="dead_letter"))
+    discarded(1, retry=hourly(1, on_exhaustion="discard"))
+    changes = {"queue": "elsewhere", "priority": 7, "retry": {"max_attempts": 9}}
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann", changes=changes)
+    to_the_end()
+    assert again(operation).done == 2
+    for key in dead:
+        job = read(key)
+        assert (job.state, job.queue, job.priority) == ("available", "elsewhere", 7)
+        assert job.max_attempts == 9
+
+
+# Refusals are told of from another thread, which on SQLite waits for this one's transaction.
+@pytest.mark.django_db(transaction=True)
+def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
+    discarded(5)
+    queues.configure("q", {"backpressure": {"max_depth": 3}})
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    done = again(operation)
+    assert (done.done, done.failed, done.skipped) == (3, 2, 0)
+    assert done.reasons == {"queue q is full": 2}
+    assert {error["job_id"] for error in done.errors} == {
+        str(key) for key in jobs().filter(state="discarded").values_list("pk", flat=True)
+    }
+
+
+def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    (key,) = discarded(1)
+    real = bulk_step.Attempt.inside
+
+    def late(self: Any, keys: Any) -> Any:
+        bulk_retry = bulk_step.RETRY.single
+        assert bulk_retry is not None
+        bulk_retry(key)
+        return real(self, keys)
+
+    monkeypatch.setattr(bulk_step.Attempt, "inside", late)
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    done = again(operation)
+    assert (done.done, done.skipped, done.failed) == (0, 1, 0)
+    assert done.errors[0]["job_id"] == str(key)
+    assert "The job is available" in done.errors[0]["error"]
+
+
+def test_a_killed_worker_has_done_nothing_that_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    discarded(6)
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    bulk_operations.work_once(chunk=2)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise Killed
+
+    # After the jobs have changed, before the figures have.
+    with monkeypatch.context() as patch:
+        patch.setattr(BulkOperation, "save", killed)
+        with pytest.raises(Killed):
+            bulk_operations.work_once(chunk=2)
+    assert jobs().filter(state="available").count() == again(operation).done == 2
+    to_the_end(chunk=2)
+    assert again(operation).done == 6
+
+
+def test_a_stopped_operation_does_no_more() -> None:
+    discarded(4)
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    bulk_operations.work_once(chunk=2)
+    assert bulk_operations.stop(operation.pk, by="bob")
+    to_the_end()
+    stopped = again(operation)
+    assert (stopped.state, stopped.stopped_by, stopped.done) == (BulkState.STOPPED, "bob", 2)
+    assert jobs().filter(state="discarded").count() == 2
+    assert not bulk_operations.stop(operation.pk, by="bob")
+
+
+def test_an_operation_that_breaks_does_not_hold_up_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    discarded(1)
+    broken = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    BulkOperation.objects.update(place="seven|nowhere")
+    sound = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    assert again(broken).state == BulkState.STOPPED
+    assert again(sound).done == 1
+
+
+def test_two_operators_of_one_group_share_its_jobs() -> None:
+    discarded(9)
+    first = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    second = bulk_operations.order(Action.DELETE, DISCARDED, by="bob")
+    bulk_operations.work_once(chunk=4)
+    to_the_end(chunk=4)
+    assert again(first).done + again(second).done == 9
+
+
+@pytest.mark.parametrize(
+    ("action", "which", "changes"),
+    [
+        (Action.DELETE, Filter(), None),
+        (Action.DELETE, Filter(states=(State.AVAILABLE,)), None),
+        (Action.RETRY, Filter(states=(State.COMPLETED,)), None),
+        (Action.CANCEL, Filter(states=(State.DISCARDED,)), None),
+        (Action.DELETE, Filter(queue="q"), {"priority": 1}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(action: Action, which: Filter, changes: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        bulk_operations.order(action, which, by="ann", changes=changes)
+    assert not BulkOperation.objects.exists()
+
+
+def test_states_that_do_not_allow_it_are_left_out() -> None:
+    operation = bulk_operations.order(
+        Action.DELETE, Filter(states=(State.COMPLETED, State.AVAILABLE)), by="ann"
+    )
+    assert operation.filter == {"states": ["completed"]}
+
+
+def test_an_operation_that_is_not_there_is_said_to_be() -> None:
+    with pytest.raises(NotFound):
+        bulk_operations.get(1)
+
+
+def test_every_filter_is_kept_as_it_was_meant() -> None:
+    job = push()
+    which = Filter(
+        queue="q",
+        states=(State.COMPLETED,),
+        type="a.*",
+        since=job.created_at,
+        ended_until=job.created_at,
+        priority=0,
+        error="x",
+        error_type="y",
+        dead_letter=False,
+        ids=(ids.uuid7(),),
+        worker_id="w",
+        tags=("a",),
+        held=(Held(column="args", path=("a", "b"), values=(1, "1", None)),),
+        within=frozenset({"q"}),
+    )
+    assert filter_json.read(filter_json.render(which)) == which
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_work_it_at_once_do_each_job_once() -> None:
+    discarded(40)
+    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    started = threading.Barrier(3)
+    errors: list[BaseException] = []
+
+    def maintain() -> None:
+        with own_connections():
+            try:
+                started.wait(20)
+                to_the_end(chunk=2)
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=maintain) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    to_the_end()
+    assert not errors
+    assert again(operation).done == 40
+    assert jobs().filter(queue="q", state="available").count() == 40
+
+
+def test_operations_that_were_over_long_ago_are_pruned_and_open_ones_never() -> None:
+    discarded(4)
+    done = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    stopped = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    bulk_operations.stop(stopped.pk, by="bob")
+    waiting = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    ago = timezone.now() - timedelta(days=179)
+    rows = bulk_operations.operations()
+    rows.update(created_at=ago)
+    rows.exclude(pk=waiting.pk).update(finished_at=ago)
+    assert bulk_operations.prune() == 0
+    rows.filter(pk=done.pk).update(finished_at=ago - timedelta(days=2))
+    rows.filter(pk=waiting.pk).update(created_at=ago - timedelta(days=900))
+    assert bulk_operations.prune() == 1
+    with override_settings(OJS={"KEEP_BULK_OPERATIONS": "P1D"}):
+        assert (bulk_operations.prune(limit=1), bulk_operations.prune(limit=1)) == (1, 0)
+    assert list(rows.values_list("pk", flat=True)) == [waiting.pk]

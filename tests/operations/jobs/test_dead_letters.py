@@ -1,0 +1,249 @@
+"""Dead letters: listed newest first, counted, run again, deleted; and nothing else is one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.db.models import F, Subquery
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import Attempt, Job
+from django_ojs.operations import fail, fetch
+from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.ids import uuid7
+from django_ojs.spec.unique import UniquePolicy
+from tests.factories import BOOM, active, hourly, in_state, push, read, snapshot
+
+pytestmark = pytest.mark.django_db
+
+
+def dead(error: str = "Boom", **values: Any) -> UUID:
+    """Build a dead letter."""
+    job = active(**({"retry": hourly(1)} | values))
+    fail.fail(job.id, Failure(type=error, message="it broke"))
+    return job.id
+
+
+def discarded() -> UUID:
+    """Build a job that was discarded and is no dead letter."""
+    return in_state("discarded", retry=hourly(1, on_exhaustion="discard")).pk
+
+
+def keys(**options: Any) -> list[UUID]:
+    return [job.pk for job in dead_letters.listing(**options).jobs]
+
+
+def test_only_dead_letters_are_listed_the_newest_first() -> None:
+    discarded()
+    in_state("completed")
+    made = [dead() for _ in range(3)]
+    Job.objects.filter(pk=made[0]).update(finished_at=F("finished_at") + timedelta(hours=1))
+    page = dead_letters.listing()
+    assert page.jobs[0].pk == made[0]
+    assert {job.pk for job in page.jobs} == set(made)
+    assert (page.total, page.capped, page.has_more) == (3, False, False)
+
+
+def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() -> None:
+    made = {dead() for _ in range(7)}
+    one, *others = made
+    # As the database wrote it: on SQLite Django would write the same moment another way.
+    moment = Job.objects.filter(pk=one).values("finished_at")
+    Job.objects.filter(pk__in=others[:4]).update(finished_at=Subquery(moment))
+    seen: list[UUID] = []
+    after: Any = None
+    while True:
+        page = dead_letters.listing(after=after, limit=2)
+        seen += [job.pk for job in page.jobs]
+        assert page.total == 7
+        if not page.has_more:
+            break
+        after = page.end
+    assert len(seen) == 7
+    assert set(seen) == made
+    assert seen == keys()
+
+
+def test_a_position_holds_when_jobs_come_and_go() -> None:
+    made = [dead() for _ in range(4)]
+    first = dead_letters.listing(limit=2)
+    dead_letters.delete(first.jobs[0].pk)
+    dead_letters.retry(first.jobs[1].pk)
+    dead()
+    rest = keys(after=first.end)
+    assert set(rest) == set(made) - {job.pk for job in first.jobs}
+
+
+def test_an_offset_leaves_out_what_comes_first() -> None:
+    for _ in range(3):
+        dead()
+    assert keys(offset=1, limit=1) == keys()[1:2]
+    assert keys(offset=3) == []
+
+
+def test_they_are_found_by_queue_type_error_and_time() -> None:
+    one = dead(queue="a", type="email.send", error="Timeout")
+    two = dead(queue="b", type="email.send", error="Refused")
+    assert keys(which=Filter(queue="a")) == [one]
+    assert set(keys(which=Filter(type="email.send"))) == {one, two}
+    assert keys(which=Filter(error_type="Refused")) == [two]
+    assert keys(which=Filter(within=frozenset({"b"}))) == [two]
+    Job.objects.filter(pk=one).update(finished_at=F("finished_at") - timedelta(days=2))
+    ended = read(two).finished_at
+    assert ended is not None
+    assert keys(which=Filter(ended_since=ended - timedelta(days=1))) == [two]
+    assert keys(which=Filter(ended_until=ended - timedelta(days=1))) == [one]
+
+
+def test_what_is_counted_is_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "MOST", 2)
+    dead(queue="old", error="Old")
+    for _ in range(2):
+        dead(queue="new", error="New")
+    page = dead_letters.listing()
+    assert (page.total, page.capped, len(page.jobs)) == (2, True, 3)
+    figures = dead_letters.figures()
+    assert (figures.total, figures.capped) == (2, True)
+    assert (figures.by_queue, figures.by_error_type) == ({"new": 2}, {"New": 2})
+    assert figures.oldest_at == read(keys()[-1]).finished_at
+
+
+def test_the_figures_are_by_queue_and_error() -> None:
+    discarded()
+    assert dead_letters.figures().total == 0
+    assert dead_letters.figures().oldest_at is None
+    for queue, error in (("a", "Timeout"), ("a", "Refused"), ("b", "Timeout")):
+        dead(queue=queue, error=error)
+    figures = dead_letters.figures()
+    assert (figures.total, figures.capped) == (3, False)
+    assert figures.by_queue == {"a": 2, "b": 1}
+    assert figures.by_error_type == {"Timeout": 2, "Refused": 1}
+    newest, *_, oldest = dead_letters.listing().jobs
+    assert (figures.newest_at, figures.oldest_at) == (newest.finished_at, oldest.finished_at)
+    assert dead_letters.figures(frozenset({"b"})).by_queue == {"b": 1}
+
+
+def test_a_dead_letter_is_found_by_its_id_and_no_other_job_is() -> None:
+    key = dead()
+    assert dead_letters.get(key).pk == key
+    for other in (discarded(), push().pk, uuid7()):
+        with pytest.raises(NotFound) as caught:
+            dead_letters.get(other)
+        assert caught.value.details == {
+            "resource_type": "dead_letter_job",
+            "resource_id": str(other),
+        }
+
+
+def test_a_retry_gives_all_attempts_anew_and_keeps_the_history() -> None:
+    key = dead(queue="a")
+    job = dead_letters.retry(key)
+    assert (job.state, job.attempt, job.error, job.dead_letter) == ("available", 0, None, False)
+    assert len(job.envelope()["errors"]) == 1
+    assert [got.id for got in fetch.fetch(["a"])] == [key]
+
+
+@pytest.mark.parametrize("operation", [dead_letters.retry, dead_letters.delete])
+def test_what_is_no_dead_letter_is_neither_retried_nor_deleted(operation: Any) -> None:
+    for job in (in_state("available"), in_state("completed"), read(discarded())):
+        before = snapshot(job.pk)
+        with pytest.raises(NotFound):
+            operation(job.pk)
+        assert snapshot(job.pk) == before
+
+
+def test_a_retry_may_change_the_job() -> None:
+    key = dead(args=["old"], meta={"keep": 1, "change": 1})
+    changes = {
+        "args": ["new"],
+        "queue": "mended",
+        "priority": 7,
+        "meta": {"change": 2},
+        "retry": {"max_attempts": 1},
+    }
+    job = dead_letters.retry(key, override=changes)
+    assert (job.args, job.queue, job.priority) == (["new"], "mended", 7)
+    assert job.meta == {"keep": 1, "change": 2}
+    assert (job.max_attempts, job.retry_policy.max_attempts) == (1, 1)
+    assert job.retry_policy.initial_interval == timedelta(hours=1)  # as it was
+    assert [got.id for got in fetch.fetch(["mended"])] == [key]
+    assert fail.fail(key, BOOM).state == "discarded"
+
+
+def test_a_retry_that_changes_what_makes_a_job_unique_gives_it_another_key() -> None:
+    policy = UniquePolicy(keys=("type", "args"))
+    one, two = dead(args=["one"], unique=policy), dead(args=["two"], unique=policy)
+    before = read(one).unique_key
+    assert before is not None
+    assert dead_letters.retry(one, override={"queue": "b", "meta": {"a": 1}}).unique_key == before
+    mended = dead_letters.retry(two, override={"args": ["mended"]})
+    assert mended.unique_key == policy.key(
+        type="test.job", queue=mended.queue, args=["mended"], meta={}
+    )
+
+
+def test_a_retry_without_changes_changes_nothing_else() -> None:
+    key = dead(args=["old"], meta={"keep": 1})
+    before = read(key)
+    job = dead_letters.retry(key, override={"args": None, "queue": None})
+    same = ("args", "queue", "meta", "priority", "max_attempts", "options")
+    assert [getattr(job, name) for name in same] == [getattr(before, name) for name in same]
+
+
+@pytest.mark.parametrize(
+    ("override", "error"),
+    [
+        ({"queue": "No"}, InvalidQueue),
+        ({"args": {"a": 1}}, InvalidRequest),
+        ({"meta": [1]}, InvalidRequest),
+        ({"priority": 101}, InvalidRequest),
+        ({"priority": True}, InvalidRequest),
+        ({"retry": {"max_attempts": -1}}, InvalidRetryPolicy),
+        ({"type": "other.job"}, InvalidRequest),
+        ({"state": "completed"}, InvalidRequest),
+    ],
+)
+def test_a_change_that_no_job_may_have_is_refused_and_changes_nothing(
+    override: dict[str, Any], error: type[InvalidRequest]
+) -> None:
+    key = dead()
+    before = snapshot(key)
+    with pytest.raises(error):
+        dead_letters.retry(key, override=override)
+    assert snapshot(key) == before
+
+
+def test_a_deleted_dead_letter_is_gone_with_its_history() -> None:
+    key = dead()
+    dead_letters.delete(key)
+    assert not Job.objects.exists()
+    assert not Attempt.objects.exists()
+    with pytest.raises(NotFound):
+        dead_letters.delete(key)
+
+
+@pytest.mark.postgresql
+def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() -> None:
+    for _ in range(3):
+        dead(queue="a")
+    with CaptureQueriesContext(connection) as captured:
+        page = dead_letters.listing(limit=1)
+        dead_letters.listing(Filter(queue="a"), after=page.end)
+        dead_letters.figures()
+    touching = [query["sql"] for query in captured if '"ojs_job"' in query["sql"]]
+    assert len(touching) == 6
+    with connection.cursor() as cursor:
+        # So few rows are read as a whole by choice: the plan is what there would be with many.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        for sql in touching:
+            cursor.execute(f"EXPLAIN {sql}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "Seq Scan on ojs_job" not in plan
+            assert "ojs_job_dead" in plan

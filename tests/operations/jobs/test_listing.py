@@ -1,0 +1,192 @@
+"""Pages of jobs in the order of an index: nothing twice, nothing missing, and no endless look."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_ojs.models import Job
+from django_ojs.operations.jobs import cursor
+from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.listing import Found, number, order_of, walk
+from django_ojs.spec import ids
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.containment import Held
+from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, jobs, push, push_many, read
+
+pytestmark = pytest.mark.django_db
+
+
+def pages(which: Filter, **values: Any) -> list[list[Job]]:
+    """Turn over all pages, each from the address that the one before gave."""
+    found: list[list[Job]] = []
+    after = None
+    for _ in range(50):
+        page = walk(which, after=after, **values)
+        found.append(page.jobs)
+        if page.end is None:
+            return found
+        after = cursor.read(cursor.write(page.end), order_of(which))
+    raise AssertionError("The pages have no end.")
+
+
+def some(state: State, number: int = 7) -> list[Job]:
+    made = []
+    for n in range(number):
+        job = in_state(state, queue="q", priority=n % 3 if state is State.AVAILABLE else 0)
+        age(job.pk, n % 4 * MINUTE)
+        made.append(job)
+    return made
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("queue", [None, "q"])
+def test_each_state_is_turned_over_whole_in_its_order(state: State, queue: str | None) -> None:
+    made = {job.pk for job in some(state)}
+    in_state("scheduled" if state != "scheduled" else "retryable", queue="other")
+    which = Filter(states=(state,), queue=queue)
+    turned = pages(which, limit=3)
+    keys = [job.pk for page in turned for job in page]
+    assert len(turned) == 3
+    assert sorted(keys) == sorted(made)
+    order = order_of(which)
+    ordered = jobs().filter(pk__in=made).order_by(*order)
+    assert keys == [job.pk for job in ordered]
+
+
+def test_discarded_jobs_and_dead_letters_are_in_one_order() -> None:
+    made = []
+    for n in range(8):
+        job = in_state(
+            "discarded", retry=hourly(1, on_exhaustion="discard" if n % 2 else "dead_letter")
+        )
+        age(job.pk, n % 3 * MINUTE)
+        made.append(job.pk)
+    assert 0 < jobs().filter(dead_letter=True).count() < 8
+    keys = [job.pk for page in pages(Filter(states=(State.DISCARDED,)), limit=3) for job in page]
+    assert keys == [job.pk for job in jobs().order_by("-finished_at", "-pk")]
+    dead = [job.pk for page in pages(Filter(dead_letter=True), limit=2) for job in page]
+    assert dead == [key for key in keys if jobs().get(pk=key).dead_letter]
+
+
+def test_going_back_shows_the_page_before() -> None:
+    some(State.COMPLETED)
+    which = Filter(states=(State.COMPLETED,))
+    first = walk(which, limit=3)
+    second = walk(which, after=first.end, limit=3)
+    start = cursor.of(second.jobs[0], order_of(which))
+    back = walk(which, after=start, limit=3, backwards=True)
+    assert [job.pk for job in back.jobs] == [job.pk for job in first.jobs]
+
+
+def test_a_look_ends_and_says_where_to_go_on() -> None:
+    (rare,) = push_many(1, queue="rare")
+    push_many(9, queue="common")
+    found = walk(Filter(queue="rare"), look=4)
+    assert (found.jobs, found.looked) == ([], 4)
+    assert found.end is not None
+    assert [job.pk for page in pages(Filter(queue="rare"), look=4) for job in page] == [rare.pk]
+    assert number(Filter(type="test.job"), look=4) == (4, True)
+    assert number(Filter(type="test.job")) == (10, False)
+    assert number(Filter(queue="rare"), look=4) == (1, False)
+
+
+def test_two_ways_that_end_in_different_places_lose_nothing() -> None:
+    for n in range(12):
+        job = in_state(
+            "discarded",
+            queue="q",
+            retry=hourly(1, on_exhaustion="dead_letter" if n < 9 else "discard"),
+        )
+        age(job.pk, (n * 7 % 12) * MINUTE)
+    which = Filter(states=(State.DISCARDED,), queue="q", error_type=BOOM.type)
+    keys = [job.pk for page in pages(which, limit=2, look=3) for job in page]
+    assert keys == [job.pk for job in jobs().order_by("-finished_at", "-pk")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "~", "1~2~3", "20260101T000000.000000~x", "\x00~\x00", "9" * 5000, "٣~x"]
+)
+def test_what_is_no_place_is_refused(text: str) -> None:
+    for order in (("-pk",), ("-finished_at", "-pk"), ("-priority", "enqueued_at", "pk")):
+        with pytest.raises(InvalidRequest):
+            cursor.read(text, order)
+
+
+ARGS: list[Any] = ["x@example.com", {"user_id": 42, "vip": True, "name": "Ann", "none": None}]
+META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42"}
+
+
+@pytest.mark.parametrize(
+    ("column", "path", "values", "found"),
+    [
+        ("args", "user_id", (42, "42"), True),
+        ("args", "user_id", ("42",), False),
+        ("args", "user_id", (4,), False),
+        ("args", "vip", (True,), True),
+        ("args", "vip", (1,), False),
+        ("args", "none", (None,), True),
+        ("args", "name", ("Ann",), True),
+        ("args", "0", ("x@example.com",), True),
+        ("args", "1", ("x@example.com",), False),
+        ("args", "1.user_id", (42,), True),
+        ("args", "9", ("x",), False),
+        ("args", "", ("x@example.com",), True),
+        ("meta", "tenant_id", ("acme",), True),
+        ("meta", "tenant_id", ("acm",), False),
+        ("meta", "deep.er", (1.5,), True),
+        ("meta", "text", (42, "42"), True),
+        ("meta", "text", (42,), False),
+        ("meta", "missing", (None,), False),
+        ("meta", "' OR 1=1 --", ("x",), False),
+        ("meta", "%s", ("%s",), False),
+        ("tags", "", ("vip",), True),
+        ("tags", "", ("vi",), False),
+    ],
+)
+def test_what_a_job_holds_is_found_by_path_and_kind(
+    column: Any, path: str, values: tuple[Any, ...], found: bool
+) -> None:
+    job = push(args=ARGS, meta=META, tags=("new", "vip"))
+    push(args=[], meta={})
+    keys = tuple(path.split(".")) if path else ()
+    which = Filter(held=(Held(column=column, path=keys, values=values),))
+    assert [each.pk for each in walk(which).jobs] == ([job.pk] if found else [])
+
+
+def test_other_words_of_a_filter_find_their_jobs() -> None:
+    failed = in_state("retryable")
+    other = push(tags=("vip",), args=[1])
+    for which, job in (
+        (Filter(error="it BROKE"), failed),
+        (Filter(error=BOOM.type), failed),
+        (Filter(error="%"), None),
+        (Filter(tags=("vip",)), other),
+        (Filter(ids=(other.pk,)), other),
+        (Filter(ids=(other.pk,), queue=failed.queue), None),
+    ):
+        found: Found = walk(which)
+        assert found.jobs == ([] if job is None else [job])
+
+
+def test_a_look_for_old_jobs_begins_where_they_are() -> None:
+    old = [ids.uuid7(), ids.uuid7()]
+    day = 24 * HOUR
+    made = read(push().pk).created_at
+    for index, key in enumerate(old):
+        # As a client made them, three days ago.
+        then = int((made - 3 * day).timestamp() * 1000) + index
+        key = UUID(int=then << 80 | key.int & ((1 << 80) - 1))
+        push(id=key)
+        age(key, 3 * day)
+        old[index] = key
+    push_many(9)
+    found = walk(Filter(until=made - 2 * day), look=4)
+    assert [job.pk for job in found.jobs] == old[::-1]
+    ended = [in_state("completed").pk for _ in range(6)]
+    age(ended[0], day)
+    which = Filter(states=(State.COMPLETED,), ended_until=made - HOUR)
+    assert [job.pk for job in walk(which, look=4).jobs] == ended[:1]

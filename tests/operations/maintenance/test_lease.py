@@ -1,0 +1,58 @@
+"""The lease on work that one worker does for all."""
+
+from __future__ import annotations
+
+import pytest
+from django.db.models.functions import Now
+
+from django_ojs.models import Lease
+from django_ojs.operations.maintenance import lease
+from tests.factories import MINUTE, age_lease
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_first_to_ask_has_it_and_the_next_one_not() -> None:
+    assert [lease.take("a"), lease.take("b"), lease.take("a")] == [True, False, True]
+    assert Lease.objects.get().holder == "a"
+    assert str(Lease.objects.get()) == lease.MAINTENANCE
+
+
+def test_it_lasts_two_seconds_from_the_last_time_it_was_taken() -> None:
+    lease.take("a")
+    age_lease(lease.MAINTENANCE)
+    lease.take("a")
+    bounds = {"until__gt": Now(), "until__lte": Now() + lease.TERM}
+    assert Lease.objects.filter(**bounds).exists()
+    assert lease.TERM.total_seconds() == 2
+
+
+def test_it_passes_on_when_its_holder_did_not_come_back() -> None:
+    lease.take("a")
+    age_lease(lease.MAINTENANCE, MINUTE)
+    assert [lease.take("b"), lease.take("a")] == [True, False]
+
+
+def test_it_does_not_outlast_a_clock_that_is_set_back() -> None:
+    lease.take("a")
+    age_lease(lease.MAINTENANCE, -MINUTE)  # The holder is dead, and the clock a minute behind.
+    assert lease.take("b") is True
+
+
+def test_given_back_it_is_free_at_once() -> None:
+    lease.take("a")
+    lease.give("a")
+    assert lease.take("b") is True
+
+
+def test_nobody_gives_back_what_another_holds() -> None:
+    lease.take("a")
+    lease.give("b")
+    assert lease.take("b") is False
+
+
+def test_there_is_one_for_each_name() -> None:
+    assert lease.take("a", "one") is True
+    assert lease.take("b", "two") is True
+    lease.give("a", "one")
+    assert Lease.objects.get().name == "two"

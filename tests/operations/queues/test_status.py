@@ -1,0 +1,90 @@
+"""Which queues there are: those that somebody spoke of, and those that have jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_ojs.models import Queue
+from django_ojs.operations import queues
+from django_ojs.operations.maintenance import mode
+from django_ojs.spec.errors import InvalidQueue, NotFound
+from django_ojs.spec.states import State
+from tests.factories import in_state, push, push_many
+
+pytestmark = pytest.mark.django_db
+
+
+def names(**options: object) -> list[str]:
+    return [queue.name for queue in queues.listing(**options).queues]  # type: ignore[arg-type]  # a test's shorthand
+
+
+def test_a_queue_is_known_by_its_jobs_or_by_what_an_operator_said() -> None:
+    push(queue="with-a-job")
+    in_state("completed", queue="with-history")
+    queues.pause("paused")
+    queues.configure("configured", {"concurrency": 1})
+    assert names() == ["configured", "paused", "with-a-job", "with-history"]
+
+
+def test_what_is_no_queue_is_not_listed() -> None:
+    queues.configure_default({"concurrency": 1})
+    mode.enable()
+    assert names() == []
+    assert Queue.objects.count() == 2
+    for reserved in ("_default", "*"):
+        with pytest.raises(InvalidQueue):
+            queues.get(reserved)
+
+
+def test_a_queue_that_is_seen_again_was_created_when_it_was_seen_first() -> None:
+    push(queue="a")
+    created = queues.get("a").created_at
+    push(queue="a")
+    (again,) = queues.listing().queues
+    assert again.created_at == created
+    assert queues.get("a").created_at == created
+
+
+def test_a_queue_shows_its_state_and_its_jobs_by_state() -> None:
+    for state in ("retryable", "completed", "available", "scheduled", "pending"):
+        in_state(state, queue="a")
+    queues.pause("a")
+    status = queues.get("a")
+    assert (status.state, status.paused) == (queues.QueueState.PAUSED, True)
+    assert status.depth == 3
+    assert status.counts == dict.fromkeys(
+        [State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State.COMPLETED, State.PENDING], 1
+    )
+
+
+def test_a_queue_nobody_knows_is_not_found() -> None:
+    with pytest.raises(NotFound) as caught:
+        queues.get("unknown")
+    assert caught.value.details == {"resource_type": "queue", "resource_id": "unknown"}
+    assert not Queue.objects.exists()
+
+
+def test_the_list_goes_by_name_and_says_whether_there_is_more() -> None:
+    for name in ("c", "a", "d", "b"):
+        push_many(1, queue=name)
+    first = queues.listing(limit=2)
+    assert ([queue.name for queue in first.queues], first.total, first.has_more) == (
+        ["a", "b"],
+        4,
+        True,
+    )
+    then = queues.listing(after="b", limit=2)
+    assert ([queue.name for queue in then.queues], then.total, then.has_more) == (
+        ["c", "d"],
+        4,
+        False,
+    )
+    assert names(offset=3, limit=9) == ["d"]
+    assert names(offset=9, limit=9) == []
+
+
+def test_who_is_kept_to_some_queues_sees_and_counts_only_those() -> None:
+    for name in ("a", "b", "c"):
+        push(queue=name)
+    seen = queues.listing(within=frozenset({"b", "z"}))
+    assert ([queue.name for queue in seen.queues], seen.total) == (["b"], 1)

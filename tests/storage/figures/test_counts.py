@@ -1,0 +1,193 @@
+"""Counts are the jobs, whoever changes them and however."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections, transaction
+
+from django_ojs.models import Count, Job
+from django_ojs.operations import ack, cancel, fetch, queues
+from django_ojs.operations.figures import stats
+from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
+from tests.factories import active, in_state, jobs, push, push_many
+
+pytestmark = pytest.mark.django_db
+
+
+def execute(statement: str, *parameters: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
+def counted(queue: str) -> dict[str, int]:
+    return {state.value: n for state, n in stats.by_queue([queue]).get(queue, {}).items()}
+
+
+def unfolded() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM ojs_count_change")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_a_job_is_counted_in_its_state(state: State) -> None:
+    job = in_state(state)
+    assert counted(job.queue) == {state.value: 1}
+    assert not counts.differences()
+
+
+def test_depth_is_what_waits() -> None:
+    waits = {State.AVAILABLE, State.SCHEDULED, State.RETRYABLE}
+    for state in State:
+        assert stats.depth(in_state(state).queue) == int(state in waits), state
+    assert stats.depth("never-used") == 0
+
+
+def test_the_operations_keep_the_counts() -> None:
+    (queue,) = {job.queue for job in push_many(9)}
+    taken = fetch.fetch([queue], count=6, worker_id="w")
+    ack.ack_batch("w", [(job.id, job.run, None) for job in taken[:3]])
+    cancel.cancel(taken[3].id)
+    rescue.rescue(["w"])
+    maintain.promote()
+    assert counted(queue) == {"available": 5, "completed": 3, "cancelled": 1}
+    assert not counts.differences()
+
+
+def test_raw_sql_and_querysets_keep_the_counts() -> None:
+    (queue,) = {job.queue for job in push_many(6)}
+    keys = list(jobs().filter(queue=queue).order_by("pk").values_list("pk", flat=True))
+    Job.objects.filter(pk=keys[0]).delete()
+    Job.objects.filter(pk__in=keys[1:3])._raw_delete("default")
+    execute("UPDATE ojs_job SET queue = 'elsewhere' WHERE queue = %s", queue)
+    assert counted(queue) == {}
+    assert counted("elsewhere") == {"available": 3}
+    execute("DELETE FROM ojs_job WHERE queue = 'elsewhere'")
+    assert counted("elsewhere") == {}
+    assert not counts.differences()
+
+
+def test_what_changes_no_state_changes_no_count() -> None:
+    job = push()
+    counts.fold()
+    Job.objects.filter(pk=job.pk).update(priority=5)
+    assert counts.fold() == 0
+    assert counted(job.queue) == {"available": 1}
+
+
+def test_a_rolled_back_job_was_never_counted() -> None:
+    with transaction.atomic():
+        queue = push().queue
+        assert counted(queue) == {"available": 1}
+        transaction.set_rollback(True)
+    assert counted(queue) == {}
+
+
+@pytest.mark.postgresql
+def test_folding_changes_where_the_counts_are_and_not_what_they_are() -> None:
+    (queue,) = {job.queue for job in push_many(4)}
+    push(queue=queue)
+    before = counted(queue)
+    assert unfolded() == 2
+    assert counts.fold() == 2
+    assert unfolded() == 0
+    assert counted(queue) == before == {"available": 5}
+    assert Count.objects.get(queue=queue, state="available").n == 5
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql
+def test_truncating_the_jobs_empties_the_counts() -> None:
+    push_many(3)
+    counts.fold()
+    push()
+    execute("TRUNCATE ojs_job CASCADE")
+    assert stats.by_queue() == {}
+    assert not counts.differences()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql
+def test_tidying_gives_back_the_space_of_folded_changes() -> None:
+    for _ in range(50):
+        push()
+    keeper = stats.CountKeeper()
+    assert keeper.fold() == 50
+    keeper.tidy()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_relation_size('ojs_count_change')")
+        assert cursor.fetchone()[0] == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_counts_are_right_after_many_writers_and_two_folders() -> None:
+    queue = push().queue
+    errors: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for _ in range(10):
+                push_many(3, queue=queue)
+                taken = fetch.fetch([queue], count=2, worker_id="w", due=False)
+                ack.ack_batch("w", [(job.id, job.run, None) for job in taken])
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    def fold() -> None:
+        try:
+            for _ in range(30):
+                counts.fold()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=what) for what in (write, write, write, fold, fold)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    assert sum(counted(queue).values()) == 91
+    assert not counts.differences()
+
+
+def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("ojs_counts")
+    assert "No queue has had a job yet." in capsys.readouterr().out
+    queue = push().queue
+    active(queue=f"{queue}x")
+    counts.fold()
+    call_command("ojs_counts", "--check")
+    assert "The counts are right." in capsys.readouterr().out
+    Count.objects.filter(queue=queue, state="available").update(n=7)
+    with pytest.raises(CommandError, match="--repair"):
+        call_command("ojs_counts", "--check")
+    assert f"{queue} available: counted 7, there are 1" in capsys.readouterr().out
+    call_command("ojs_counts", "--repair")
+    assert "1 counts were corrected." in capsys.readouterr().out
+    call_command("ojs_counts", "--check")
+    call_command("ojs_counts")
+    shown = capsys.readouterr().out
+    assert queue in shown
+    assert "available" in shown
+    assert counted(queue) == {"available": 1}
+
+
+def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:
+    Count.objects.create(queue="ghost", state="active", n=2)
+    assert counts.repair() == [("ghost", "active", 2, 0, 0, 0)]
+    assert counted("ghost") == {}
+
+
+def test_a_paused_queue_has_no_count_until_it_has_a_job() -> None:
+    queues.pause("quiet-one")
+    assert "quiet-one" not in stats.by_queue()

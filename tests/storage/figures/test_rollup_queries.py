@@ -1,0 +1,58 @@
+"""What happened in the last minutes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from django_ojs.models import Rollup
+from django_ojs.storage.figures import rollup_queries
+
+pytestmark = pytest.mark.django_db
+
+
+def happened(minutes_ago: int, queue: str = "alpha", type: str = "t", **counts: int) -> None:
+    minute = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=minutes_ago)
+    values: dict[str, Any] = {"waited": [0] * 24, "ran": [0] * 24, **counts}
+    Rollup.primary.create(minute=minute, queue=queue, type=type, **values)
+
+
+def test_a_flow_has_a_place_for_every_minute_and_adds_up_types_and_processes() -> None:
+    happened(0, enqueued=1)
+    happened(3, enqueued=2, completed=4, discarded=1, failed=5, rejected=7)
+    happened(3, type="other", enqueued=3)
+    happened(59, completed=6)
+    happened(61, enqueued=100)
+    flow = rollup_queries.flows()["alpha"]
+    assert len(flow.came) == 60
+    assert (flow.came[-1], flow.came[-4], sum(flow.came)) == (1, 5, 6)
+    assert (flow.went[-4], flow.went[0]) == (5, 6)
+    assert sum(flow.failed) == 5
+    assert flow.refused == 7
+
+
+def test_a_rate_leaves_out_the_minute_that_is_not_over() -> None:
+    happened(0, enqueued=1000)
+    happened(1, enqueued=10)
+    happened(5, enqueued=15)
+    happened(6, enqueued=1000)
+    assert rollup_queries.flows()["alpha"].came_per_minute == 5
+
+
+def test_a_minute_of_a_clock_that_is_ahead_is_left_out() -> None:
+    happened(-3, enqueued=5)
+    assert sum(rollup_queries.flows()["alpha"].came) == 0
+
+
+def test_failing_types_are_told_with_the_share_of_their_runs_and_the_last_time() -> None:
+    happened(2, type="bad", failed=3, completed=1)
+    happened(9, type="bad", failed=3, completed=5)
+    happened(1, type="worse", failed=7)
+    happened(1, type="fine", completed=100)
+    worst, next_one = rollup_queries.failing()
+    assert (worst.type, worst.share) == ("worse", 1.0)
+    assert (next_one.type, next_one.failed, next_one.share) == ("bad", 6, 0.5)
+    assert timezone.now() - next_one.last < timedelta(minutes=4)

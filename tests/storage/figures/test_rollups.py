@@ -1,0 +1,130 @@
+"""Figures by the minute: added up in memory, written now and then, folded later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from django.db import DatabaseError, transaction
+from django.test import override_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from django_ojs.models import Job, Rollup
+from django_ojs.operations import ack, fail
+from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.storage.figures import rollups
+from tests.factories import BOOM, HOUR, active, hourly, push, push_many
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted() -> Iterator[None]:
+    rollups.flush()
+    Rollup.objects.all().delete()
+    yield
+    rollups.flush()
+    Rollup.objects.all().delete()
+
+
+def written(queue: str) -> dict[str, int]:
+    rollups.flush()
+    found: dict[str, int] = {}
+    for row in Rollup.objects.filter(queue=queue):
+        for name in ("enqueued", "completed", "failed", "discarded"):
+            found[name] = found.get(name, 0) + getattr(row, name)
+    return {name: number for name, number in found.items() if number}
+
+
+def test_enqueued_jobs_are_noted_by_queue_and_type() -> None:
+    (queue,) = {job.queue for job in push_many(3, type="a.b")}
+    push(queue=queue, type="a.c")
+    rollups.flush()
+    assert sorted(Rollup.objects.filter(queue=queue).values_list("type", "enqueued")) == [
+        ("a.b", 3),
+        ("a.c", 1),
+    ]
+
+
+def test_what_rolls_back_is_not_noted() -> None:
+    with transaction.atomic():
+        queue = push().queue
+        transaction.set_rollback(True)
+    assert written(queue) == {}
+
+
+def test_failures_and_discards_are_noted() -> None:
+    claimed = active(retry=hourly(max_attempts=2))
+    fail.fail(claimed.id, BOOM)
+    assert written(claimed.queue) == {"enqueued": 1, "failed": 1}
+    last = active(retry=hourly(max_attempts=1))
+    fail.fail(last.id, BOOM)
+    assert written(last.queue) == {"enqueued": 1, "failed": 1, "discarded": 1}
+
+
+def test_lost_and_expired_jobs_are_noted() -> None:
+    lost = active("dead-worker", retry=hourly(max_attempts=1))
+    rescue.rescue(["dead-worker"])
+    assert written(lost.queue) == {"enqueued": 1, "failed": 1, "discarded": 1}
+    late = push(expires_at=datetime.now(UTC) + HOUR)
+    Job.objects.filter(pk=late.pk).update(expires_at=datetime.now(UTC) - HOUR)
+    maintain.expire()
+    assert written(late.queue) == {"enqueued": 1, "discarded": 1}
+
+
+def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
+    rollups.note(rollups.COMPLETED, "q", "t", waited=0.5, ran=0.002)
+    with override_settings(), transaction.atomic():
+        rollups._flushed_at = -1e9
+        rollups.flush_if_due()
+        assert not Rollup.objects.filter(queue="q").exists()
+    rollups.flush_if_due()
+    (row,) = Rollup.objects.filter(queue="q")
+    assert row.completed == 1
+    assert row.waited[rollups.bucket(0.5)] == 1
+    assert row.ran[rollups.bucket(0.002)] == 1
+    rollups.note(rollups.COMPLETED, "q", "t")
+    rollups.flush_if_due()
+    assert Rollup.objects.filter(queue="q").count() == 1, "it was written a moment ago"
+
+
+def test_figures_that_cannot_be_written_harm_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise DatabaseError("secret")
+
+    rollups.note(rollups.ENQUEUED, "q", "t")
+    monkeypatch.setattr("django.db.models.query.QuerySet.bulk_create", refuse)
+    assert rollups.flush() == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bucket"),
+    [(0, 0), (0.0009, 0), (0.001, 1), (0.0019, 1), (0.002, 2), (1, 10), (1e9, 23)],
+)
+def test_a_bucket_holds_a_factor_of_two(seconds: float, bucket: int) -> None:
+    assert rollups.bucket(seconds) == bucket
+
+
+@given(st.lists(st.floats(0, 4000), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_a_percentile_is_within_its_bucket(durations: list[float], share: float) -> None:
+    histogram = [0] * rollups.BUCKETS
+    for seconds in durations:
+        histogram[rollups.bucket(seconds)] += 1
+    exact = sorted(durations)[max(0, -(-int(share * 1e9) * len(durations) // 10**9) - 1)]
+    found = rollups.percentile(histogram, share)
+    assert found is not None
+    assert abs(rollups.bucket(found * 0.999999) - rollups.bucket(exact)) <= 1
+
+
+def test_there_is_no_percentile_of_nothing() -> None:
+    assert rollups.percentile([0] * rollups.BUCKETS, 0.5) is None
+
+
+def test_an_acknowledged_job_is_noted_with_its_durations() -> None:
+    claimed = active()
+    ack.ack(claimed.id)
+    assert written(claimed.queue) == {"enqueued": 1, "completed": 1}
+    row = Rollup.objects.get(queue=claimed.queue, completed=1)
+    assert sum(row.waited) == sum(row.ran) == 1

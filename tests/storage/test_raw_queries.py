@@ -1,0 +1,81 @@
+"""Rows by written statements: the same as the ORM's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from django_ojs.models import ApiKey, Job, Worker
+from django_ojs.operations import ack, info
+from django_ojs.operations.access import api_keys
+from django_ojs.spec.errors import JobNotFound
+from django_ojs.spec.ids import uuid7
+from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
+from django_ojs.storage import api_keys as stored_keys
+from django_ojs.storage import database, raw_queries
+from tests import factories
+
+HOUR = timedelta(hours=1)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_job_is_read_as_the_orm_reads_it(state: State) -> None:
+    made = factories.in_state(
+        state, args=[1e300, {"a": [None, "ü"]}], meta={"trace": "x"}, tags=["t"], expires_at=HOUR
+    )
+
+    read = info.info(made.pk)
+
+    assert _values(read) == _values(factories.jobs().get(pk=made.pk))
+    assert (read._state.adding, read._state.db) == (False, database.alias())
+
+
+def test_a_result_is_read_as_the_orm_reads_it() -> None:
+    job = factories.active()
+    ack.ack(job.id, result={"large": 1e300, "small": 1})
+
+    assert info.info(job.id).result == factories.jobs().get(pk=job.id).result
+
+
+def test_a_worker_is_read_as_the_orm_reads_it() -> None:
+    factories.worker()
+
+    (read,) = raw_queries.rows(Worker, "id = %s", [factories.WORKER])
+
+    assert _values(read) == _values(Worker.primary.get())
+
+
+def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:
+    key, _ = api_keys.create(name="k", scopes=list(Scope), queues=["a", "b"], expires=HOUR)
+
+    read = stored_keys.find(key.prefix)
+
+    stored = api_keys.keys().get(prefix=key.prefix)
+    assert _values(read) == _values(stored)
+    assert timedelta(0) <= stored.now - read.now < timedelta(minutes=1)
+    assert read.created_at <= read.now
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    assert raw_queries.rows(Job, "id = %s", [uuid7().hex]) == []
+    assert stored_keys.find("nobody") is None
+    with pytest.raises(JobNotFound):
+        info.info(uuid7())
+
+
+def test_a_job_that_never_failed_is_shown_by_one_statement(
+    django_assert_num_queries: object,
+) -> None:
+    waiting, running = factories.push(), factories.active()
+
+    for key in (waiting.pk, running.id):
+        with django_assert_num_queries(1, using=database.alias()):  # type: ignore[operator]  # the plugin's fixture
+            assert "errors" not in info.info(key).envelope()
+
+
+def _values(row: ApiKey | Job | Worker) -> dict[str, object]:
+    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}

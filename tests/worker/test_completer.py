@@ -1,0 +1,274 @@
+"""The finisher: an answer is never dropped, whatever the database does meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import DataError, InterfaceError, OperationalError
+
+from django_ojs import signals
+from django_ojs.models import Job
+from django_ojs.operations import ack, cancel, fail
+from django_ojs.operations.maintenance import rescue
+from django_ojs.spec.failure import Discard, Failure
+from django_ojs.storage.claims import Claimed
+from django_ojs.worker import completer as finishers
+from django_ojs.worker.completer import Finisher
+from django_ojs.worker.in_flight import Hand, Phase, Run
+from django_ojs.worker.job_log import Report
+from tests import factories
+from tests.worker.parts import run_of
+from tests.worker.waiting import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Bench:
+    """A finisher with a hand, and runs that have just ended."""
+
+    def __init__(self) -> None:
+        self.hand, self.report, self.freed = Hand(), Report(), []
+        self.finisher = Finisher(factories.WORKER, self.hand, self.report, self.freed.append)
+
+    def run(self, job: Claimed | None = None) -> Run:
+        run = run_of(lambda: None, job=job or factories.active())
+        self.hand.add([run])
+        run.begin()
+        return run
+
+    def ended(self, job: Claimed | None = None) -> Run:
+        run = self.run(job)
+        run.end()
+        return run
+
+    def is_written(self) -> None:
+        eventually(lambda: not len(self.hand), "all is written")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    assert bench.finisher.close(20)
+
+
+def fails(times: int, error: Exception, operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Let an operation fail a number of times before it does its work."""
+    left = [times]
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise error
+        return operation(*args, **kwargs)
+
+    return wrapper
+
+
+def test_a_result_is_written_and_the_slot_is_free_before_that(bench: Bench) -> None:
+    run = bench.ended()
+    bench.finisher.answer(run, {"n": 1}, None, False)
+    assert (bench.hand.busy, len(bench.freed)) == (0, 1)
+    bench.is_written()
+    job = factories.read(run.job.id)
+    assert (job.state, job.result) == ("completed", {"n": 1})
+    assert bench.report.done == 1
+
+
+def test_what_a_handler_raised_goes_through_the_retry_policy(bench: Bench) -> None:
+    again, no_more = bench.ended(), bench.ended()
+    bench.finisher.answer(again, None, ValueError("boom"), False)
+    bench.finisher.answer(no_more, None, Discard("not wanted"), False)
+    bench.is_written()
+    job = factories.read(again.job.id)
+    assert (job.state, job.error["type"], job.error["message"]) == (
+        "retryable",
+        "ValueError",
+        "boom",
+    )
+    assert factories.read(no_more.job.id).state == "discarded"
+    assert bench.report.bad == 2
+
+
+def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, settings: Any) -> None:
+    def raised() -> ValueError:
+        try:
+            raise ValueError
+        except ValueError as error:
+            return error
+
+    first, second = bench.ended(), bench.ended()
+    bench.finisher.answer(first, None, raised(), False)
+    settings.OJS = {"BACKTRACES": False}
+    bench.finisher.answer(second, None, raised(), False)
+    bench.is_written()
+    assert "test_finisher.py" in factories.read(first.job.id).error["backtrace"][-1]
+    assert "backtrace" not in factories.read(second.job.id).error
+
+
+@pytest.mark.parametrize("error", [OperationalError("a secret"), InterfaceError("a secret")])
+def test_answers_are_kept_while_the_database_is_away(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    monkeypatch.setattr(finishers, "PAUSE", 0.01)
+    monkeypatch.setattr(ack, "ack_batch", fails(2, error, ack.ack_batch))
+    monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
+    monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
+    monkeypatch.setattr(fail, "hold", fails(2, error, fail.hold))
+    monkeypatch.setattr(rescue, "give_back", fails(2, error, rescue.give_back))
+    done, failed, stopped, strange, unstarted = (bench.ended() for _ in range(5))
+    trouble = Failure(type="trouble", message="")
+    bench.finisher.answer(done, "kept", None, False)
+    bench.finisher.answer(failed, None, ValueError(), False)
+    bench.finisher.requeued(stopped, trouble)
+    bench.finisher.held(strange, trouble)
+    bench.finisher.unstarted([unstarted])
+    bench.is_written()
+    states = {
+        done: "completed",
+        failed: "retryable",
+        stopped: "available",
+        strange: "retryable",
+        unstarted: "available",
+    }
+    assert {run: factories.read(run.job.id).state for run in states} == states
+    assert [factories.read(run.job.id).spent for run in states] == [1, 1, 0, 0, 0]
+    assert caplog.text.count("The database does not answer") == 1
+    assert "a secret" not in caplog.text
+
+
+def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = [bench.ended() for _ in range(3)]
+    refused = runs[1].job.id
+    real = ack.ack_batch
+
+    def batch(worker_id: str, finished: list[Any]) -> Any:
+        if refused in [key for key, _, _ in finished]:
+            raise DataError
+        return real(worker_id, finished)
+
+    monkeypatch.setattr(ack, "ack_batch", batch)
+    for run in runs:
+        bench.finisher.answer(run, None, None, False)
+    bench.is_written()
+    states = [factories.read(run.job.id).state for run in runs]
+    assert states == ["completed", "active", "completed"]
+    assert "could not be written" in caplog.text
+
+
+def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fail, "fail", fails(1, KeyError("unforeseen"), fail.fail))
+    for _ in range(2):
+        bench.finisher.answer(bench.ended(), None, ValueError(), False)
+    bench.is_written()
+    assert Job.objects.filter(state="retryable").count() == 1
+    assert "could not be written" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, ValueError()])
+def test_an_answer_for_a_job_that_is_no_longer_this_runs_changes_nothing(
+    bench: Bench, error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    cancelled, taken_over, gone = (bench.ended() for _ in range(3))
+    cancel.cancel(cancelled.job.id)
+    factories.age(taken_over.job.id, timedelta(hours=1))
+    rescue.lapse()
+    factories.claim(factories.read(taken_over.job.id))
+    Job.objects.filter(pk=gone.job.id).delete()
+    before = [factories.snapshot(run.job.id) for run in (cancelled, taken_over)]
+    for run in (cancelled, taken_over, gone):
+        bench.finisher.answer(run, "late", error, False)
+    bench.is_written()
+    assert [factories.snapshot(run.job.id) for run in (cancelled, taken_over)] == before
+    assert caplog.text.count("its claim is gone") == 3
+    assert bench.report.done == bench.report.bad == 0
+
+
+def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
+    bench: Bench,
+) -> None:
+    told: list[tuple[Any, str]] = []
+
+    def receiver(job: Job, **_: Any) -> None:
+        told.append((job.pk, job.state))
+
+    plain, atomic, lost = (bench.ended() for _ in range(3))
+    ack.complete(atomic.job.id)
+    cancel.cancel(lost.job.id)
+    signals.job_completed.connect(receiver)
+    try:
+        for run in (plain, lost):
+            bench.finisher.answer(run, None, None, False)
+        bench.finisher.answer(atomic, None, None, True)
+        bench.is_written()
+    finally:
+        signals.job_completed.disconnect(receiver)
+    assert sorted(told) == sorted((run.job.id, "completed") for run in (plain, atomic))
+
+
+def test_many_completions_go_in_few_statements(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    real = ack.ack_batch
+
+    def batch(worker_id: str, finished: list[Any]) -> Any:
+        sizes.append(len(finished))
+        return real(worker_id, finished)
+
+    monkeypatch.setattr(ack, "ack_batch", batch)
+    runs = [bench.ended(factories.claim(job)) for job in factories.push_many(40, queue="batch")]
+    for run in runs:
+        bench.finisher.answer(run, None, None, False)
+    bench.is_written()
+    assert sum(sizes) == 40
+    assert len(sizes) <= 3
+
+
+def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.finisher.answer(bench.ended(), None, None, False)
+    assert bench.finisher.close(20)
+    assert Job.objects.filter(state="completed").count() == 5
+
+
+def test_closing_does_not_wait_for_a_database_that_stays_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = [True]
+
+    def batch(worker_id: str, finished: list[Any]) -> set[Any]:
+        if away[0]:
+            raise OperationalError
+        return set()
+
+    monkeypatch.setattr(finishers, "PAUSE", 0.01)
+    monkeypatch.setattr(ack, "ack_batch", batch)
+    caplog.set_level(logging.CRITICAL)
+    bench = Bench()
+    bench.finisher.answer(bench.ended(), None, None, False)
+    assert not bench.finisher.close(0.1)
+    away[0] = False
+    assert bench.finisher.close(20)
+
+
+def test_a_run_that_was_taken_meanwhile_keeps_its_place_until_it_is_written(bench: Bench) -> None:
+    # Its reservation is extended by the beats until the database knows what became of it.
+    run = bench.run()
+    assert run.take(Phase.RUNNING)
+    assert len(bench.hand) == 1
+    bench.finisher.failed(run, Failure(type="timeout", message=""))
+    bench.is_written()
+    assert factories.read(run.job.id).error["type"] == "timeout"

@@ -1,0 +1,220 @@
+"""The pulse: beats, what they are answered with, and the clocks of the runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import ack, beat, cancel
+from django_ojs.operations.beat import Registration
+from django_ojs.spec.failure import Failure
+from django_ojs.worker import heartbeat as pulses
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.heartbeat import Pulse
+from django_ojs.worker.in_flight import Hand, Phase, Run
+from django_ojs.worker.job_log import Report
+from tests import factories
+from tests.worker.parts import Answers, Gate, run_of
+from tests.worker.waiting import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ME = factories.WORKER
+
+
+class Bench:
+    """A pulse between parts that note what they are told."""
+
+    def __init__(self) -> None:
+        self.hand, self.report = Hand(), Report()
+        self.directed: list[Directive] = []
+        self.stuck = threading.Event()
+        self.failures: list[tuple[Run, Failure, str]] = []
+        self.pulse: Pulse | None = None
+
+    def failed(self, run: Run, failure: Failure, *, outcome: str, seconds: float) -> None:
+        self.failures.append((run, failure, outcome))
+        self.hand.remove([run])
+
+    def start(self, interval: float = 0.05) -> Pulse:
+        self.pulse = Pulse(
+            ME,
+            self.hand,
+            self,
+            self.report,
+            interval=timedelta(seconds=interval),
+            registration=Registration(
+                hostname="here", pid=7, queues=("a", "b"), started_at=datetime.now(UTC)
+            ),
+            directed=self.directed.append,
+            stuck=self.stuck.set,
+        )
+        return self.pulse
+
+    def holds(self, function: Callable[..., Any] = lambda: None, **values: Any) -> Run:
+        run = run_of(function, job=factories.active(worker_id=ME), **values)
+        self.hand.add([run])
+        return run
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    if bench.pulse is not None:
+        bench.pulse.close()
+
+
+@pytest.fixture
+def executor(answers: Answers) -> Iterator[Executor]:
+    executor = Executor(2, answers)
+    yield executor
+    executor.close()
+
+
+def test_it_registers_before_anything_else_and_goes_on_beating(bench: Bench) -> None:
+    pulse = bench.start()
+    assert pulse.registered
+    worker = Worker.objects.get()
+    assert (worker.pk, worker.hostname, worker.pid, worker.queues) == (ME, "here", 7, ["a", "b"])
+    assert worker.dead_after_ms == 150
+    eventually(lambda: Worker.objects.get().beat_at > worker.beat_at, "it beats again")
+
+
+def test_it_reports_its_state_and_the_jobs_in_its_hands(bench: Bench) -> None:
+    bench.holds()
+    pulse = bench.start()
+    pulse.state = Directive.QUIET
+    eventually(
+        lambda: Worker.objects.filter(state="quiet", active_jobs=1).exists(), "both are reported"
+    )
+
+
+def test_a_worker_that_was_forgotten_registers_again(bench: Bench) -> None:
+    bench.start()
+    Worker.objects.all().delete()
+    eventually(lambda: Worker.objects.filter(hostname="here").exists(), "it is registered")
+
+
+def test_it_passes_on_what_the_answer_directs(bench: Bench) -> None:
+    bench.start()
+    beat.direct(ME, Directive.QUIET)
+    eventually(lambda: bench.directed, "it is directed")
+    assert set(bench.directed) == {Directive.QUIET}
+
+
+def test_a_reservation_is_extended_when_half_of_it_is_gone(bench: Bench) -> None:
+    fresh, aging = bench.holds(), bench.holds()
+    aging.claimed_at -= 60 * 20
+    leases = [factories.read(run.job.id).lease_until for run in (fresh, aging)]
+    bench.start(interval=60)
+    after = [factories.read(run.job.id).lease_until for run in (fresh, aging)]
+    assert after[0] == leases[0]
+    assert after[1] > leases[1]
+
+
+def test_a_database_that_is_away_changes_nothing_and_is_told_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, failed = beat.beat, []
+
+    def away(*args: Any, **kwargs: Any) -> Any:
+        if len(failed) < 3:
+            failed.append(1)
+            raise OperationalError
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(beat, "beat", away)
+    run = bench.holds()
+    pulse = bench.start()
+    assert not pulse.registered
+    eventually(lambda: pulse.registered, "it registers once it can")
+    assert caplog.text.count("The database does not answer") == 1
+    assert run.phase is Phase.WAITING
+    assert bench.directed == []
+
+
+@pytest.mark.interrupts
+def test_a_cancelled_job_is_taken_from_its_handler(
+    bench: Bench, executor: Executor, answers: Answers, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    run, other = bench.holds(gate), bench.holds(gate)
+    executor.submit([run, other])
+    gate.has_started()
+    gate.has_started()
+    bench.start()
+    cancel.cancel(run.job.id)
+    eventually(lambda: run.phase is Phase.TAKEN, "it is taken")
+    assert run.context.cancelled
+    eventually(lambda: gate.running == 1, "its handler is stopped, the other goes on")
+    assert (bench.hand.busy, bench.hand.all()) == (1, [other])
+    assert "its claim is gone" in caplog.text
+    gate.open()
+    assert answers.next().run is other
+
+
+@pytest.mark.interrupts
+def test_a_job_that_is_lost_before_its_turn_does_not_run(bench: Bench) -> None:
+    run = bench.holds()
+    bench.start()
+    cancel.cancel(run.job.id)
+    eventually(lambda: run.phase is Phase.TAKEN, "it is taken")
+    assert not run.begin()
+    assert (bench.hand.busy, len(bench.hand)) == (0, 0)
+
+
+def test_a_job_that_has_just_been_answered_is_not_taken_for_lost(bench: Bench) -> None:
+    run = bench.holds()
+    run.begin()
+    run.end()
+    ack.ack(run.job.id)
+    bench.start()
+    (worker,) = Worker.objects.all()
+    eventually(lambda: Worker.objects.get().beat_at > worker.beat_at, "it beats again")
+    assert (run.phase, run.context.cancelled) == (Phase.DONE, False)
+
+
+@pytest.mark.interrupts
+def test_a_run_that_is_overdue_fails_with_timeout_and_is_interrupted(
+    bench: Bench, executor: Executor
+) -> None:
+    gate = Gate()
+    run, patient = bench.holds(gate, timeout=0.1), bench.holds(gate)
+    executor.submit([run, patient])
+    gate.has_started()
+    gate.has_started()
+    bench.start()
+    eventually(lambda: gate.running == 1, "its handler is stopped")
+    ((failed, failure, outcome),) = bench.failures
+    assert (failed, failure.type, outcome) == (run, "timeout", "timeout")
+    assert (run.context.cancelled, patient.context.cancelled) == (True, False)
+    assert bench.hand.busy == 1
+    gate.open()
+
+
+@pytest.mark.interrupts
+def test_a_thread_that_does_not_end_is_told_and_one_that_ends_is_not(
+    bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulses, "STUCK_AFTER", 0.5)
+    gate, release = Gate(), threading.Event()
+    hears, deaf = bench.holds(gate, timeout=0.1), bench.holds(lambda: release.wait(60))
+    bench.start()
+    try:
+        executor.submit([hears])
+        eventually(lambda: len(bench.failures) == 1, "its time is up")
+        eventually(lambda: not gate.running, "it is stopped")
+        assert not bench.stuck.wait(1.5)
+        deaf.timeout = 0.1
+        executor.submit([deaf])
+        assert bench.stuck.wait(20)
+    finally:
+        release.set()
