@@ -2,7 +2,7 @@
 
 On PostgreSQL an enqueue must not count, wait or take turns while there is room, and thirty
 producers that cannot see each other's open transactions must still end at the bound. So there are
-three ways to be let in; `ojs_admit` of migration 0005 is the first two:
+three ways to be let in; `ojs_admit` (migrations/sql/postgresql/admission.sql) is the first two:
 
 1. By a ticket. A sequence gives out numbers, to whoever adds a job, and never takes one back. Once
    somebody has found that there are at most U jobs, whatever becomes of all open transactions, the

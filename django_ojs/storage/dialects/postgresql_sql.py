@@ -76,8 +76,8 @@ INSERT = {
     for admit in (True, False)
 }
 
-# One job that is available at once needs none of that: the procedure of migration 0008 stores it by
-# a plan that it keeps, and what has no value is left to its defaults.
+# One job that is available at once needs none of that: the procedure `ojs_push` stores it by a
+# plan that it keeps, and what has no value is left to its defaults.
 PUSH_ONE = "CALL ojs_push(NULL, %s, %s, %s, %s, %s, %s{})"
 
 # A turn, waited for until the lock timeout. An old snapshot shows nothing of what came meanwhile:
