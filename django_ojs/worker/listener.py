@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from django_ojs.conf import settings
 from django_ojs.storage import database
-from django_ojs.storage.dialects.postgresql_sql import CHANNEL
+from django_ojs.storage.dialects.postgresql import CHANNEL
 
 logger = logging.getLogger("django_ojs")
 

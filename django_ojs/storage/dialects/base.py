@@ -13,8 +13,6 @@ from uuid import UUID
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec.states import Event, State, sources
-
 #: What FETCH hands out, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
     "id",
@@ -46,33 +44,6 @@ CLAIMED = (
 #: No queue can have this name; its row in `ojs_queue` stands for all of them. While it is paused,
 #: nothing is handed out and nothing promoted (see `operations.maintenance_mode`).
 ALL_QUEUES = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """An event and the state it leads to, as SQL.
-
-    The states come from the transition table and from nowhere else.
-    """
-
-    event: Event
-    target: State
-
-    @property
-    def to(self) -> str:
-        """The new state, quoted."""
-        return f"'{self.target.value}'"
-
-    @property
-    def expected(self) -> str:
-        """The condition on the old state.
-
-        Written so that the planner sees that a partial index covers it.
-        """
-        states = sources(self.event, self.target)
-        if len(states) == 1:
-            return f"state = '{states[0].value}'"
-        return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
 
 
 #: A count that is wrong: queue, state, jobs as counted and as they are, bytes likewise.

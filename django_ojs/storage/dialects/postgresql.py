@@ -11,8 +11,50 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects import postgresql_sql as sql
 from django_ojs.storage.dialects.base import Dialect, Difference, Row, Session, Stored
+from django_ojs.storage.dialects.sql_files import load
+
+#: The channel on which idle workers listen; the payload is a queue's name.
+CHANNEL = "ojs"
+
+_WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
+_SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
+
+#: By whether the ids were generated, and whether the queues are asked for room.
+_INSERT_JOBS = {
+    (new, admit): load(
+        "postgresql",
+        "insert_jobs",
+        where_admitted=_WHERE_ADMITTED if admit else "",
+        on_conflict="" if new else _SKIP_TAKEN,
+    )
+    for new in (True, False)
+    for admit in (True, False)
+}
+_ADD_EVENTS = load("postgresql", "add_events")
+_CAN_WRITE = load("postgresql", "can_write")
+_CLAIM = load("postgresql", "claim")
+_COMPLETE = load("postgresql", "complete")
+_COUNTS = load("postgresql", "counts")
+_COUNT_DIFFERENCES = load("postgresql", "count_differences")
+_DEAD_WORKERS = load("postgresql", "dead_workers")
+_DUE_WORK = load("postgresql", "due_work")
+_FOLD_COUNTS = load("postgresql", "fold_counts")
+_LOCK_QUEUE = load("postgresql", "lock_queue")
+_LOCK_SUBJECT = load("postgresql", "lock_subject")
+_LOCK_UNIQUE_KEYS = load("postgresql", "lock_unique_keys")
+_NOTIFY = load("postgresql", "notify", calls="{calls}")
+_OLDEST_AVAILABLE = load("postgresql", "oldest_available")
+_PROMOTE = load("postgresql", "promote")
+_PUSH_JOB = load("postgresql", "push_job", named="{named}")
+_QUEUE_COUNTS = load("postgresql", "queue_counts")
+_READ_BOUND_VERSION = load("postgresql", "read_bound_version")
+_RENEW_TICKETS = load("postgresql", "renew_tickets")
+_REPAIR_COUNTS = load("postgresql", "repair_counts", count_differences=_COUNT_DIFFERENCES)
+_SESSION = load("postgresql", "session")
+_SET_READ_COMMITTED = load("postgresql", "set_read_committed")
+_SPEND_TICKETS = load("postgresql", "spend_tickets")
+_VACUUM_COUNTS = load("postgresql", "vacuum_counts")
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Where each statement sees what was committed before it; elsewhere, before the first one.
@@ -81,7 +123,7 @@ class PostgreSQL(Dialect):
         if admit:
             parameters += [*_wanted(rows, text), _is_alone(connection)]
         with connection.cursor() as cursor:
-            cursor.execute(sql.INSERT[new, admit], parameters)
+            cursor.execute(_INSERT_JOBS[new, admit], parameters)
             found = cursor.fetchall()
         if not found and admit:
             return None
@@ -95,9 +137,9 @@ class PostgreSQL(Dialect):
             more["new"] = False
         if admit:
             more["alone"] = _is_alone(connection)
-        named = "".join(f", {name} => %s" for name in more)
+        named = "".join([f", {name} => %s" for name in more])
         with connection.cursor() as cursor:
-            cursor.execute(sql.PUSH_ONE.format(named), [*needed, *more.values()])
+            cursor.execute(_PUSH_JOB.format(named=named), [*needed, *more.values()])
             (microseconds,) = cursor.fetchone()
         if microseconds is None:
             # No room, or an id that is taken: who asked for room has to ask again.
@@ -107,27 +149,27 @@ class PostgreSQL(Dialect):
 
     def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.OLDEST, {"queue": queue, "most": most})
+            cursor.execute(_OLDEST_AVAILABLE, {"queue": queue, "limit": most})
             return [row[0] for row in cursor.fetchall()]
 
     def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.TAKE_TURN, [f"{int(seconds * 1000)}ms", queue])
+            cursor.execute(_LOCK_QUEUE, [f"{int(seconds * 1000)}ms", queue])
             before, _, fresh, _ = cursor.fetchone()
-            cursor.execute(sql.TURN_TAKEN, [before, queue])
+            cursor.execute(_READ_BOUND_VERSION, [before, queue])
             version = cursor.fetchone()[1]
         return (version or "0") if fresh else None
 
     def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             self.begin_write(connection)
-            cursor.execute("SELECT ojs_admit(%s, 1, 0, true)", [queue])
+            cursor.execute(_RENEW_TICKETS, [queue])
 
     def depth(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DEPTH, {"queue": queue, "states": list(states)})
+            cursor.execute(_QUEUE_COUNTS, {"queue": queue, "states": list(states)})
             return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
     def spend(
@@ -136,7 +178,7 @@ class PostgreSQL(Dialect):
         values: dict[str, str | int] = {"queue": queue, "version": version}
         values |= {"cost": cost, "room": room}
         with connection.cursor() as cursor:
-            cursor.execute(sql.SPEND, values)
+            cursor.execute(_SPEND_TICKETS, values)
 
     def claim(
         self,
@@ -150,47 +192,47 @@ class PostgreSQL(Dialect):
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                sql.CLAIM,
+                _CLAIM,
                 {
                     "queue": queue,
-                    "count": count,
+                    "limit": count,
                     "worker_id": worker_id,
                     "lease_ms": lease_ms,
-                    "own": own,
+                    "own_lease": own,
                 },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COMPLETE, {"worker_id": worker_id, "finished": finished})
+            cursor.execute(_COMPLETE, {"worker_id": worker_id, "finished": finished})
             return {row[0] for row in cursor.fetchall()}
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.PROMOTE, [limit])
+            cursor.execute(_PROMOTE, [limit])
             return cast("list[tuple[UUID, str]]", cursor.fetchall())
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COUNTS, {"queues": queues})
+            cursor.execute(_COUNTS, {"queues": queues})
             return cast("list[tuple[str, str, int]]", cursor.fetchall())
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(sql.FOLD)
+            cursor.execute(_FOLD_COUNTS)
             return cast("int", cursor.fetchone()[0])
 
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DIFFERENCES)
+            cursor.execute(_COUNT_DIFFERENCES)
             return cast("list[Difference]", cursor.fetchall())
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.REPAIR)
+            cursor.execute(_REPAIR_COUNTS)
             return cast("list[Difference]", cursor.fetchall())
 
     def tidy(self, connection: BaseDatabaseWrapper) -> None:
@@ -198,7 +240,7 @@ class PostgreSQL(Dialect):
         # between a reader and the live ones.
         if not connection.in_atomic_block:
             with connection.cursor() as cursor:
-                cursor.execute("VACUUM ojs_count_change")
+                cursor.execute(_VACUUM_COUNTS)
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         # Rows are locked as they are touched. Our own transactions look at what others committed
@@ -206,27 +248,27 @@ class PostgreSQL(Dialect):
         level = getattr(connection, "isolation_level", None)
         if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
             with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                cursor.execute(_SET_READ_COMMITTED)
 
     def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
         # Half of the hash will do: two keys that share it wait for each other, and no more. In
         # order, so that two batches never wait for each other in a circle.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
         with connection.cursor() as cursor:
-            cursor.execute(sql.LOCK_KEYS, [numbers])
+            cursor.execute(_LOCK_UNIQUE_KEYS, [numbers])
             return str(cursor.fetchone()[1]) in _FRESH
 
     def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.TAKE_TURNS, [what])
+            cursor.execute(_LOCK_SUBJECT, [what])
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.ADD_EVENTS, [events])
+            cursor.execute(_ADD_EVENTS, [events])
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT current_setting('transaction_read_only') = 'off'")
+            cursor.execute(_CAN_WRITE)
             return bool(cursor.fetchone()[0])
 
     def lost_a_race(self, error: OperationalError) -> bool:
@@ -243,15 +285,13 @@ class PostgreSQL(Dialect):
         return cast("datetime | None", value)
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        calls = ", ".join(f"pg_notify('{sql.CHANNEL}', %s)" for _ in queues)
+        calls = ", ".join([f"pg_notify('{CHANNEL}', %s)"] * len(queues))
         with connection.cursor() as cursor:
-            cursor.execute(sql.NOTIFY.format(calls), list(queues))
+            cursor.execute(_NOTIFY.format(calls=calls), list(queues))
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-            )
+            cursor.execute(_SESSION)
             pid, started_at = cursor.fetchone()
         # A pooler answers the start-up packet itself, with a process id of its own invention: then
         # the server process is not ours, and its end would mean nothing.
@@ -260,12 +300,12 @@ class PostgreSQL(Dialect):
 
     def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.WAITING)
+            cursor.execute(_DUE_WORK)
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DEAD_WORKERS)
+            cursor.execute(_DEAD_WORKERS)
             found = cursor.fetchall()
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]

@@ -12,7 +12,6 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
-from django_ojs.storage.dialects import sqlite_sql as sql
 from django_ojs.storage.dialects.base import (
     Dialect,
     Difference,
@@ -20,6 +19,26 @@ from django_ojs.storage.dialects.base import (
     Session,
     Stored,
 )
+from django_ojs.storage.dialects.sql_files import load
+
+#: As Django stores times: text, in UTC.
+_NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+
+_ADD_EVENTS = load("sqlite", "add_events", now=_NOW)
+_BEGIN_WRITE = load("sqlite", "begin_write")
+_CAN_WRITE = load("sqlite", "can_write")
+_CLAIM = load("sqlite", "claim", now=_NOW)
+_COMPLETE = load("sqlite", "complete", now=_NOW)
+_COUNTS = load("sqlite", "counts")
+_COUNT_DIFFERENCES = load("sqlite", "count_differences")
+_DEAD_WORKERS = load("sqlite", "dead_workers", now=_NOW)
+_DUE_WORK = load("sqlite", "due_work", now=_NOW)
+_INSERT_JOBS = load("sqlite", "insert_jobs", now=_NOW, room="true")
+_INSERT_JOBS_IF_UNBOUNDED = load("sqlite", "insert_jobs", now=_NOW, room=load("sqlite", "no_bound"))
+_OLDEST_AVAILABLE = load("sqlite", "oldest_available")
+_PROMOTE = load("sqlite", "promote", now=_NOW)
+_QUEUE_COUNTS = load("sqlite", "queue_counts")
+_REPAIR_COUNT = load("sqlite", "repair_count")
 
 _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -27,7 +46,7 @@ _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
-    now = sql.NOW
+    now = _NOW
     can_notify = False
     has_sessions = False
 
@@ -44,9 +63,7 @@ class SQLite(Dialect):
                     for n, row in enumerate(rows)
                 ]
             )
-            cursor.execute(
-                sql.INSERT.format(room=sql.NO_BOUND if admit else "true"), {"rows": text}
-            )
+            cursor.execute(_INSERT_JOBS_IF_UNBOUNDED if admit else _INSERT_JOBS, {"rows": text})
             found = cursor.fetchall()
         if admit and not found:
             return None
@@ -61,7 +78,7 @@ class SQLite(Dialect):
 
     def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.OLDEST, [queue, most])
+            cursor.execute(_OLDEST_AVAILABLE, [queue, most])
             return [self.uuid(row[0]) for row in cursor.fetchall()]
 
     def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
@@ -74,12 +91,8 @@ class SQLite(Dialect):
     def depth(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
-        marks = ", ".join(["%s"] * len(states))
         with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT state, n, bytes FROM ojs_count WHERE queue = %s AND state IN ({marks})",
-                [queue, *states],
-            )
+            cursor.execute(_QUEUE_COUNTS, {"queue": queue, "states": json.dumps(list(states))})
             return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
     def spend(
@@ -99,20 +112,20 @@ class SQLite(Dialect):
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                sql.CLAIM,
+                _CLAIM,
                 {
                     "queue": queue,
-                    "count": count,
+                    "limit": count,
                     "worker_id": worker_id,
                     "lease_ms": lease_ms,
-                    "own": own,
+                    "own_lease": own,
                 },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COMPLETE, {"worker_id": worker_id, "finished": finished})
+            cursor.execute(_COMPLETE, {"worker_id": worker_id, "finished": finished})
             return {self.uuid(row[0]) for row in cursor.fetchall()}
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
@@ -120,14 +133,14 @@ class SQLite(Dialect):
             # After whatever was pushed within this millisecond; its last digits order the batch.
             next_millisecond = datetime.now(UTC) + timedelta(milliseconds=1)
             now = next_millisecond.strftime(_PYTHON_FORMAT)[:-3]
-            cursor.execute(sql.PROMOTE, {"limit": limit, "now": now})
+            cursor.execute(_PROMOTE, {"limit": limit, "now": now})
             return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT queue, state, n FROM ojs_count ORDER BY queue, state")
+            cursor.execute(_COUNTS)
             rows = cast("list[tuple[str, str, int]]", cursor.fetchall())
         return [row for row in rows if queues is None or row[0] in queues]
 
@@ -137,38 +150,30 @@ class SQLite(Dialect):
 
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DIFFERENCES)
+            cursor.execute(_COUNT_DIFFERENCES)
             return cast("list[Difference]", cursor.fetchall())
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         wrong = self.count_differences(connection)
         with connection.cursor() as cursor:
             for queue, state, _, actual, _, size in wrong:
-                cursor.execute(
-                    "INSERT INTO ojs_count (queue, state, n, bytes) VALUES (%s, %s, %s, %s) "
-                    "ON CONFLICT (queue, state) DO UPDATE "
-                    "SET n = excluded.n, bytes = excluded.bytes",
-                    [queue, state, actual, size],
-                )
+                cursor.execute(_REPAIR_COUNT, [queue, state, actual, size])
         return wrong
 
     def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.WAITING, {})
+            cursor.execute(_DUE_WORK, {})
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.SILENT, {})
+            cursor.execute(_DEAD_WORKERS, {})
             return [(row[0], None) for row in cursor.fetchall()]
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        # A deferred transaction that reads first and writes later fails at once when another has
-        # written in between, without waiting. A write that changes nothing takes the lock, and
-        # waits for it.
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
+            cursor.execute(_BEGIN_WRITE)
 
     def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
         # The one writer's lock is the lock on every key. It cannot be had on an old snapshot.
@@ -180,11 +185,11 @@ class SQLite(Dialect):
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.ADD_EVENTS, {"events": events})
+            cursor.execute(_ADD_EVENTS, {"events": events})
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA query_only")
+            cursor.execute(_CAN_WRITE)
             return not cursor.fetchone()[0]
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
