@@ -65,7 +65,7 @@ def place(limit: int = PLACED_AT_ONCE) -> int:
         return 0
 
     def operation() -> int:
-        dialect.take_turns(connection, "events")
+        dialect.lock_subject(connection, "events")
         # A statement of its own, so that it sees what was committed while it waited.
         with connection.cursor() as cursor:
             cursor.execute(_PLACE, [limit])
@@ -78,7 +78,7 @@ def place(limit: int = PLACED_AT_ONCE) -> int:
         # placed, and nothing is lost: it is done by whoever was faster, or next time.
         return 0
     except OperationalError as error:
-        if dialect.lost_a_race(error):
+        if dialect.is_contention_error(error):
             return 0
         raise
 

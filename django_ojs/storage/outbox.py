@@ -72,7 +72,7 @@ def place(using: str, limit: int = PLACED_AT_ONCE) -> int:
         return 0
 
     def operation() -> int:
-        dialect.take_turns(connection, "outbox")
+        dialect.lock_subject(connection, "outbox")
         # A statement of its own, so that it sees what was committed while it waited.
         with connection.cursor() as cursor:
             cursor.execute(_PLACE, [limit])
@@ -83,7 +83,7 @@ def place(using: str, limit: int = PLACED_AT_ONCE) -> int:
     except IntegrityError:
         return 0  # See storage.events.place: under REPEATABLE READ somebody else was faster.
     except OperationalError as error:
-        if dialect.lost_a_race(error):
+        if dialect.is_contention_error(error):
             return 0
         raise
 

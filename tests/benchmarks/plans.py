@@ -78,7 +78,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django_ojs.storage import counts, transitions
 
     def claim(count: int) -> Any:
-        return transitions.claim(queue="default", count=count, worker_id="w", lease_ms=60_000)
+        return transitions.claim(queue="default", limit=count, worker_id="w", lease_ms=60_000)
 
     def nothing() -> None:
         return None

@@ -1,6 +1,6 @@
 """SQLite 3.38 and later, for development, tests and small sites.
 
-One writer at a time; its lock is the only lock.
+There is one writer at a time, and the write lock is the only lock.
 """
 
 from collections.abc import Sequence
@@ -50,12 +50,17 @@ class SQLite(Dialect):
     can_notify = False
     has_sessions = False
 
-    def insert(
-        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        rows: Sequence[Row],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
     ) -> list[Stored] | None:
         with connection.cursor() as cursor:
-            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
-            # order, those of a batch too.
+            # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
+            # must those of a batch.
             now = datetime.now(UTC)
             text = json.dumps(
                 [
@@ -63,9 +68,11 @@ class SQLite(Dialect):
                     for n, row in enumerate(rows)
                 ]
             )
-            cursor.execute(_INSERT_JOBS_IF_UNBOUNDED if admit else _INSERT_JOBS, {"rows": text})
+            cursor.execute(
+                _INSERT_JOBS_IF_UNBOUNDED if only_if_admitted else _INSERT_JOBS, {"rows": text}
+            )
             found = cursor.fetchall()
-        if admit and not found:
+        if only_if_admitted and not found:
             return None
         return [
             Stored(
@@ -76,49 +83,51 @@ class SQLite(Dialect):
             for key, state, size, *times in found
         ]
 
-    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+    def oldest_available(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(_OLDEST_AVAILABLE, [queue, most])
+            cursor.execute(_OLDEST_AVAILABLE, [queue, limit])
             return [self.uuid(row[0]) for row in cursor.fetchall()]
 
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         self.begin_write(connection)
         return ""
 
-    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Nothing to do: there are no tickets."""
+    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Nothing to do: the holder of the write lock can count."""
 
-    def depth(
+    def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
         with connection.cursor() as cursor:
             cursor.execute(_QUEUE_COUNTS, {"queue": queue, "states": json.dumps(list(states))})
             return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
-    def spend(
+    def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
-        """Nothing to do: who has the write lock can look."""
+        """Nothing to do: the holder of the write lock can count."""
 
     def claim(
         self,
         connection: BaseDatabaseWrapper,
         *,
         queue: str,
-        count: int,
+        limit: int,
         worker_id: str | None,
         lease_ms: int,
-        own: bool,
+        own_lease: bool,
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
                 _CLAIM,
                 {
                     "queue": queue,
-                    "limit": count,
+                    "limit": limit,
                     "worker_id": worker_id,
                     "lease_ms": lease_ms,
-                    "own_lease": own,
+                    "own_lease": own_lease,
                 },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
@@ -130,7 +139,7 @@ class SQLite(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         with connection.cursor() as cursor:
-            # After whatever was pushed within this millisecond; its last digits order the batch.
+            # After each job pushed within this millisecond; three more digits order the batch.
             next_millisecond = datetime.now(UTC) + timedelta(milliseconds=1)
             now = next_millisecond.strftime(_PYTHON_FORMAT)[:-3]
             cursor.execute(_PROMOTE, {"limit": limit, "now": now})
@@ -160,7 +169,7 @@ class SQLite(Dialect):
                 cursor.execute(_REPAIR_COUNT, [queue, state, actual, size])
         return wrong
 
-    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:
             cursor.execute(_DUE_WORK, {})
             due, expired = cursor.fetchone()
@@ -175,12 +184,12 @@ class SQLite(Dialect):
         with connection.cursor() as cursor:
             cursor.execute(_BEGIN_WRITE)
 
-    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        # The one writer's lock is the lock on every key. It cannot be had on an old snapshot.
+    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        # The write lock locks every key. A transaction with an old snapshot cannot take it.
         self.begin_write(connection)
         return True
 
-    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self.begin_write(connection)
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
@@ -193,16 +202,16 @@ class SQLite(Dialect):
             return not cursor.fetchone()[0]
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Nothing to do: nobody can listen."""
+        """Nothing to do: a connection cannot listen."""
 
-    def lost_a_race(self, error: OperationalError) -> bool:
+    def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
 
     def uuid(self, value: Any) -> UUID:
         return UUID(value)
 
     def time(self, value: Any) -> datetime | None:
-        # Django's converters have read the columns that are declared as times.
-        # `now` is text: an expression is declared as nothing.
+        # Django's converters read the columns that are declared as times; an expression, such as
+        # `now`, has no declared type and comes as text.
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
