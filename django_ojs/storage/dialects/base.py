@@ -4,12 +4,14 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.core.checks import CheckMessage
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -49,6 +51,9 @@ ALL_QUEUES = "*"
 #: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
 Difference = tuple[str, str, int, int, int, int]
 
+#: Limits one query to the timeout of `Dialect.query_timeout`.
+QueryLimit = Callable[[], AbstractContextManager[None]]
+
 #: A database session: the server's process id, and when it started.
 Session = tuple[int, datetime]
 
@@ -75,6 +80,8 @@ class Dialect(ABC):
 
     #: The time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
+    #: What does the conformance manifest call this database (conformance §4)?
+    backend: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
     #: Has each connection a server process whose end other sessions can see?
@@ -233,9 +240,39 @@ class Dialect(ABC):
         Where `can_notify` is false it does nothing.
         """
 
+    def listen(self, connection: BaseDatabaseWrapper) -> None:
+        """Receive notifications on this connection. Only where `can_notify`."""
+        raise NotImplementedError
+
+    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the queues of the notifications that have arrived; it does not wait for any."""
+        raise NotImplementedError
+
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
+
+    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
+        """Return how long the oldest other transaction has been open, if there is one.
+
+        While it is open, no row that was changed since can be removed, and claims get slower. None
+        also where the database does not tell.
+        """
+        return None
+
+    @abstractmethod
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> AbstractContextManager[QueryLimit]:
+        """Open a block of queries, each of which is stopped after so many seconds.
+
+        A query runs in a block of the returned limit; it is stopped by a DatabaseError, after which
+        the others still run.
+        """
+
+    @abstractmethod
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        """Return what is wrong with the version or the settings of the database (system checks)."""
 
     @abstractmethod
     def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:

@@ -1,17 +1,19 @@
 """PostgreSQL 14 and later."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from django.core.checks import CheckMessage
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import Dialect, Difference, Row, Session, Stored
+from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Row, Session, Stored
 from django_ojs.storage.dialects.sql_files import load
 
 #: The channel on which idle workers listen; the payload is a queue's name.
@@ -40,11 +42,13 @@ _COUNT_DIFFERENCES = load("postgresql", "count_differences")
 _DEAD_WORKERS = load("postgresql", "dead_workers")
 _DUE_WORK = load("postgresql", "due_work")
 _FOLD_COUNTS = load("postgresql", "fold_counts")
+_LISTEN = load("postgresql", "listen", channel=CHANNEL)
 _LOCK_QUEUE = load("postgresql", "lock_queue")
 _LOCK_SUBJECT = load("postgresql", "lock_subject")
 _LOCK_UNIQUE_KEYS = load("postgresql", "lock_unique_keys")
 _NOTIFY = load("postgresql", "notify", calls="{calls}")
 _OLDEST_AVAILABLE = load("postgresql", "oldest_available")
+_OLDEST_TRANSACTION = load("postgresql", "oldest_transaction")
 _PROMOTE = load("postgresql", "promote")
 _PUSH_JOB = load("postgresql", "push_job", named="{named}")
 _QUEUE_COUNTS = load("postgresql", "queue_counts")
@@ -53,6 +57,7 @@ _RENEW_TICKETS = load("postgresql", "renew_tickets")
 _REPAIR_COUNTS = load("postgresql", "repair_counts", count_differences=_COUNT_DIFFERENCES)
 _SESSION = load("postgresql", "session")
 _SET_READ_COMMITTED = load("postgresql", "set_read_committed")
+_SET_STATEMENT_TIMEOUT = load("postgresql", "set_statement_timeout")
 _SPEND_TICKETS = load("postgresql", "spend_tickets")
 _VACUUM_COUNTS = load("postgresql", "vacuum_counts")
 
@@ -114,6 +119,7 @@ class PostgreSQL(Dialect):
     """PostgreSQL through psycopg 3."""
 
     now = "statement_timestamp()"
+    backend = "postgres"
     can_notify = True
     has_sessions = True
 
@@ -304,6 +310,20 @@ class PostgreSQL(Dialect):
         with connection.cursor() as cursor:
             cursor.execute(_NOTIFY.format(calls=calls), list(queues))
 
+    def listen(self, connection: BaseDatabaseWrapper) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_LISTEN)
+
+    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
+        # Not psycopg's `notifies()`: it waits for more while it holds the GIL, and the thread that
+        # was woken waits with it.
+        link = connection.connection.pgconn
+        link.consume_input()
+        queues = []
+        while notification := link.notifies():
+            queues.append(notification.extra.decode())
+        return queues
+
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         with connection.cursor() as cursor:
             cursor.execute(_SESSION)
@@ -312,6 +332,28 @@ class PostgreSQL(Dialect):
         # server process serves other clients too, and its end says nothing about this one.
         announced = connection.connection.info.backend_pid
         return (pid, started_at) if pid == announced else None
+
+    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
+        with connection.cursor() as cursor:
+            cursor.execute(_OLDEST_TRANSACTION)
+            return cast("timedelta | None", cursor.fetchone()[0])
+
+    @contextmanager
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> Iterator[QueryLimit]:
+        # One transaction: the timeout is set once and ends with it, through a pooler as well. Each
+        # query has a savepoint, because one that was stopped must not end the transaction.
+        alias = connection.alias
+        with transaction.atomic(using=alias), connection.cursor() as cursor:
+            cursor.execute(_SET_STATEMENT_TIMEOUT, [str(int(seconds * 1000))])
+            (former_timeout, _) = cursor.fetchone()
+            yield lambda: transaction.atomic(using=alias)
+            # A caller's transaction goes on with its own timeout.
+            cursor.execute(_SET_STATEMENT_TIMEOUT, [former_timeout])
+
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        return []
 
     def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:

@@ -1,5 +1,7 @@
 """The statements of the dialects: `sql/<vendor>/<name>.sql`, one statement a file.
 
+Those that both databases understand are in `sql/common`.
+
 States come from the transition table and from nowhere else: `{before_<event>}` is the condition on
 the old state, `{after_<event>}` the new state, and `{<state>}` one in which PUSH stores a job.
 """
@@ -22,12 +24,12 @@ _TRANSITIONS: Final = {
 }
 
 
-def load(vendor: str, name: str, **values: str) -> str:
+def load(folder: str, name: str, **values: str) -> str:
     """Return a statement, its placeholders filled in from the table and from `values`.
 
     Without its comments: it is sent with each execution.
     """
-    text = (_FOLDER / vendor / f"{name}.sql").read_text(encoding="utf-8")
+    text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)
 
 

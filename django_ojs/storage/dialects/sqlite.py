@@ -3,11 +3,15 @@
 There is one writer at a time, and the write lock is the only lock.
 """
 
-from collections.abc import Sequence
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -15,6 +19,7 @@ from django_ojs.spec import json
 from django_ojs.storage.dialects.base import (
     Dialect,
     Difference,
+    QueryLimit,
     Row,
     Session,
     Stored,
@@ -40,6 +45,10 @@ _PROMOTE = load("sqlite", "promote", now=_NOW)
 _QUEUE_COUNTS = load("sqlite", "queue_counts")
 _REPAIR_COUNT = load("sqlite", "repair_count")
 
+_OLDEST_SUPPORTED = (3, 38, 0)
+#: Instructions of SQLite's virtual machine between two checks of the clock.
+_INSTRUCTIONS = 20_000
+
 _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
 
@@ -47,6 +56,7 @@ class SQLite(Dialect):
     """SQLite through the standard library."""
 
     now = _NOW
+    backend = "sqlite"
     can_notify = False
     has_sessions = False
 
@@ -168,6 +178,47 @@ class SQLite(Dialect):
             for queue, state, _, actual, _, size in wrong:
                 cursor.execute(_REPAIR_COUNT, [queue, state, actual, size])
         return wrong
+
+    @contextmanager
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> Iterator[QueryLimit]:
+        @contextmanager
+        def limit() -> Iterator[None]:
+            connection.ensure_connection()
+            until = time.monotonic() + seconds
+            raw: Any = connection.connection
+            raw.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+            try:
+                yield
+            finally:
+                raw.set_progress_handler(None, 0)
+
+        yield limit
+
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        problems: list[CheckMessage] = []
+        if sqlite3.sqlite_version_info < _OLDEST_SUPPORTED:
+            problems.append(
+                Error(
+                    f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.",
+                    id="django_ojs.E004",
+                )
+            )
+        if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+            problems.append(
+                Warning(
+                    f"The SQLite database {connection.alias!r} opens transactions in deferred "
+                    "mode: one that reads and then writes fails with 'database is locked' when "
+                    "a worker wrote in between.",
+                    hint=(
+                        f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode']"
+                        " = 'IMMEDIATE'"
+                    ),
+                    id="django_ojs.W001",
+                )
+            )
+        return problems
 
     def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:
