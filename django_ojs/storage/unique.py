@@ -41,7 +41,7 @@ def lock(keys: Collection[str]) -> bool:
 
     Return whether what the transaction reads from now on is what was committed before.
     """
-    return database.dialect().lock_keys(database.connection(), sorted(keys))
+    return database.dialect().lock_unique_keys(database.connection(), sorted(keys))
 
 
 def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict[str, list[Holder]]:

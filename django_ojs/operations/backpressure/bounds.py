@@ -177,7 +177,7 @@ class _Turn:
 
     def end(self) -> None:
         """Let others in as far as there is room, and tell who watches."""
-        bounds.spend(self.queue, self.version, self.bound, self.before, self.after)
+        bounds.spend_tickets(self.queue, self.version, self.bound, self.before, self.after)
         limit = self.bound.warning_threshold
         if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
             depth, most = bounds.nearer(self.after, self.bound)
@@ -198,9 +198,9 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
     if not is_new and not bounds.is_bounded(bound):
         return None
     try:
-        version = bounds.take_turn(queue)
+        version = bounds.lock_queue(queue)
     except OperationalError as error:
-        if not database.dialect().lost_a_race(error) or not bounds.is_bounded(bound):
+        if not database.dialect().is_contention_error(error) or not bounds.is_bounded(bound):
             raise
         raise _full(queue, bound, None, added) from None
     if version is None:

@@ -49,7 +49,7 @@ def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tupl
     while True:
         dropped: list[Job] = []
         left = before
-        found = transitions.oldest(queue, most)
+        found = transitions.oldest_available(queue, most)
         for job in found:
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left

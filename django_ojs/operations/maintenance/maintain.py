@@ -30,7 +30,7 @@ class Passing:
 
     def promote(self) -> int:
         """Look, and promote what is due. Return how many."""
-        due, self._expired = database.dialect().waiting(database.connection())
+        due, self._expired = database.dialect().due_work(database.connection())
         return promote() if due else 0
 
     def expire(self) -> int:

@@ -13,7 +13,7 @@ _TYPES = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class JSONMatch:
     """One of `values`, at a path in a job's `args` or `meta`, or among its `tags`.
 
     In `args`, which is a list, the path begins in any of its items; or in the one whose number
@@ -40,18 +40,18 @@ class Held:
         return json.dumps([found] if self.column == "args" else found)
 
 
-class Holds(Func):
-    """Whether a column of the job has a value; see `Held`."""
+class JSONContains(Func):
+    """Whether a column of the job has a value; see `JSONMatch`."""
 
     output_field = BooleanField()
 
-    def __init__(self, held: Held, *expressions: Any, **extra: Any) -> None:
+    def __init__(self, held: JSONMatch, *expressions: Any, **extra: Any) -> None:
         column = "options" if held.column == "tags" else held.column
         super().__init__(*expressions or (column,), **extra)
         self._held = held
 
     def __repr__(self) -> str:
-        return f"Holds({self._held!r})"
+        return f"JSONContains({self._held!r})"
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
         """Ask for containment, which needs no look at the values beside it (PostgreSQL)."""
