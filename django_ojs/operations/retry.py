@@ -14,22 +14,19 @@ from django_ojs.spec.states import Event, State
 from django_ojs.storage import database, notify, transitions
 
 
+@database.write_transaction
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again: attempts start anew, the history of its errors stays.
 
     A deadline that has passed is dropped, or the job would be discarded again at once. Raises
     JobNotFound, Conflict when it is not discarded, and QueueFull.
     """
-
-    def operation() -> Job:
-        job = transitions.lock(job_id)
-        with rejections.told([job]):
-            revived = revive([job])
-        if not revived:
-            transitions.refuse(Event.RETRY, State.AVAILABLE, job)
-        return transitions.get(job_id)
-
-    return database.in_write_transaction(operation)
+    job = transitions.lock(job_id)
+    with rejections.told([job]):
+        revived = revive([job])
+    if not revived:
+        transitions.refuse(Event.RETRY, State.AVAILABLE, job)
+    return transitions.get(job_id)
 
 
 def revive(held: Collection[Job]) -> int:

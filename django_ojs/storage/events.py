@@ -58,21 +58,13 @@ def place(limit: int = PLACED_AT_ONCE) -> int:
 
     Without such events it takes no lock. A session that may only read places none.
     """
-    connection, dialect = database.connection(), database.dialect()
+    dialect = database.dialect()
     # Not `exists()`: with the order the planner takes the index, which is mostly empty.
     unplaced = kept().filter(position=None).order_by("pk").values_list("pk", flat=True)
-    if unplaced.first() is None or not dialect.can_write(connection):
+    if unplaced.first() is None or not dialect.can_write(database.connection()):
         return 0
-
-    def operation() -> int:
-        dialect.take_turns(connection, "events")
-        # A statement of its own, so that it sees what was committed while it waited.
-        with connection.cursor() as cursor:
-            cursor.execute(_PLACE, [limit])
-            return int(cursor.rowcount)
-
     try:
-        return database.in_write_transaction(operation)
+        return _place(limit)
     except IntegrityError:
         # Under REPEATABLE READ it does not see that, and gives a position out twice. Nothing was
         # placed, and nothing is lost: it is done by whoever was faster, or next time.
@@ -81,6 +73,15 @@ def place(limit: int = PLACED_AT_ONCE) -> int:
         if dialect.lost_a_race(error):
             return 0
         raise
+
+
+@database.write_transaction
+def _place(limit: int) -> int:
+    database.dialect().take_turns(database.connection(), "events")
+    # A statement of its own, so that it sees what was committed while it waited.
+    with database.connection().cursor() as cursor:
+        cursor.execute(_PLACE, [limit])
+        return int(cursor.rowcount)
 
 
 def bounds() -> tuple[int, int] | None:
@@ -101,12 +102,13 @@ def prune(keep: timedelta, limit: int) -> int:
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")
     if last is None or old.values_list("pk", flat=True).first() is None:
         return 0
+    return _delete(old, limit)
 
-    def operation() -> int:
-        keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
-        return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _delete(old: QuerySet[Event], limit: int) -> int:
+    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
+    return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
 
 
 __all__ = ["PLACED_AT_ONCE", "add", "bounds", "kept", "place", "prune"]

@@ -7,6 +7,7 @@ the order is made of positions, which committed rows alone get, one placing at a
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
@@ -70,22 +71,23 @@ def place(using: str, limit: int = PLACED_AT_ONCE) -> int:
     connection, dialect = database.connection(using), database.dialect(using)
     if unplaced.first() is None or not dialect.can_write(connection):
         return 0
-
-    def operation() -> int:
-        dialect.take_turns(connection, "outbox")
-        # A statement of its own, so that it sees what was committed while it waited.
-        with connection.cursor() as cursor:
-            cursor.execute(_PLACE, [limit])
-            return int(cursor.rowcount)
-
     try:
-        return database.in_write_transaction(operation, using)
+        return database.in_write_transaction(partial(_place, using, limit), using)
     except IntegrityError:
         return 0  # See storage.events.place: under REPEATABLE READ somebody else was faster.
     except OperationalError as error:
         if dialect.lost_a_race(error):
             return 0
         raise
+
+
+def _place(using: str, limit: int) -> int:
+    connection = database.connection(using)
+    database.dialect(using).take_turns(connection, "outbox")
+    # A statement of its own, so that it sees what was committed while it waited.
+    with connection.cursor() as cursor:
+        cursor.execute(_PLACE, [limit])
+        return int(cursor.rowcount)
 
 
 def next_of(
