@@ -25,7 +25,7 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     """
     job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
-    publish.announce(signals.job_completed, job)
+    publish.send_after_commit(signals.job_completed, job)
     return job
 
 
@@ -45,12 +45,12 @@ def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
     # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state
     # alone does.
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
-    with publish.together(*publish.COMPLETED):
+    with publish.atomic_if_published(*publish.COMPLETED):
         transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
-        if not publish.keeps(*publish.COMPLETED):
+        if not publish.is_recorded(*publish.COMPLETED):
             return None
         job = transitions.get(job_id)
-        publish.keep([job_events.completed(job)])
+        publish.record([job_events.completed(job)])
         return job
 
 
@@ -61,7 +61,7 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
     Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to
     another.
     """
-    with publish.together(*publish.COMPLETED, signal=signals.job_completed):
+    with publish.atomic_if_published(*publish.COMPLETED, signal=signals.job_completed):
         kept = transitions.complete(worker_id, finished)
         publish.completed(kept)
     return kept

@@ -26,6 +26,6 @@ def activate(job_id: UUID) -> Job:
         Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
     )
     job = transitions.get(job_id)
-    notify.announce([job.queue])
-    publish.available(job, signals.job_activated)
+    notify.workers_of([job.queue])
+    publish.job_available(job, signals.job_activated)
     return job

@@ -103,7 +103,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 
     Return whether it is held.
     """
-    with publish.together(EventType.JOB_HEARTBEAT):
+    with publish.atomic_if_published(EventType.JOB_HEARTBEAT):
         return bool(_extend_and_tell(worker_id, [job_id], by))
 
 
@@ -136,7 +136,7 @@ def direct(worker_id: str, directive: Directive) -> bool:
     known = bool(workers.update(directive=directive))
     if directive is Directive.QUIET and active is not None:
         # From now on it is handed no jobs.
-        publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active)
+        publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active)
     return known
 
 
@@ -173,23 +173,23 @@ def _note(
         # One that was told to be quiet has been so since, and that was told.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
-            publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
+            publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first beat registers; so does one of a worker that was given up for dead and is not.
         _, made = workers.get_or_create(
             id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
         )
         if made:
-            publish.worker(
+            publish.worker_event(
                 EventType.WORKER_STARTED,
                 worker_id,
                 queues=list(registration.queues) if registration else [],
                 # The document wants a number; a worker that says none has one slot at least.
                 concurrency=(registration.concurrency if registration else None) or 1,
             )
-    if publish.keeps(EventType.WORKER_HEARTBEAT):
+    if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
-        publish.worker(
+        publish.worker_event(
             EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
         )
     told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
@@ -204,7 +204,7 @@ def _extend_and_tell(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
-    if extended and publish.keeps(EventType.JOB_HEARTBEAT):
+    if extended and publish.is_recorded(EventType.JOB_HEARTBEAT):
         publish.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
     return extended
 

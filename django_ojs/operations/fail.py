@@ -59,7 +59,7 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
     told = (job.error or {}).get("type") == failure.type
     _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
     held = transitions.get(job_id)
-    publish.held(held, failure, worker_id=job.worker_id)
+    publish.postponed(held, failure, worker_id=job.worker_id)
     return held
 
 
@@ -91,8 +91,8 @@ def requeue(
         **({} if error is None else {"error": error}),
     )
     returned = transitions.get(job_id)
-    notify.announce([job.queue])
-    publish.available(returned, signals.job_returned)
+    notify.workers_of([job.queue])
+    publish.job_available(returned, signals.job_returned)
     return returned
 
 

@@ -52,10 +52,10 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
 
 def _tell(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
-    if share is None or not publish.keeps(EventType.JOB_PROGRESS):
+    if share is None or not publish.is_recorded(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
         if timedelta(0) <= since < TOLD_EVERY:
             return
-    publish.keep([job_events.progress(job, round(100 * share, 2))])
+    publish.record([job_events.progress(job, round(100 * share, 2))])

@@ -45,8 +45,8 @@ def revive(held: Collection[Job]) -> int:
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:
-        notify.announce(job.queue for job in held)
-        publish.available_again(keys, signals.job_retried)
+        notify.workers_of(job.queue for job in held)
+        publish.jobs_available(keys, signals.job_retried)
     return revived
 
 

@@ -45,15 +45,15 @@ def promote(limit: int = BATCH) -> int:
     """
     due = _promote(limit)
     if due:
-        notify.announce(queue for _, queue in due)
+        notify.workers_of(queue for _, queue in due)
     return len(due)
 
 
 @database.retry_contention
 def _promote(limit: int) -> list[tuple[UUID, str]]:
-    with publish.together(*publish.AVAILABLE):
+    with publish.atomic_if_published(*publish.AVAILABLE):
         due = transitions.promote(limit)
-        publish.available_again([key for key, _ in due])
+        publish.jobs_available([key for key, _ in due])
     return due
 
 

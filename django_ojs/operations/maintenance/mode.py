@@ -81,7 +81,7 @@ def disable() -> Maintenance:
     deleted, _ = database.in_write_transaction(Queue.primary.filter(pk=ALL_QUEUES).delete)
     if deleted:
         by_queue = counts.by_queue()
-        notify.announce(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
+        notify.workers_of(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
     return Maintenance(enabled=False)
 
 

@@ -136,8 +136,8 @@ def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, li
     )
     rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
     rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
-    notify.announce(job.queue for job in again)
-    publish.taken_back(again, spent, failure)
+    notify.workers_of(job.queue for job in again)
+    publish.runs_lost(again, spent, failure)
     return len(held)
 
 
@@ -156,7 +156,7 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         which |= Q(pk=key, run=run)
     claimed = Job.primary.filter(which)
     keys: list[UUID] = []
-    if publish.keeps(*publish.AVAILABLE):
+    if publish.is_recorded(*publish.AVAILABLE):
         # The update does not say which of them it moved.
         mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
         keys = [job.pk for job in mine.select_for_update(no_key=True)]
@@ -172,6 +172,6 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         lease_until=None,
         worker_id=None,
     )
-    publish.available_again(keys)
-    notify.announce(queues)
+    publish.jobs_available(keys)
+    notify.workers_of(queues)
     return returned

@@ -51,7 +51,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
                 bounds.rebound(name)
         except IntegrityError:  # Another was faster.
             raise _exists(name) from None
-    publish.queue(EventType.QUEUE_CREATED, name)
+    publish.queue_event(EventType.QUEUE_CREATED, name)
 
 
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
@@ -88,7 +88,7 @@ def _exists(name: str) -> Conflict:
 def _change(name: str, given: dict[str, Any]) -> None:
     _store(name, given)
     bounds.rebound(name)
-    publish.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
 
 
 def _store(name: str, given: dict[str, Any]) -> None:

@@ -152,7 +152,7 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     with bounds.entered(target, waiting.only("size_bytes")):
         # In the order in which they became available: the time stays, and the place with it.
         moved = which.update(queue=target)
-    notify.announce([target])
+    notify.workers_of([target])
     return moved
 
 
@@ -176,7 +176,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another was faster.
         return
-    publish.queue(EventType.QUEUE_DELETED, name)
+    publish.queue_event(EventType.QUEUE_DELETED, name)
     if left:
         mark_deleted(queue)
     else:

@@ -24,7 +24,7 @@ def pause(name: str, *, by: str | None = None) -> Queue:
 def _pause(name: str, by: str | None) -> Queue:
     queue = touch(name)
     if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
-        publish.queue(EventType.QUEUE_PAUSED, name, paused_by=by)
+        publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
     queue.refresh_from_db()
     return queue
 
@@ -36,7 +36,7 @@ def resume(name: str, *, by: str | None = None) -> Queue:
     """
     check_queue(name, settings().limits)
     queue = _resume(name, by)
-    notify.announce([name])
+    notify.workers_of([name])
     return queue
 
 
@@ -44,6 +44,6 @@ def resume(name: str, *, by: str | None = None) -> Queue:
 def _resume(name: str, by: str | None) -> Queue:
     queue = touch(name)
     if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
-        publish.queue(EventType.QUEUE_RESUMED, name, resumed_by=by)
+        publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
     queue.refresh_from_db()
     return queue

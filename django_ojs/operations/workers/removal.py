@@ -27,7 +27,7 @@ def _forget(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | Non
     locked = workers.select_for_update(skip_locked=True)
     found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
     for key, since, now in found:
-        publish.worker(
+        publish.worker_event(
             EventType.WORKER_STOPPED,
             key,
             reason=reason,
