@@ -19,6 +19,7 @@ from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
+@database.write_transaction
 def fail(
     job_id: UUID, failure: Failure, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.FAILED
 ) -> Job:
@@ -27,28 +28,25 @@ def fail(
     The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when
     the job is not active, ClaimLost when it is active under another claim.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
-        decision = job.retry_policy.decide(
-            attempt=job.spent,
-            error_type=failure.type,
-            code=failure.code,
-            retryable=failure.retryable,
-            random=random.random,
-        )
-        if decision.action == "retry":
-            delay = failure.delay if failure.delay is not None else decision.delay
-            _wait(job, failure, delay, outcome, spend=True)
-        else:
-            _discard(job, failure, decision, outcome)
-        ended = transitions.get(job_id)
-        _tell(ended, failure, worker_id=job.worker_id)
-        return ended
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+    decision = job.retry_policy.decide(
+        attempt=job.spent,
+        error_type=failure.type,
+        code=failure.code,
+        retryable=failure.retryable,
+        random=random.random,
+    )
+    if decision.action == "retry":
+        delay = failure.delay if failure.delay is not None else decision.delay
+        _wait(job, failure, delay, outcome, spend=True)
+    else:
+        _discard(job, failure, decision, outcome)
+    ended = transitions.get(job_id)
+    _tell(ended, failure, worker_id=job.worker_id)
+    return ended
 
 
+@database.write_transaction
 def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
     """Put a job aside for `delay` without spending an attempt.
 
@@ -56,19 +54,16 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
 
     Raises as `fail` does.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
-        # Told once: a job may be put aside every half minute until a deployment is through.
-        told = (job.error or {}).get("type") == failure.type
-        _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
-        held = transitions.get(job_id)
-        publish.held(held, failure, worker_id=job.worker_id)
-        return held
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+    # Told once: a job may be put aside every half minute until a deployment is through.
+    told = (job.error or {}).get("type") == failure.type
+    _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
+    held = transitions.get(job_id)
+    publish.postponed(held, failure, worker_id=job.worker_id)
+    return held
 
 
+@database.write_transaction
 def requeue(
     job_id: UUID,
     failure: Failure | None = None,
@@ -80,29 +75,25 @@ def requeue(
 
     Raises as `fail` does.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
-        error = failure.render() if failure is not None else None
-        if error is not None:
-            record(job, outcome, error)
-        transitions.apply_one(
-            Event.RETURN,
-            State.AVAILABLE,
-            job_id,
-            claim=Claim(run=job.run),
-            returned=F("returned") + 1,
-            enqueued_at=Now(),
-            lease_until=None,
-            worker_id=None,
-            **({} if error is None else {"error": error}),
-        )
-        returned = transitions.get(job_id)
-        notify.announce([job.queue])
-        publish.available(returned, signals.job_returned)
-        return returned
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
+    error = failure.render() if failure is not None else None
+    if error is not None:
+        record(job, outcome, error)
+    transitions.apply_one(
+        Event.RETURN,
+        State.AVAILABLE,
+        job_id,
+        claim=Claim(run=job.run),
+        returned=F("returned") + 1,
+        enqueued_at=Now(),
+        lease_until=None,
+        worker_id=None,
+        **({} if error is None else {"error": error}),
+    )
+    returned = transitions.get(job_id)
+    notify.workers_of([job.queue])
+    publish.job_available(returned, signals.job_returned)
+    return returned
 
 
 def record(

@@ -47,7 +47,7 @@ def fetch(
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     def claim(queue: str, wanted: int) -> list[Claimed]:
-        with publish.together(*publish.STARTED):
+        with publish.atomic_if_published(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
                 limit=wanted,

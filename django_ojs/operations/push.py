@@ -133,16 +133,16 @@ def _attempt(
 
 def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool) -> list[Job]:
     """Store jobs that were accepted, in one statement, and tell of them."""
-    with publish.together(*publish.PUSHED):
+    with publish.atomic_if_published(*publish.ENQUEUED):
         found = bounds.store(envelopes, generated_ids=generated_ids, at_once=at_once)
         stored = {job.id: job for job in found}
         make = maker()
         jobs = [job_of(envelope, stored[envelope.id], make) for envelope in envelopes]
         database.after_commit(
-            notify.announcement(job.queue for job in jobs if job.state == State.AVAILABLE),
+            notify.callback(job.queue for job in jobs if job.state == State.AVAILABLE),
             rollups.noting(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
         )
-        publish.pushed(jobs)
+        publish.enqueued(jobs)
     return jobs
 
 

@@ -61,12 +61,13 @@ def prune(keep: timedelta, limit: int) -> int:
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")
     if last is None or old.values_list("pk", flat=True).first() is None:
         return 0
+    return _delete(old, limit)
 
-    def operation() -> int:
-        keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
-        return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _delete(old: QuerySet[Event], limit: int) -> int:
+    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
+    return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
 
 
 __all__ = ["ASSIGNED_AT_ONCE", "add", "assign_positions", "bounds", "kept", "prune"]

@@ -232,7 +232,7 @@ class Finisher:
 def _send_completed(run: Run) -> None:
     # An `atomic` run has committed its own ACK, and its event with that. The receivers are called
     # here: they must not use up the handler's time.
-    publish.announce_all(signals.job_completed, [run.job.id])
+    publish.send_all_after_commit(signals.job_completed, [run.job.id])
 
 
 def _waited(job: Claimed) -> float | None:

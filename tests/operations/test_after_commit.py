@@ -188,7 +188,7 @@ def test_workers_are_notified_after_the_commit_once_for_each_queue(
 ) -> None:
     # However long the commit takes on a busy machine, it is one moment.
     monkeypatch.setattr(notify, "INTERVAL", 60.0)
-    monkeypatch.setattr(notify, "_announced", {})
+    notify.throttle.reset()
     with transaction.atomic(), CaptureQueriesContext(connection) as queries:
         for queue in ("n1", "n1", "n2"):
             push(queue=queue)

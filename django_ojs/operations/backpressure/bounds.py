@@ -181,7 +181,7 @@ class _Turn:
         limit = self.bound.warning_threshold
         if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
             depth, most = bounds.nearer(self.after, self.bound)
-            publish.queue(EventType.BACKPRESSURE_WARNING, self.queue, depth=depth, bound=most)
+            publish.queue_event(EventType.BACKPRESSURE_WARNING, self.queue, depth=depth, bound=most)
             queue = self.queue
             database.after_commit(lambda: bounds.note_pressure(queue, warned=True))
 

@@ -30,8 +30,8 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
         discard_reason="dropped",
     )
     rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
-    if publish.keeps(EventType.BACKPRESSURE_DROPPED):
-        publish.keep(
+    if publish.is_recorded(EventType.BACKPRESSURE_DROPPED):
+        publish.record(
             Told(
                 type=EventType.BACKPRESSURE_DROPPED,
                 subject=queue,

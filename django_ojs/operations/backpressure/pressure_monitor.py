@@ -42,7 +42,7 @@ def _look_at(queue: str) -> int:
         bounds.note_pressure(queue, warned=warned, full=full)
         if cleared:
             depth, most = bounds.nearer(found, bound)
-            publish.queue(EventType.BACKPRESSURE_CLEARED, queue, depth=depth, bound=most)
+            publish.queue_event(EventType.BACKPRESSURE_CLEARED, queue, depth=depth, bound=most)
         return int(cleared)
 
     return database.in_write_transaction(operation)

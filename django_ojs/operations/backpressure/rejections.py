@@ -79,7 +79,7 @@ def flush() -> int:
 
     def operation() -> None:
         for (queue, type), data in refused.items():
-            publish.queue(
+            publish.queue_event(
                 EventType.BACKPRESSURE_REJECTED,
                 queue,
                 **data,

@@ -124,32 +124,26 @@ def figures(within: frozenset[str] | None = None) -> Figures:
     )
 
 
+@database.write_transaction
 def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     """Make a dead letter available again, with all its attempts, and return it.
 
     `override` may replace its args, queue, priority and (by field) retry policy, and add to its
     meta. Raises NotFound for what is no dead letter, InvalidRequest and its kin.
     """
-
-    def operation() -> Job:
-        job = _lock(job_id)
-        if override:
-            change(job, override)
-        with rejections.told([job]):
-            revive([job])
-        return transitions.get(job_id)
-
-    return database.in_write_transaction(operation)
+    job = _lock(job_id)
+    if override:
+        change(job, override)
+    with rejections.told([job]):
+        revive([job])
+    return transitions.get(job_id)
 
 
+@database.write_transaction
 def delete(job_id: UUID) -> None:
     """Delete a dead letter and the history of its errors, for good. Raises NotFound."""
-
-    def operation() -> None:
-        _lock(job_id)
-        erase([job_id])
-
-    database.in_write_transaction(operation)
+    _lock(job_id)
+    erase([job_id])
 
 
 def _lock(job_id: UUID) -> Job:

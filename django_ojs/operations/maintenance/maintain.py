@@ -43,46 +43,41 @@ def promote(limit: int = BATCH) -> int:
 
     Return how many.
     """
-
-    def operation() -> list[tuple[UUID, str]]:
-        with publish.together(*publish.AVAILABLE):
-            due = transitions.promote(limit)
-            publish.available_again([key for key, _ in due])
-        return due
-
-    due = database.retried(operation)
+    due = _promote(limit)
     if due:
-        notify.announce(queue for _, queue in due)
+        notify.workers_of(queue for _, queue in due)
     return len(due)
+
+
+@database.retry_contention
+def _promote(limit: int) -> list[tuple[UUID, str]]:
+    with publish.atomic_if_published(*publish.AVAILABLE):
+        due = transitions.promote(limit)
+        publish.jobs_available([key for key, _ in due])
+    return due
 
 
 def expire(limit: int = BATCH) -> int:
     """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
-    waiting = sources(Event.EXPIRE, State.DISCARDED)
+    late = Job.primary.filter(
+        state__in=sources(Event.EXPIRE, State.DISCARDED),
+        expires_at__isnull=False,
+        expires_at__lte=Now(),
+    )
+    # Mostly there is none, and this query takes no lock.
+    return _expire(late, limit) if late.exists() else 0
 
-    def operation() -> int:
-        late = Job.primary.filter(
-            state__in=waiting, expires_at__isnull=False, expires_at__lte=Now()
-        )
-        keys = _take(late.order_by("expires_at"), limit)
-        gone = transitions.apply(
-            Event.EXPIRE,
-            State.DISCARDED,
-            Job.primary.filter(pk__in=keys),
-            finished_at=Now(),
-            discard_reason="expired",
-        )
-        publish.expired(keys)
-        expired = Job.primary.filter(pk__in=keys).values_list("queue", "type")
-        rollups.note_after_commit(rollups.DISCARDED, expired)
-        return gone
 
-    # Most of the time there is nothing, and looking takes no lock.
-    if not Job.primary.filter(
-        state__in=waiting, expires_at__isnull=False, expires_at__lte=Now()
-    ).exists():
-        return 0
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _expire(late: QuerySet[Job], limit: int) -> int:
+    keys = _take(late.order_by("expires_at"), limit)
+    expired = Job.primary.filter(pk__in=keys)
+    count = transitions.apply(
+        Event.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
+    )
+    publish.expired(keys)
+    rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))
+    return count
 
 
 def prune(limit: int = BATCH) -> int:
@@ -100,16 +95,14 @@ def prune(limit: int = BATCH) -> int:
 def _prune(which: Q, age: timedelta, limit: int) -> int:
     old = Job.primary.filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
     # Not `exists()`: it drops the order, and with it the planner's reason to take the index.
-    if old.values_list("pk", flat=True).first() is None:
-        return 0
+    return 0 if old.values_list("pk", flat=True).first() is None else _erase(old, limit)
 
-    def operation() -> int:
-        keys = _take(old, limit)
-        if not keys:  # Another was faster.
-            return 0
-        return erase(keys)
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _erase(old: QuerySet[Job], limit: int) -> int:
+    # There is none left when another worker was faster.
+    keys = _take(old, limit)
+    return erase(keys) if keys else 0
 
 
 def _take(which: QuerySet[Job], limit: int) -> list[UUID]:

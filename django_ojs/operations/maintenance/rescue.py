@@ -86,60 +86,59 @@ class DeadWorkers:
 
 
 def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: int) -> int:
-    if not which.exists():
-        return 0
+    return _take_back_some(which, failure, outcome, limit) if which.exists() else 0
 
-    def operation() -> int:
-        held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
-        error = failure.render()
-        Attempt.primary.bulk_create(
-            Attempt(
-                job_id=job.pk,
-                attempt=job.attempt,
-                run=job.run,
-                worker_id=job.worker_id,
-                outcome=outcome,
-                started_at=job.started_at,
-                finished_at=Now(),
-                error=error,
-            )
-            for job in held
+
+@database.write_transaction
+def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: int) -> int:
+    held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
+    error = failure.render()
+    Attempt.primary.bulk_create(
+        Attempt(
+            job_id=job.pk,
+            attempt=job.attempt,
+            run=job.run,
+            worker_id=job.worker_id,
+            outcome=outcome,
+            started_at=job.started_at,
+            finished_at=Now(),
+            error=error,
         )
-        spent = [job for job in held if job.spent >= job.max_attempts]
-        again = [job for job in held if job.spent < job.max_attempts]
-        for dead_letter in (True, False):
-            keys = [
-                job.pk
-                for job in spent
-                if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
-            ]
-            transitions.apply(
-                Event.LAPSE,
-                State.DISCARDED,
-                Job.primary.filter(pk__in=keys),
-                finished_at=Now(),
-                error=error,
-                lease_until=None,
-                dead_letter=dead_letter,
-                discard_reason="exhausted",
-            )
+        for job in held
+    )
+    spent = [job for job in held if job.spent >= job.max_attempts]
+    again = [job for job in held if job.spent < job.max_attempts]
+    for dead_letter in (True, False):
+        keys = [
+            job.pk
+            for job in spent
+            if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
+        ]
         transitions.apply(
             Event.LAPSE,
-            State.AVAILABLE,
-            Job.primary.filter(pk__in=[job.pk for job in again]),
-            enqueued_at=Now(),
-            started_at=None,
+            State.DISCARDED,
+            Job.primary.filter(pk__in=keys),
+            finished_at=Now(),
             error=error,
             lease_until=None,
-            worker_id=None,
+            dead_letter=dead_letter,
+            discard_reason="exhausted",
         )
-        rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
-        rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
-        notify.announce(job.queue for job in again)
-        publish.taken_back(again, spent, failure)
-        return len(held)
-
-    return database.in_write_transaction(operation)
+    transitions.apply(
+        Event.LAPSE,
+        State.AVAILABLE,
+        Job.primary.filter(pk__in=[job.pk for job in again]),
+        enqueued_at=Now(),
+        started_at=None,
+        error=error,
+        lease_until=None,
+        worker_id=None,
+    )
+    rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
+    rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
+    notify.workers_of(job.queue for job in again)
+    publish.runs_lost(again, spent, failure)
+    return len(held)
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
@@ -147,33 +146,32 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
 
     They spend no attempt and leave no trace.
     """
+    return _give_back(claims, worker_id) if claims else 0
+
+
+@database.write_transaction
+def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
     which = Q()
     for key, run in claims:
         which |= Q(pk=key, run=run)
-    if not claims:
-        return 0
-
-    def operation() -> int:
-        claimed = Job.primary.filter(which)
-        keys: list[UUID] = []
-        if publish.keeps(*publish.AVAILABLE):
-            # The update does not say which of them it moved.
-            mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
-            keys = [job.pk for job in mine.select_for_update(no_key=True)]
-        queues = set(claimed.values_list("queue", flat=True))
-        returned = transitions.apply(
-            Event.RETURN,
-            State.AVAILABLE,
-            claimed,
-            claim=Claim(worker_id=worker_id),
-            returned=F("returned") + 1,
-            # In the place they had: they were first in line.
-            started_at=None,
-            lease_until=None,
-            worker_id=None,
-        )
-        publish.available_again(keys)
-        notify.announce(queues)
-        return returned
-
-    return database.in_write_transaction(operation)
+    claimed = Job.primary.filter(which)
+    keys: list[UUID] = []
+    if publish.is_recorded(*publish.AVAILABLE):
+        # The update does not say which of them it moved.
+        mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
+        keys = [job.pk for job in mine.select_for_update(no_key=True)]
+    queues = set(claimed.values_list("queue", flat=True))
+    returned = transitions.apply(
+        Event.RETURN,
+        State.AVAILABLE,
+        claimed,
+        claim=Claim(worker_id=worker_id),
+        returned=F("returned") + 1,
+        # In the place they had: they were first in line.
+        started_at=None,
+        lease_until=None,
+        worker_id=None,
+    )
+    publish.jobs_available(keys)
+    notify.workers_of(queues)
+    return returned

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -83,7 +82,7 @@ def delete(
     left = counts.by_queue([name]).get(name, {})
     waiting = sum(left.get(state, 0) for state in _LEFT)
     if not waiting:
-        database.in_write_transaction(lambda: _remove(name, left))
+        _remove(name, left)
     return Deletion(
         queue=name,
         strategy=strategy,
@@ -133,20 +132,18 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
     # where the counts know of some.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return 0
-    which = Q(queue=name, state=state)
-    order = _ORDER.get(state, ("due_at", "pk"))
+    return _act_on_batch(name, state, min(BATCH, left), act)
 
-    def operation() -> int:
-        # What somebody claims just now stays his.
-        found = (
-            Job.primary.filter(which)
-            .order_by(*order)
-            .select_for_update(skip_locked=True, no_key=True)
-        )
-        keys = list(found.values_list("pk", flat=True)[: min(BATCH, left)])
-        return act(keys) if keys else 0
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _act_on_batch(name: str, state: State, limit: int, act: Callable[[list[UUID]], int]) -> int:
+    which = Job.primary.filter(queue=name, state=state)
+    # A job that a worker claims at this moment is locked, and stays its.
+    found = which.order_by(*_ORDER.get(state, ("due_at", "pk"))).select_for_update(
+        skip_locked=True, no_key=True
+    )
+    keys = list(found.values_list("pk", flat=True)[:limit])
+    return act(keys) if keys else 0
 
 
 def _move(keys: list[UUID], source: str, target: str) -> int:
@@ -155,7 +152,7 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     with bounds.entered(target, waiting.only("size_bytes")):
         # In the order in which they became available: the time stays, and the place with it.
         moved = which.update(queue=target)
-    notify.announce([target])
+    notify.workers_of([target])
     return moved
 
 
@@ -174,11 +171,12 @@ def _discard(keys: list[UUID]) -> int:
     return gone
 
 
+@database.write_transaction
 def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another was faster.
         return
-    publish.queue(EventType.QUEUE_DELETED, name)
+    publish.queue_event(EventType.QUEUE_DELETED, name)
     if left:
         mark_deleted(queue)
     else:

@@ -99,23 +99,24 @@ def direct(worker_id: str, directive: Directive) -> WorkerStatus:
 
     Raises NotFound, and Conflict for one that was told to terminate: nothing leads back.
     """
-
-    def operation() -> WorkerStatus:
-        rows = Worker.primary.filter(pk=worker_id)
-        told = rows.select_for_update().values_list("directive", flat=True).first()
-        if told is None:
-            raise _unknown(worker_id)
-        if told == Directive.TERMINATE and directive is not Directive.TERMINATE:
-            raise Conflict(
-                "The worker was told to terminate; nothing leads back.",
-                details={"worker_id": worker_id, "current_state": told},
-            )
-        beat.direct(worker_id, directive)
-        return get(worker_id)
-
     if not _possible(worker_id):
         raise _unknown(worker_id)
-    return database.in_write_transaction(operation)
+    return _direct(worker_id, directive)
+
+
+@database.write_transaction
+def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
+    rows = Worker.primary.filter(pk=worker_id)
+    told = rows.select_for_update().values_list("directive", flat=True).first()
+    if told is None:
+        raise _unknown(worker_id)
+    if told == Directive.TERMINATE and directive is not Directive.TERMINATE:
+        raise Conflict(
+            "The worker was told to terminate; nothing leads back.",
+            details={"worker_id": worker_id, "current_state": told},
+        )
+    beat.direct(worker_id, directive)
+    return get(worker_id)
 
 
 def deregister(worker_id: str) -> int:

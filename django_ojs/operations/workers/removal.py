@@ -17,24 +17,24 @@ Reason = Literal["shutdown", "signal", "error"]
 
 def forget(workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None) -> None:
     """Delete the rows of these workers, and tell once of each that it stopped."""
-    if not workers.exists():
-        return
+    if workers.exists():
+        _forget(workers, reason, jobs_completed)
 
-    def operation() -> None:
-        # What another has locked is being forgotten by it.
-        locked = workers.select_for_update(skip_locked=True)
-        found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
-        for key, since, now in found:
-            publish.worker(
-                EventType.WORKER_STOPPED,
-                key,
-                reason=reason,
-                jobs_completed=jobs_completed,
-                uptime_ms=_milliseconds(since, now),
-            )
-        workers.filter(pk__in=[key for key, *_ in found]).delete()
 
-    database.in_write_transaction(operation)
+@database.write_transaction
+def _forget(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | None) -> None:
+    # A row that another process has locked is being deleted by it.
+    locked = workers.select_for_update(skip_locked=True)
+    found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
+    for key, since, now in found:
+        publish.worker_event(
+            EventType.WORKER_STOPPED,
+            key,
+            reason=reason,
+            jobs_completed=jobs_completed,
+            uptime_ms=_milliseconds(since, now),
+        )
+    workers.filter(pk__in=[key for key, *_ in found]).delete()
 
 
 def _milliseconds(since: datetime | None, now: datetime) -> int | None:

@@ -33,7 +33,7 @@ ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 def happen(name: str = "q", number: int = 1) -> None:
     """Let something happen to a queue."""
     for _ in range(number):
-        publish.queue(EventType.QUEUE_PAUSED, name)
+        publish.queue_event(EventType.QUEUE_PAUSED, name)
 
 
 def names(page: log.Page) -> list[str]:
