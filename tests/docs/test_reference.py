@@ -121,7 +121,7 @@ def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) ->
 
 def test_the_states_and_their_transitions_are_the_tables() -> None:
     listed = [tuple(row[:3]) for row in table("reference/states.md", "Transitions")]
-    assert listed == [(t.event.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
+    assert listed == [(t.trigger.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
     page = (ROOT / "docs/reference/states.md").read_text()
     assert all(f"\n| `{state}` |" in page for state in State)
 

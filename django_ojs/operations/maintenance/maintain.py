@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.delete import erase
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups
 
@@ -58,7 +58,7 @@ def promote(limit: int = BATCH) -> int:
 
 def expire(limit: int = BATCH) -> int:
     """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
-    waiting = sources(Event.EXPIRE, State.DISCARDED)
+    waiting = sources(Trigger.EXPIRE, State.DISCARDED)
 
     def operation() -> int:
         late = Job.primary.filter(
@@ -66,7 +66,7 @@ def expire(limit: int = BATCH) -> int:
         )
         keys = _take(late.order_by("expires_at"), limit)
         gone = transitions.apply(
-            Event.EXPIRE,
+            Trigger.EXPIRE,
             State.DISCARDED,
             Job.primary.filter(pk__in=keys),
             finished_at=Now(),

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 
 #: What FETCH hands out, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -50,12 +50,12 @@ ALL_QUEUES = "*"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An event and the state it leads to, as SQL.
+    """A trigger and the state it leads to, as SQL.
 
     The states come from the transition table and from nowhere else.
     """
 
-    event: Event
+    trigger: Trigger
     target: State
 
     @property
@@ -69,7 +69,7 @@ class Move:
 
         Written so that the planner sees that a partial index covers it.
         """
-        states = sources(self.event, self.target)
+        states = sources(self.trigger, self.target)
         if len(states) == 1:
             return f"state = '{states[0].value}'"
         return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))

@@ -1,15 +1,15 @@
 """The statements of PostgreSQL 14 and later."""
 
-from django_ojs.spec.states import Event, State, initial
+from django_ojs.spec.states import State, Trigger, initial
 from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED, Move
 
 #: The channel on which idle workers listen; the payload is a queue's name.
 CHANNEL = "ojs"
 
-_FETCH = Move(Event.FETCH, State.ACTIVE)
-_ACK = Move(Event.ACK, State.COMPLETED)
-_TIMER = Move(Event.TIMER, State.AVAILABLE)
-_EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
+_FETCH = Move(Trigger.FETCH, State.ACTIVE)
+_ACK = Move(Trigger.ACK, State.COMPLETED)
+_TIMER = Move(Trigger.TIMER, State.AVAILABLE)
+_EXPIRE = Move(Trigger.EXPIRE, State.DISCARDED)
 
 # One text parameter carries any number of jobs: one round trip, one plan, and json is dumped and
 # parsed in C at both ends. A microsecond per row keeps the order of a batch, whatever its ids.

@@ -1,12 +1,12 @@
 """The statements of SQLite 3.38 and later."""
 
-from django_ojs.spec.states import Event, State, initial
+from django_ojs.spec.states import State, Trigger, initial
 from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED, Move
 
-_FETCH = Move(Event.FETCH, State.ACTIVE)
-_ACK = Move(Event.ACK, State.COMPLETED)
-_TIMER = Move(Event.TIMER, State.AVAILABLE)
-_EXPIRE = Move(Event.EXPIRE, State.DISCARDED)
+_FETCH = Move(Trigger.FETCH, State.ACTIVE)
+_ACK = Move(Trigger.ACK, State.COMPLETED)
+_TIMER = Move(Trigger.TIMER, State.AVAILABLE)
+_EXPIRE = Move(Trigger.EXPIRE, State.DISCARDED)
 
 # As Django stores them: text, in UTC.
 _FORMAT = "'%%Y-%%m-%%d %%H:%%M:%%f'"
