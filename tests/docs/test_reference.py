@@ -27,6 +27,7 @@ from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
+from tests.spec import test_errors
 
 SETTINGS = [
     row
@@ -104,9 +105,7 @@ OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
 
 def test_every_error_is_there() -> None:
     assert column(ERRORS) == list(errors.CATALOGUE)
-    classes = {
-        value for name in errors.__all__ if inspect.isclass(value := getattr(errors, name))
-    } - {errors.OJSError}
+    classes = set(test_errors.classes()) - {errors.OJSError}
     assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
 
 
