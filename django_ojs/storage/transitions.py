@@ -17,7 +17,7 @@ from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries, rows
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import Stored
@@ -154,32 +154,32 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 
 
 def apply(
-    event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
 ) -> int:
     """Move these jobs to `target`, where the table allows it and the claim holds.
 
     Return how many.
     """
-    return jobs.filter(state__in=sources(event, target), **claim.filters()).update(
+    return jobs.filter(state__in=sources(trigger, target), **claim.filters()).update(
         state=target.value, **values
     )
 
 
 def apply_one(
-    event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
 ) -> None:
     """Move one job.
 
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
     claim).
     """
-    if not apply(event, target, Job.primary.filter(pk=job_id), claim=claim, **values):
-        refuse(event, target, get(job_id), claim)
+    if not apply(trigger, target, Job.primary.filter(pk=job_id), claim=claim, **values):
+        refuse(trigger, target, get(job_id), claim)
 
 
-def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
+def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
     """Explain why the job could not make the move."""
-    expected = sources(event, target)
+    expected = sources(trigger, target)
     details = {
         "job_id": str(job.pk),
         "current_state": job.state,
@@ -187,10 +187,10 @@ def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoR
     }
     if State(job.state) in expected and not claim.holds(job):
         raise ClaimLost(
-            f"The job is active under another claim; {event} changed nothing.", details=details
+            f"The job is active under another claim; {trigger} changed nothing.", details=details
         )
     raise Conflict(
-        f"The job is {job.state}; {event} needs it {' or '.join(expected)}.", details=details
+        f"The job is {job.state}; {trigger} needs it {' or '.join(expected)}.", details=details
     )
 
 

@@ -27,6 +27,7 @@ from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
+from tests.spec import test_errors
 
 SETTINGS = [
     row
@@ -104,9 +105,7 @@ OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
 
 def test_every_error_is_there() -> None:
     assert column(ERRORS) == list(errors.CATALOGUE)
-    classes = {
-        value for name in errors.__all__ if inspect.isclass(value := getattr(errors, name))
-    } - {errors.OJSError}
+    classes = set(test_errors.classes()) - {errors.OJSError}
     assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
 
 
@@ -121,7 +120,7 @@ def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) ->
 
 def test_the_states_and_their_transitions_are_the_tables() -> None:
     listed = [tuple(row[:3]) for row in table("reference/states.md", "Transitions")]
-    assert listed == [(t.event.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
+    assert listed == [(t.trigger.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
     page = (ROOT / "docs/reference/states.md").read_text()
     assert all(f"\n| `{state}` |" in page for state in State)
 

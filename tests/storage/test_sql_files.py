@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import dialects
 from django_ojs.storage.dialects import postgresql, sql_files, sqlite
 
@@ -48,7 +48,7 @@ def test_a_statement_moves_jobs_as_the_table_allows() -> None:
         assert "state = 'active'" in complete
         assert "SET state = 'available'" in promote
         assert "state IN ('scheduled', 'retryable')" in promote
-    assert sources(Event.TIMER, State.AVAILABLE) == (State.SCHEDULED, State.RETRYABLE)
+    assert sources(Trigger.TIMER, State.AVAILABLE) == (State.SCHEDULED, State.RETRYABLE)
 
 
 def test_no_comment_is_sent_to_the_database() -> None:
@@ -57,6 +57,6 @@ def test_no_comment_is_sent_to_the_database() -> None:
 
 def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_refused() -> None:
     with pytest.raises(Conflict):
-        sql_files._before(Event.ACK, State.AVAILABLE)
+        sql_files._before(Trigger.ACK, State.AVAILABLE)
     with pytest.raises(KeyError):
         sql_files.load("postgresql", "push_job")

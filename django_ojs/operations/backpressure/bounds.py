@@ -20,8 +20,7 @@ from django_ojs.models import Job
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import QueueFull
-from django_ojs.spec.errors.limits import RETRY_AFTER
+from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs, rows, transitions

@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.delete import erase
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups
 
@@ -60,7 +60,7 @@ def _promote(limit: int) -> list[tuple[UUID, str]]:
 def expire(limit: int = BATCH) -> int:
     """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
     late = Job.primary.filter(
-        state__in=sources(Event.EXPIRE, State.DISCARDED),
+        state__in=sources(Trigger.EXPIRE, State.DISCARDED),
         expires_at__isnull=False,
         expires_at__lte=Now(),
     )
@@ -73,7 +73,7 @@ def _expire(late: QuerySet[Job], limit: int) -> int:
     keys = _take(late.order_by("expires_at"), limit)
     expired = Job.primary.filter(pk__in=keys)
     count = transitions.apply(
-        Event.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
+        Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
     )
     publish.expired(keys)
     rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))

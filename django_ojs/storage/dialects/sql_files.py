@@ -2,25 +2,25 @@
 
 Those that both databases understand are in `sql/common`.
 
-States come from the transition table and from nowhere else: `{before_<event>}` is the condition on
-the old state, `{after_<event>}` the new state, and `{<state>}` one in which PUSH stores a job.
+States come from the transition table and from nowhere else: `{before_<trigger>}` is the condition on
+the old state, `{after_<trigger>}` the new state, and `{<state>}` one in which PUSH stores a job.
 """
 
 import re
 from importlib.resources import files
 from typing import Final
 
-from django_ojs.spec.states import Event, State, initial, sources
+from django_ojs.spec.states import State, Trigger, initial, sources
 from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
 
 _FOLDER: Final = files(__package__) / "sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 _TRANSITIONS: Final = {
-    Event.FETCH: State.ACTIVE,
-    Event.ACK: State.COMPLETED,
-    Event.TIMER: State.AVAILABLE,
-    Event.EXPIRE: State.DISCARDED,
+    Trigger.FETCH: State.ACTIVE,
+    Trigger.ACK: State.COMPLETED,
+    Trigger.TIMER: State.AVAILABLE,
+    Trigger.EXPIRE: State.DISCARDED,
 }
 
 
@@ -37,9 +37,9 @@ def _quoted(text: str) -> str:
     return f"'{text}'"
 
 
-def _before(event: Event, target: State) -> str:
+def _before(trigger: Trigger, target: State) -> str:
     # One state is compared with `=`: so the planner sees that a partial index covers the condition.
-    states = [_quoted(state.value) for state in sources(event, target)]
+    states = [_quoted(state.value) for state in sources(trigger, target)]
     return f"= {states[0]}" if len(states) == 1 else f"IN ({', '.join(states)})"
 
 
@@ -50,6 +50,6 @@ _PLACEHOLDERS: Final = {
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
     },
-    **{f"before_{event}": _before(event, target) for event, target in _TRANSITIONS.items()},
-    **{f"after_{event}": _quoted(target.value) for event, target in _TRANSITIONS.items()},
+    **{f"before_{trigger}": _before(trigger, target) for trigger, target in _TRANSITIONS.items()},
+    **{f"after_{trigger}": _quoted(target.value) for trigger, target in _TRANSITIONS.items()},
 }
