@@ -39,7 +39,8 @@ class Operation:
         return status >= 400 and resolve(self.responses[status])["content"] == _ERROR
 
 
-_ERROR = {"application/openjobspec+json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
+_ERROR_SCHEMA = "#/components/schemas/ErrorResponse"
+_ERROR = {"application/openjobspec+json": {"schema": {"$ref": _ERROR_SCHEMA}}}
 
 
 def resolve(found: dict[str, Any]) -> dict[str, Any]:
