@@ -2,7 +2,7 @@
 
 Those that both databases understand are in `sql/common`.
 
-States come from the transition table and from nowhere else: `{before_<trigger>}` is the condition on
+States come from the transition table only: `{before_<trigger>}` is the condition on
 the old state, `{after_<trigger>}` the new state, and `{<state>}` one in which PUSH stores a job.
 """
 
