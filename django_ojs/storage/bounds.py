@@ -1,22 +1,23 @@
 """Bounded queues: exact at the bound, and nearly free far from it (backpressure §6).
 
-On PostgreSQL an enqueue must not count, wait or take turns while there is room, and thirty
-producers that cannot see each other's open transactions must still end at the bound. So there are
-three ways to be let in; `ojs_admit` (migrations/sql/postgresql/admission.sql) is the first two:
+On PostgreSQL an enqueue must not count jobs or wait for a lock while there is room; and thirty
+producers that cannot see each other's open transactions must still stop at the bound. So there are
+three ways of admission; `ojs_admit` (migrations/sql/postgresql/admission.sql) is the first two:
 
-1. By a ticket. A sequence gives out numbers, to whoever adds a job, and never takes one back. Once
-   somebody has found that there are at most U jobs, whatever becomes of all open transactions, the
-   next (bound - U) tickets are good without a look. It costs a look into `ojs_bound`.
-2. By a look. Whoever adds jobs holds a shared lock until its transaction ends, and adds no more
-   than its share while it does; for twice the share, four times and so on it holds another one. So
-   what is committed or runs, and its share for each holder, is more than can be waiting before
-   these end; if that is below the bound, there is room, and tickets for the rest.
-3. By a turn. Near the bound, producers hold the lock alone. What they see is then all there is.
+1. By a ticket. A sequence gives each job that is added a number, an admission ticket, and never the
+   same one twice. Once it is known that there are at most U jobs, whatever becomes of the open
+   transactions, the next (bound - U) tickets are valid without counting. That costs a read of
+   `ojs_bound`.
+2. By counting. A transaction that adds jobs holds a shared lock until it ends, and adds no more
+   than its share; for twice the share, four times and so on it holds another one. The jobs that are
+   committed or active, and the share of each holder, are more than can be waiting before these
+   transactions end; if that is below the bound, there is room, and tickets for the rest.
+3. By the queue lock. Near the bound, a producer holds the lock alone, and sees all jobs.
 
 A transaction that sees no more than was committed before it (REPEATABLE READ, SERIALIZABLE) can
-neither look nor take a turn: it comes in by a ticket, or finds the queue full.
+neither count nor take the queue lock: it is admitted by a ticket, or finds the queue full.
 
-SQLite has one writer, which can look whenever it likes.
+SQLite has one writer, which can always count.
 """
 
 from collections.abc import Mapping
@@ -36,12 +37,13 @@ from django_ojs.storage import database, queue_configs, raw_queries
 from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
 
-#: Seconds a producer waits for its turn: longer than most transactions, shorter than most timeouts.
+#: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
+#: timeouts.
 PATIENCE: Final = 5.0
 
 _SLOTS: Final = 16
-#: A transaction's share without a turn, as a part of the bound: with some dozens of producers, half
-#: of the bound is free of turns.
+#: A transaction's share without the queue lock, as a part of the bound: with some dozens of
+#: producers, half of the bound needs no lock.
 _SHARES: Final = 64
 #: A ticket of a queue that is bounded by bytes alone stands for this part of the bound.
 _PARTS: Final = 65_536
@@ -92,12 +94,12 @@ def write(queue: str, bound: Backpressure) -> None:
     """Make a bound hold from the next enqueue on. Inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
-    # Who can only come in by a ticket finds one.
+    # A transaction that can only be admitted by a ticket finds one.
     database.after_commit(lambda: renew_tickets(queue))
 
 
 def renew_tickets(queue: str) -> None:
-    """Give out tickets, if there is room for more than those who are adding now may take."""
+    """Make tickets valid, if there is room for more than the open transactions may add."""
     database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))
 
 
@@ -210,10 +212,10 @@ def _own(name: str) -> Backpressure:
 
 
 def lock_queue(queue: str) -> str | None:
-    """Keep others from adding to a queue until the transaction ends; inside a savepoint.
+    """Lock a queue until the transaction ends: no other adds jobs to it. Inside a savepoint.
 
     Return the version of the bound that holds then, or None when the transaction cannot see what
-    was added meanwhile. OperationalError when those who add do not end, or wait for us.
+    was added meanwhile. OperationalError after the lock timeout, or on a deadlock.
     """
     return database.dialect().lock_queue(database.connection(), queue, PATIENCE)
 
@@ -233,7 +235,7 @@ def load(queue: str) -> Load:
 
 
 def spend_tickets(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
-    """Give out tickets for the room that is left after a turn."""
+    """Make tickets valid for the room that is left after jobs were added under the queue lock."""
     unit = _unit(bound)
     most, most_bytes = bound.max_depth, bound.max_size_bytes
     if after.pressure(bound) < bound.warning_threshold:
@@ -245,8 +247,8 @@ def spend_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     if most_bytes is not None and unit:
         rooms.append((most_bytes - after.size - after.held_size) // unit)
     cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
-    # Nothing less than a ticket, and never so many that giving them out is work: more than the
-    # bound holds cannot be good anyway.
+    # One ticket at least, and never so many that taking them from the sequence takes long: more
+    # than the bound holds cannot be valid anyway.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
     database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
 
