@@ -118,6 +118,8 @@ def _said_twice(body: Any) -> bool:
         return any(_said_twice(item) for item in body)
     if not isinstance(body, dict):
         return False
+    if isinstance(body.get("active_jobs"), list) and "active_job_ids" in body:
+        return True
     options = body.get("options")
     names = [*body, *(options if isinstance(options, dict) else ())]
     plain = [SPELLINGS.get(name, name) for name in names]
