@@ -41,7 +41,7 @@ def _send(alias: str, queues: tuple[str, ...]) -> None:
         return
     now = time.monotonic()
     with _lock:
-        due = [queue for queue in queues if now - _announced.get((alias, queue), 0.0) >= INTERVAL]
+        due = [queue for queue in queues if now - _announced.get((alias, queue), -INTERVAL) >= INTERVAL]
         for queue in due:
             _announced[alias, queue] = now
     if not due:
