@@ -12,11 +12,16 @@ from django.db import connections
 
 from django_ojs.storage import bounds, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
-from tests.plugins import teardown
+from tests.plugins import measuring, teardown, tiers
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for plugin in (tiers, tiers.Faults(), measuring):
+        config.pluginmanager.register(plugin)
 
 
 def pytest_report_header() -> str:
-    return f"database: {KIND} (OJS_TEST_DATABASE)"
+    return f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

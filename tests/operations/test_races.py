@@ -20,10 +20,11 @@ from django_ojs.operations import push as pushing
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.storage.claims import Claimed
 from tests.factories import BOOM, HOUR, age, envelope, held, hourly, own_connections, push_many
+from tests.sizes import FULL
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-JOBS = 5_000
+JOBS = 5_000 if FULL else 1_000
 CLAIMERS = 64
 ROUNDS = 200
 PATIENCE = 60
@@ -53,7 +54,8 @@ def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     return mine
 
 
-def test_sixty_four_claimers_claim_each_of_five_thousand_jobs_once_and_in_order() -> None:
+@pytest.mark.sized
+def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)
     for _ in range(5):
         pushing.push_batch(
