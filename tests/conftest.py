@@ -16,7 +16,7 @@ from tests.plugins import measuring, teardown, tiers
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (tiers, tiers.Faults(), measuring):
+    for plugin in (tiers, measuring):
         config.pluginmanager.register(plugin)
 
 

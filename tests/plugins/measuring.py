@@ -9,13 +9,17 @@ for ever when code is traced while an exception waits for a thread that waits in
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+import django_ojs
 from tests.databases import KIND
 
 #: So many cases of a parametrized test are measured.
@@ -24,6 +28,29 @@ CASES = {"postgresql": 2, "sqlite": 1}[KIND]
 FOLDERS = {"postgresql": ("",), "sqlite": ("tests/operations/", "tests/storage/")}[KIND]
 
 _MEASURED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    coverage = _running()
+    if coverage is not None and config.getoption("numprocesses", None):
+        coverage.stop()  # Others run the tests: this process only tells what they say.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Measure the imports of the package, and nothing else of the collection."""
+    coverage = _running()
+    if coverage is None:
+        return (yield)
+    for module in pkgutil.walk_packages(django_ojs.__path__, "django_ojs."):
+        # Some need a library that is not installed.
+        with suppress(ImportError):
+            importlib.import_module(module.name)
+    coverage.stop()
+    try:
+        return (yield)
+    finally:
+        coverage.start()
 
 
 @pytest.hookimpl(trylast=True)

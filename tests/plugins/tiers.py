@@ -1,7 +1,7 @@
 """Which test runs where: see docs/explanation/testing.md.
 
-`OJS_TEST_TIER=short` leaves out what the other database's run, or `make faults`, shows as well. The
-default, `full`, runs whatever was collected.
+`OJS_TEST_TIER=short` leaves out what the other database's run, or `make faults`, shows as well, and
+`storm` is what `make faults` runs. The default, `full`, runs whatever was collected.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 
 from tests.databases import KIND
 
-ROOT = Path(__file__).parents[1]
-NAMES = ("short", "full")
+FAULTS = Path(__file__).parents[1] / "faults"
+NAMES = ("short", "full", "storm")
 NAME = os.environ.get("OJS_TEST_TIER", "full")
 
 _DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_setup"}
@@ -27,6 +27,8 @@ def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test: storm, process, once or both."""
     if item.get_closest_marker("storm"):
         return "storm"
+    if item.get_closest_marker("once"):
+        return "once"
     if not _uses_the_database(item) and not item.get_closest_marker("both"):
         return "once"
     return "process" if _is_about_processes(item) else "both"
@@ -44,22 +46,22 @@ def _is_about_processes(item: pytest.Item) -> bool:
 
 
 def runs(item: pytest.Item, tier: str) -> bool:
-    """Return whether the short suite runs a test of this tier on this database."""
-    if tier == "storm":
+    """Return whether a test of this tier is run on this database."""
+    if NAME == "full":
+        return True
+    if NAME == "storm" and not _is_a_fault(item):
         return False
+    if tier == "storm":
+        return NAME == "storm"
     if KIND == "postgresql" or tier == "both" or item.get_closest_marker("sqlite"):
         return True
-    return tier == "process" and item.get_closest_marker("smoke") is not None
+    return tier == "process" and (NAME == "storm" or bool(item.get_closest_marker("smoke")))
 
 
-class Faults:
-    """Mark what lies in tests/faults, before `-m` selects."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            if item.path.parent == ROOT / "faults":
-                item.add_marker(pytest.mark.faults)
+def _is_a_fault(item: pytest.Item) -> bool:
+    return item.path.parent == FAULTS or any(
+        item.get_closest_marker(name) for name in ("storm", "sized")
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -67,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if NAME not in NAMES:
         raise pytest.UsageError(f"OJS_TEST_TIER: must be one of {', '.join(NAMES)}")
     tiers = {item: tier_of(item) for item in items}
-    chosen = [item for item in items if NAME == "full" or runs(item, tiers[item])]
+    chosen = [item for item in items if runs(item, tiers[item])]
     dropped = set(items).difference(chosen)
     table = config.stash[_TABLE] = Counter((tiers[item], item in dropped) for item in items)
     if hasattr(config, "workeroutput"):
