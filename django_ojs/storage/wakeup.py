@@ -41,7 +41,8 @@ def _send(alias: str, queues: tuple[str, ...]) -> None:
         return
     now = time.monotonic()
     with _lock:
-        due = [queue for queue in queues if now - _announced.get((alias, queue), -INTERVAL) >= INTERVAL]
+        # The clock may have begun a moment ago.
+        due = [q for q in queues if now - _announced.get((alias, q), -INTERVAL) >= INTERVAL]
         for queue in due:
             _announced[alias, queue] = now
     if not due:
