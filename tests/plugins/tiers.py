@@ -16,6 +16,7 @@ import pytest
 from tests.databases import KIND
 
 FAULTS = Path(__file__).parents[1] / "faults"
+DOCS = Path(__file__).parents[1] / "docs"
 NAMES = ("short", "full", "storm")
 NAME = os.environ.get("OJS_TEST_TIER", "full")
 
@@ -27,7 +28,7 @@ def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test: storm, process, once or both."""
     if item.get_closest_marker("storm"):
         return "storm"
-    if item.get_closest_marker("once"):
+    if item.get_closest_marker("once") or item.path.parent == DOCS:
         return "once"
     if not _uses_the_database(item) and not item.get_closest_marker("both"):
         return "once"
