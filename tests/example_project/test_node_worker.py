@@ -26,6 +26,7 @@ from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(bool(lacking()), reason=lacking() or "node is there"),

@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest
 DIED = "worker_death"
 
 
+@pytest.mark.smoke
 def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start) -> None:
     # It beats every ten minutes: nobody could miss the next one, but its supervisor knows.
     job = stored(handlers.wait.enqueue())
@@ -129,6 +130,7 @@ def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(start: Start) -> None
     becomes(harmless, "completed", within=60)
 
 
+@pytest.mark.smoke
 def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_completion(
     start: Start,
 ) -> None:
@@ -141,6 +143,7 @@ def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_co
     assert history(job) == [(1, "lost", DIED)]
 
 
+@pytest.mark.smoke
 def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws(
     start: Start,
 ) -> None:

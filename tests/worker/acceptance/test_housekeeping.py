@@ -30,6 +30,7 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
 
+@pytest.mark.smoke
 def test_due_work_is_promoted_expired_work_discarded_and_a_lapsed_claim_taken_back(
     start: Start,
 ) -> None:
