@@ -23,7 +23,7 @@ def retry(job_id: UUID) -> Job:
 
     def operation() -> Job:
         job = transitions.lock(job_id)
-        with rejections.told([job]):
+        with rejections.recorded([job]):
             revived = revive([job])
         if not revived:
             transitions.refuse(Event.RETRY, State.AVAILABLE, job)

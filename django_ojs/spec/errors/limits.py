@@ -22,7 +22,7 @@ class QueueFull(OJSError):
     number, status, retryable = "OJS-6001", 429, True
 
     #: More than the queue may hold at all: waiting does not help.
-    hopeless: bool = False
+    can_never_fit: bool = False
     #: Jobs and bytes for which there was no room.
     needs: tuple[int, int] = (1, 0)
 
