@@ -50,8 +50,8 @@ def no_queue_is_configured() -> None:
     """
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
-    if bounds._settled is None:
-        bounds._settled = {}
+    if bounds.configured.queues is None:
+        bounds.configured.queues = {}
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
         from django_ojs.operations.backpressure import rejections
 
-        rejections.settle()
+        rejections.recorder.reset()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}
         marker = request.node.get_closest_marker("django_db")
         if not (marker and marker.kwargs.get("transaction")) and whole.isdisjoint(

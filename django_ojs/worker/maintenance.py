@@ -51,8 +51,8 @@ class Maintenance:
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(maintain.prune, 10.0),
-            Step(pressure_monitor.watch, 1.0),
-            Step(pressure_monitor.mend, 60.0),
+            Step(pressure_monitor.check_all, 1.0),
+            Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
             Step(bulk_operations.prune, 60.0),
             # Who reads them settles them too.

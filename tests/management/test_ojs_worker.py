@@ -164,7 +164,7 @@ def test_no_handler_at_all_is_told(
     errors = io.StringIO()
     call_command("ojs_worker", stderr=errors)
     assert errors.getvalue() == ""
-    monkeypatch.setattr(handlers, "_handlers", {})
+    monkeypatch.setattr(handlers.registry, "handlers", {})
     call_command("ojs_worker", stderr=errors)
     assert "No handlers were found" in errors.getvalue()
     assert "INSTALLED_APPS" in errors.getvalue()

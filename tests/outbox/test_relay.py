@@ -19,7 +19,7 @@ from django_ojs.outbox import local, service
 from django_ojs.outbox.relay import Relay, lease_name
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.storage import outbox as stored
-from tests.factories import age_lease, envelope
+from tests.factories import age_lease, envelope, put
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server
 from tests.outbox.waits import enqueue, run, states
@@ -208,5 +208,5 @@ def test_a_database_that_is_away_holds_up_no_other(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(stored, "assign_positions", assign)
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
-        operations.put(envelope())
+        put(envelope())
         assert local.deliver() == 1

@@ -285,7 +285,7 @@ class TestSweep:
     ) -> None:
         for _ in range(5):
             self.roll_back()
-        monkeypatch.setattr(offload, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(offload, "DELETE_BATCH", 2)
         assert sweep.sweep() == 5
         assert offloading.keys == []
 
