@@ -1,4 +1,4 @@
-"""Questions to the database that a page does without when they take too long."""
+"""Queries of a page that run under a timeout; the page shows a dash for those that exceed it."""
 
 import logging
 import time
@@ -14,47 +14,46 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
-#: Seconds for one question, and for all questions of a page.
-PATIENCE: Final = 1.5
-PATIENCE_OF_A_PAGE: Final = 5.0
+#: Seconds for one query, and for all queries of a page.
+QUERY_SECONDS: Final = 1.5
+PAGE_SECONDS: Final = 5.0
 
-#: Steps of SQLite's machine between two looks at the clock.
-_STEPS: Final = 20_000
+#: Virtual machine instructions of SQLite between two checks of the clock.
+_INSTRUCTIONS: Final = 20_000
 
 
-class Asking:
-    """Asks until a page's time is up; what is not known is None, and shown as a dash."""
+class TimedQueries:
+    """Runs the queries of a page until the page's time is up."""
 
     def __init__(self, alias: str, seconds: float) -> None:
         self._alias = alias
         self._seconds = seconds
-        self._until = time.monotonic() + PATIENCE_OF_A_PAGE
-        #: Names of what was not answered in time.
-        self.unknown: list[str] = []
+        self._deadline = time.monotonic() + PAGE_SECONDS
+        #: The names of the queries that timed out, for the page.
+        self.timed_out: list[str] = []
 
-    def __call__(self, what: str, question: Callable[[], T]) -> T | None:
-        """Return the answer, or None if it did not come in time."""
-        if time.monotonic() > self._until:
-            self.unknown.append(what)
+    def __call__(self, name: str, query: Callable[[], T]) -> T | None:
+        """Return the result of a query, or None if it timed out."""
+        if time.monotonic() > self._deadline:
+            self.timed_out.append(name)
             return None
         try:
-            # The savepoint: a statement that was stopped must not end the page's transaction.
-            with _limited(self._alias, self._seconds):
-                return question()
+            with _timeout(self._alias, self._seconds):
+                return query()
         except DatabaseError as error:
-            logger.warning("The admin shows no %s (%s).", what, error.__class__.__name__)
-            self.unknown.append(what)
+            logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
+            self.timed_out.append(name)
             return None
 
 
 @contextmanager
-def asking(seconds: float = PATIENCE) -> Iterator[Asking]:
-    """Let a page ask, each question for at most so many seconds."""
+def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
+    """Run queries with a timeout of so many seconds each."""
     alias = database.alias()
     if connections[alias].vendor != "postgresql":
-        yield Asking(alias, seconds)
+        yield TimedQueries(alias, seconds)
         return
-    # One transaction: the limit is set once, and ends with it, through a pooler as well.
+    # One transaction: the timeout is set once and ends with it, through a connection pooler too.
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
         cursor.execute(
             "SELECT current_setting('statement_timeout'), "
@@ -62,26 +61,24 @@ def asking(seconds: float = PATIENCE) -> Iterator[Asking]:
             [str(int(seconds * 1000))],
         )
         (before, _) = cursor.fetchone()
-        yield Asking(alias, seconds)
-        # The caller's transaction, if there is one, goes on as it was.
+        yield TimedQueries(alias, seconds)
+        # A transaction of the caller keeps its own timeout.
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
 @contextmanager
-def _limited(alias: str, seconds: float) -> Iterator[None]:
-    link = connections[alias]
-    if link.vendor != "sqlite":
+def _timeout(alias: str, seconds: float) -> Iterator[None]:
+    connection = connections[alias]
+    if connection.vendor != "sqlite":
+        # A savepoint: a statement that was cancelled must not end the page's transaction.
         with transaction.atomic(using=alias):
             yield
         return
-    link.ensure_connection()
-    until = time.monotonic() + seconds
-    raw: Any = link.connection
-    raw.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    connection.ensure_connection()
+    deadline = time.monotonic() + seconds
+    raw: Any = connection.connection
+    raw.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
     try:
         yield
     finally:
         raw.set_progress_handler(None, 0)
-
-
-__all__ = ["PATIENCE", "Asking", "asking"]

@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from django_ojs.admin import query_timeout
-from django_ojs.admin.query_timeout import asking
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.storage import database
 from django_ojs.storage.figures import rollup_queries
 from tests.admin.test_pages import BASE, fill
@@ -37,7 +37,7 @@ def one() -> int:
 
 def test_a_question_that_takes_too_long_has_no_answer_and_the_next_one_has() -> None:
     began = time.monotonic()
-    with asking(0.2) as ask:
+    with timed_queries(0.2) as ask:
         assert ask("everything", endless) is None
         assert ask("one", one) == 1
         assert ask.unknown == ["everything"]
@@ -46,8 +46,8 @@ def test_a_question_that_takes_too_long_has_no_answer_and_the_next_one_has() -> 
 
 
 def test_after_its_time_a_page_asks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_timeout, "PATIENCE_OF_A_PAGE", -1.0)
-    with asking() as ask:
+    monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
+    with timed_queries() as ask:
         assert ask("one", one) is None
 
 
@@ -55,7 +55,7 @@ def test_after_its_time_a_page_asks_nothing_more(monkeypatch: pytest.MonkeyPatch
 def test_the_callers_transaction_keeps_its_own_limit() -> None:
     with transaction.atomic(), database.connection().cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '7s'")
-        with asking(0.5) as ask:
+        with timed_queries(0.5) as ask:
             assert ask("everything", endless) is None
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("7s",)
@@ -65,7 +65,7 @@ def test_the_callers_transaction_keeps_its_own_limit() -> None:
 def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
     monkeypatch.setattr(rollup_queries, "flows", endless)
-    monkeypatch.setattr(query_timeout.asking.__wrapped__, "__defaults__", (0.2,))
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     answer = root().get(BASE + page)
     assert answer.status_code == 200
     assert "took too long: throughput" in answer.content.decode()

@@ -77,7 +77,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     assert fetch.fetch(["email"], worker_id="w") == []
     act(page, "Resume")
     follow(page, page.get_by_role("link", name="Configure"))
-    page.get_by_label("Most jobs").fill("100")
+    page.get_by_label("Maximum jobs").fill("100")
     confirm(page)
     pressure_monitor.watch()
     page.goto(f"{ADMIN}queue/")
@@ -96,14 +96,14 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
     shows(row, "12")
     follow(page, row.get_by_role("link", name="Retry group"))
     shows(body(page), "12 jobs")
-    follow(page, page.get_by_role("button", name="Retry them"))
+    follow(page, page.get_by_role("button", name="Retry all"))
     shows(body(page), "waiting")
     while bulk_operations.work_once(chunk=5) is not None:
         pass
     shows(body(page), "✓ done")
     assert jobs().filter(queue="payments", state="available").count() == 12
     page.goto(f"{ADMIN}deadletter/")
-    shows(body(page), "There are none")
+    shows(body(page), "There are no dead letters")
 
 
 def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
@@ -123,7 +123,7 @@ def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
     follow(page, page.get_by_role("button", name="Cancel"))
     shows(body(page), "⊘ cancelled")
     assert read(claimed.id).state == "cancelled"
-    shows(body(page), "Who did what")
+    shows(body(page), "History")
     shows(body(page), "ann")
 
 
@@ -132,7 +132,7 @@ def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
     page.goto(f"{ADMIN}job/")
     page.get_by_label("Search jobs").fill("colour:red queue:email")
     page.keyboard.press("Enter")
-    shows(page.locator(".ojs-complaint"), "There is no qualifier colour")
+    shows(page.locator(".ojs-search-error"), "There is no qualifier colour")
     follow(page, page.get_by_role("navigation", name="States").get_by_text("available"))
     assert page.get_by_label("Search jobs").input_value() == "state:available queue:email"
 
@@ -201,9 +201,9 @@ def test_no_page_is_wider_than_its_window(page: Any, width: int, scheme: str) ->
     page.emulate_media(color_scheme=scheme)
     for address in (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
-        *(f"worker/{'w' * 80}/change/", f"queue/do/configure/?key={'q' * 60}"),
+        *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
         *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletter/", "bulkoperation/"),
-        "bulkoperation/order/retry/?q=is:dead",
+        "bulkoperation/create/retry/?q=is:dead",
     ):
         page.goto(ADMIN + address)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
