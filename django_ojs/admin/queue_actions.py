@@ -133,7 +133,8 @@ def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> st
 
 def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     done = bulk.purge(queue.name, [State(state) for state in values["states"]], limit=_PURGE_LIMIT)
-    text = f"{number(done.succeeded)} jobs of {queue.name} ({', '.join(values['states'])}) deleted"
+    jobs = f"{number(done.succeeded)} job{'s' * (done.succeeded != 1)}"
+    text = f"{jobs} of {queue.name} ({', '.join(values['states'])}) deleted"
     if done.failed:
         text += f", {number(done.failed)} not deleted: {done.errors[0].error}"
     if done.has_more:

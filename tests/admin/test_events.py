@@ -49,7 +49,9 @@ def test_filters_are_by_type_and_by_subject() -> None:
     assert rows(client.get(LIST, {"subject": "alpha"}).content.decode()) == 3
     empty = client.get(LIST, {"subject": "alpha", "type": "queue.resumed"}).content.decode()
     assert "No event like this is recorded" in empty
-    assert "No event like this is recorded" in client.get(LIST, {"type": "no.such"}).content.decode()
+    assert (
+        "No event like this is recorded" in client.get(LIST, {"type": "no.such"}).content.decode()
+    )
 
 
 def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

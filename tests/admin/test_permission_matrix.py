@@ -125,7 +125,11 @@ def test_whoever_may_only_look_changes_nothing_at_any_address(
     address, client = address_of(model, pattern, things), staff(*VIEW)
     before = everything()
     client.get(address)
-    for body in ({}, {"key": key_of(model, things), "confirmed": "1"}, {"_save": "1", "post": "yes"}):
+    for body in (
+        {},
+        {"key": key_of(model, things), "confirmed": "1"},
+        {"_save": "1", "post": "yes"},
+    ):
         client.post(address, body)
     assert everything() == before
     assert not LogEntry.objects.exists()

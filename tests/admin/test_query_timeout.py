@@ -1,4 +1,4 @@
-"""What takes too long is not waited for: a dash, and the rest of the page."""
+"""A query that exceeds its timeout leaves a dash, and the page shows the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.admin.users import root
 
 pytestmark = pytest.mark.django_db
 
-#: Minutes of counting, unless somebody stops it.
+#: Minutes of counting, unless it is cancelled.
 ENDLESS = """
 WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 2000000000)
 SELECT count(*) FROM more
@@ -35,28 +35,28 @@ def one() -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_a_question_that_takes_too_long_has_no_answer_and_the_next_one_has() -> None:
+def test_a_query_that_times_out_returns_none_and_the_next_one_runs() -> None:
     began = time.monotonic()
-    with timed_queries(0.2) as ask:
-        assert ask("everything", endless) is None
-        assert ask("one", one) == 1
-        assert ask.unknown == ["everything"]
+    with timed_queries(0.2) as query:
+        assert query("everything", endless) is None
+        assert query("one", one) == 1
+        assert query.timed_out == ["everything"]
     assert time.monotonic() - began < 20
     assert one() == 1
 
 
-def test_after_its_time_a_page_asks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
-    with timed_queries() as ask:
-        assert ask("one", one) is None
+    with timed_queries() as query:
+        assert query("one", one) is None
 
 
 @pytest.mark.postgresql
-def test_the_callers_transaction_keeps_its_own_limit() -> None:
+def test_the_callers_transaction_keeps_its_own_timeout() -> None:
     with transaction.atomic(), database.connection().cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '7s'")
-        with timed_queries(0.5) as ask:
-            assert ask("everything", endless) is None
+        with timed_queries(0.5) as query:
+            assert query("everything", endless) is None
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("7s",)
 

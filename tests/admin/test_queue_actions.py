@@ -66,13 +66,15 @@ def test_purging_needs_the_name_typed_and_takes_the_chosen_states() -> None:
         assert answer.status_code == 200
         assert jobs().filter(queue="alpha").count() == 2
     answer = client.post(f"{DO}purge/", {**order, "confirm_name": "alpha"})
-    assert "1 jobs of alpha (available) deleted." in said(answer)
+    assert "1 job of alpha (available) deleted." in said(answer)
     assert list(jobs().filter(queue="alpha").values_list("state", flat=True)) == ["scheduled"]
 
 
 def test_a_purge_that_was_not_asked_about_asks_first() -> None:
     known("alpha")
-    answer = root().post(f"{DO}purge/", {"key": "alpha", "confirm_name": "alpha", "states": ["available"]})
+    answer = root().post(
+        f"{DO}purge/", {"key": "alpha", "confirm_name": "alpha", "states": ["available"]}
+    )
     assert answer.status_code == 200
     assert "1 available" in answer.content.decode()
     assert jobs().filter(queue="alpha").exists()
@@ -83,9 +85,10 @@ def test_a_purge_says_when_more_is_left(monkeypatch: pytest.MonkeyPatch) -> None
     factories.push_many(3, queue="alpha")
     queues.listing()
     answer = root().post(
-        f"{DO}purge/", {"key": "alpha", "confirmed": "1", "confirm_name": "alpha", "states": ["available"]}
+        f"{DO}purge/",
+        {"key": "alpha", "confirmed": "1", "confirm_name": "alpha", "states": ["available"]},
     )
-    assert "purge it again" in said(answer)
+    assert "purge the queue again" in said(answer)
     assert jobs().filter(queue="alpha").count() == 1
 
 
@@ -150,8 +153,14 @@ def test_what_is_for_one_at_a_time_is_done_to_no_other_number(keys: list[str]) -
 
 def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> None:
     client, actions = root(), f"{BASE}overview/action/"
-    assert "No job of any queue" in client.get(f"{actions}start-maintenance/", {"key": "1"}).content.decode()
-    client.post(f"{actions}start-maintenance/", {"key": "1", "confirmed": "1", "reason": "a <b>new</b> disk"})
+    assert (
+        "No job of any queue"
+        in client.get(f"{actions}start-maintenance/", {"key": "1"}).content.decode()
+    )
+    client.post(
+        f"{actions}start-maintenance/",
+        {"key": "1", "confirmed": "1", "reason": "a <b>new</b> disk"},
+    )
     assert mode.status().reason == "a <b>new</b> disk"
     page = client.get(f"{BASE}overview/").content.decode()
     assert "a &lt;b&gt;new&lt;/b&gt; disk" in page

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.admin.search_query import QUALIFIERS, MAX_LENGTH, parse, render
+from django_ojs.admin.search_query import MAX_LENGTH, QUALIFIERS, parse, render
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.containment import Held

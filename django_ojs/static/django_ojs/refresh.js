@@ -48,6 +48,8 @@ a box, presses a button or has the keyboard focus. The pages work without it, bu
         delay = Math.min(delay * 2, 120); // Fewer requests while the server fails.
       }
     }
+    document.dispatchEvent(new Event("ojs-refreshed"));
+    clearTimeout(timer); // A refresh on visibility may have run beside a timed one.
     timer = setTimeout(refresh, delay * 1000);
   };
 
