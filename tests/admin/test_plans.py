@@ -38,11 +38,11 @@ FROM generate_series(1, %s) AS n
 
 _PAGES = (
     *("overview/", "queue/", "queue/?sort=depth", "queue/queue-1/change/", "worker/"),
-    *("worker/worker-0/change/", "event/", "queue/do/purge/?key=queue-1"),
-    *("worker/do/deregister/?key=worker-0", "bulkoperation/", "deadletter/"),
-    "bulkoperation/order/retry/?q=is:dead",
-    "bulkoperation/order/retry/?q=is:dead+queue:queue-1+type:type.t1+error_type:Boom",
-    "bulkoperation/order/cancel/?q=state:available+type:type.t3",
+    *("worker/worker-0/change/", "event/", "queue/action/purge/?key=queue-1"),
+    *("worker/action/deregister/?key=worker-0", "bulkoperation/", "deadletter/"),
+    "bulkoperation/create/retry/?q=is:dead",
+    "bulkoperation/create/retry/?q=is:dead+queue:queue-1+type:type.t1+error_type:Boom",
+    "bulkoperation/create/cancel/?q=state:available+type:type.t3",
 )
 _SEARCHES = (
     *("", "state:completed", "state:available", "state:discarded", "state:pending"),
@@ -81,7 +81,7 @@ def test_no_page_reads_all_jobs() -> None:
     middle = jobs().order_by("pk").values_list("pk", flat=True)[1000]
     addresses = (
         *(*_PAGES, f"job/?after={middle}", f"job/?before={middle}"),
-        *(f"job/{middle}/change/", f"job/{job.id}/change/", f"job/do/delete/?key={middle}"),
+        *(f"job/{middle}/change/", f"job/{job.id}/change/", f"job/action/delete/?key={middle}"),
         *(f"job/?q={search}" for search in _SEARCHES),
     )
     looked = 0
