@@ -13,7 +13,7 @@ from django.db import DataError, InterfaceError, OperationalError
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Discard, Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import completer as finishers

@@ -27,7 +27,6 @@ from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, Attempt, Move
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.operations.jobs.listing import LOOK, number, ways
-from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.storage import database, raw_queries
 
@@ -136,11 +135,11 @@ def work() -> int:
     while (some := work_once()) is not None:
         seen += some
         if time.monotonic() >= until:
-            return max(seen, maintain.BATCH)
+            return max(seen, database.BATCH)
     return seen
 
 
-def prune(limit: int = maintain.BATCH) -> int:
+def prune(limit: int = database.BATCH) -> int:
     """Delete operations that were over longer ago than the settings keep them. Return how many.
 
     A step of maintenance. It looks at the oldest orders alone, which needs no index of its own.

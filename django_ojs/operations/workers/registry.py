@@ -10,7 +10,7 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.jobs.search import SHOWN
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.states import State
 from django_ojs.storage import database

@@ -15,7 +15,7 @@ from django_ojs.models import Attempt
 from django_ojs.operations import ack, cancel, fetch, retry
 from django_ojs.operations.jobs import bulk, bulk_step
 from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.maintenance import maintain
+from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, QueueFull
 from django_ojs.spec.states import TERMINAL, State
@@ -316,7 +316,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
             Filter(queue="race", states=(State.ACTIVE, State.AVAILABLE))
         ),
         "delete": lambda: bulk.delete_all(Filter(queue="old")),
-        "prune": lambda: sum(maintain.prune() for _ in range(6)),
+        "prune": lambda: sum(pruning.prune() for _ in range(6)),
     }
     threads = [threading.Thread(target=run, args=task, daemon=True) for task in tasks.items()]
     for thread in threads:
