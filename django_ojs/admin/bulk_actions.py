@@ -12,7 +12,7 @@ from django_ojs.admin import search_query
 from django_ojs.models.bulk_operation import Action
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
 if TYPE_CHECKING:
     from django_ojs.admin.base import Pages
@@ -42,7 +42,7 @@ ORDERS: Final[dict[str, Order]] = {
         Order(
             action=Action.CANCEL,
             needs=Scope.OPERATOR,
-            states=frozenset(sources(Event.CANCEL, State.CANCELLED)),
+            states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
             destructive=True,
             says="Jobs that are cancelled do not run again, and cannot be brought back. "
             "Running ones are cancelled only if the search names state:active.",

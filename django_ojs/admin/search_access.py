@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from django_ojs.admin.search_query import Query
 from django_ojs.conf import settings
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _NOT_ALLOWED = "args, meta and error are searched by those who may see them."
 _HIDDEN = "This site hides what args, meta or error name here; nobody searches in it."
@@ -32,7 +32,7 @@ def discreet(query: Query, *, payload: bool) -> Query:
     return Query(filter=which, complaints=complaints)
 
 
-def _is_hidden(held: Held, hidden: frozenset[str]) -> bool:
+def _is_hidden(held: JSONMatch, hidden: frozenset[str]) -> bool:
     return "*" in hidden or not hidden.isdisjoint(name.casefold() for name in held.path)
 
 

@@ -17,7 +17,7 @@ from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held, Scalar
+from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
 #: What there is, with an example of each.
 KNOWN: Final[dict[str, str]] = {
@@ -193,13 +193,13 @@ _READERS: Final[dict[str, Callable[[dict[str, Any], str, datetime], None]]] = {
 }
 
 
-def _held(column: Any, path: str, value: str, quoted: bool) -> Held:
+def _held(column: Any, path: str, value: str, quoted: bool) -> JSONMatch:
     keys = tuple(path.split(".")) if path else ()
     if '"' in path or "\\" in path or not all(keys) or len(keys) > 10:
         raise _Unreadable(f"{column}: name what is looked for as in {KNOWN[column]}.")
     if column == "meta" and not keys:
         raise _Unreadable("meta needs a name, as in meta.tenant_id:acme.")
-    return Held(column=column, path=keys, values=_scalars(value, quoted))
+    return JSONMatch(column=column, path=keys, values=_scalars(value, quoted))
 
 
 def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:

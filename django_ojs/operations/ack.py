@@ -11,7 +11,7 @@ from django_ojs.models import Job
 from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
@@ -46,7 +46,7 @@ def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
     # alone does.
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
     with publish.atomic_if_published(*publish.COMPLETED):
-        transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
+        transitions.apply_one(Trigger.ACK, State.COMPLETED, job_id, claim=claim, **values)
         if not publish.is_recorded(*publish.COMPLETED):
             return None
         job = transitions.get(job_id)

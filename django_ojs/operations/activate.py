@@ -8,7 +8,7 @@ from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
 
@@ -23,7 +23,7 @@ def activate(job_id: UUID) -> Job:
         with rejections.told([held]):
             bounds.enter_all([held])
     transitions.apply_one(
-        Event.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
+        Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
     )
     job = transitions.get(job_id)
     notify.workers_of([job.queue])

@@ -9,7 +9,7 @@ from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
-from django_ojs.spec.states import Event, State, allows
+from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, transitions
 
 
@@ -25,8 +25,8 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     before = State(job.state)
     if before is State.CANCELLED:
         return job, before
-    if not allows(Event.CANCEL, before, State.CANCELLED):
-        transitions.refuse(Event.CANCEL, State.CANCELLED, job)
+    if not allows(Trigger.CANCEL, before, State.CANCELLED):
+        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
     stop([job])
     return transitions.get(job_id), before
 
@@ -38,7 +38,7 @@ def stop(held: Collection[Job]) -> None:
             record(job, Outcome.CANCELLED, None)
     keys = [job.pk for job in held]
     transitions.apply(
-        Event.CANCEL,
+        Trigger.CANCEL,
         State.CANCELLED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),

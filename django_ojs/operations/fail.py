@@ -13,7 +13,7 @@ from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry import Decision
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
@@ -28,7 +28,7 @@ def fail(
     The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when
     the job is not active, ClaimLost when it is active under another claim.
     """
-    job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     decision = job.retry_policy.decide(
         attempt=job.spent,
         error_type=failure.type,
@@ -54,7 +54,7 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
 
     Raises as `fail` does.
     """
-    job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
+    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     # Told once: a job may be put aside every half minute until a deployment is through.
     told = (job.error or {}).get("type") == failure.type
     _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
@@ -75,12 +75,12 @@ def requeue(
 
     Raises as `fail` does.
     """
-    job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
+    job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = failure.render() if failure is not None else None
     if error is not None:
         record(job, outcome, error)
     transitions.apply_one(
-        Event.RETURN,
+        Trigger.RETURN,
         State.AVAILABLE,
         job_id,
         claim=Claim(run=job.run),
@@ -113,10 +113,10 @@ def record(
     )
 
 
-def _lock_active(job_id: UUID, event: Event, target: State, claim: Claim) -> Job:
+def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:
     job = transitions.lock(job_id)
     if job.state != State.ACTIVE or not claim.holds(job):
-        transitions.refuse(event, target, job, claim)
+        transitions.refuse(trigger, target, job, claim)
     return job
 
 
@@ -127,7 +127,7 @@ def _wait(
     if outcome is not None:
         record(job, outcome, error, delay)
     transitions.apply_one(
-        Event.FAIL,
+        Trigger.FAIL,
         State.RETRYABLE,
         job.pk,
         claim=Claim(run=job.run),
@@ -143,7 +143,7 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -
     error = failure.render()
     record(job, outcome, error)
     transitions.apply_one(
-        Event.FAIL,
+        Trigger.FAIL,
         State.DISCARDED,
         job.pk,
         claim=Claim(run=job.run),

@@ -50,7 +50,7 @@ def fetch(
         with publish.atomic_if_published(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
-                count=wanted,
+                limit=wanted,
                 worker_id=worker_id,
                 lease_ms=lease_ms,
                 own_lease=visibility_timeout is None,

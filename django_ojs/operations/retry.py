@@ -10,7 +10,7 @@ from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
 
@@ -25,7 +25,7 @@ def retry(job_id: UUID) -> Job:
     with rejections.told([job]):
         revived = revive([job])
     if not revived:
-        transitions.refuse(Event.RETRY, State.AVAILABLE, job)
+        transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)
     return transitions.get(job_id)
 
 
@@ -54,7 +54,7 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
     if not keys:
         return 0
     return transitions.apply(
-        Event.RETRY,
+        Trigger.RETRY,
         State.AVAILABLE,
         Job.primary.filter(pk__in=keys),
         attempt=0,

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import rollups
@@ -24,7 +24,7 @@ class DueCheck:
 
     def promote(self) -> int:
         """Query for both, and promote what is due. Return how many."""
-        due, self._expired = database.dialect().waiting(database.connection())
+        due, self._expired = database.dialect().due_work(database.connection())
         return promote() if due else 0
 
     def expire(self) -> int:
@@ -54,7 +54,7 @@ def _promote(limit: int) -> list[tuple[UUID, str]]:
 def expire(limit: int = BATCH) -> int:
     """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
     late = Job.primary.filter(
-        state__in=sources(Event.EXPIRE, State.DISCARDED),
+        state__in=sources(Trigger.EXPIRE, State.DISCARDED),
         expires_at__isnull=False,
         expires_at__lte=Now(),
     )
@@ -68,7 +68,7 @@ def _expire(late: QuerySet[Job], limit: int) -> int:
     keys = list(locked.values_list("pk", flat=True)[:limit])
     expired = Job.primary.filter(pk__in=keys)
     count = transitions.apply(
-        Event.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
+        Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
     )
     publish.expired(keys)
     rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))

@@ -40,7 +40,7 @@ def deliver() -> int:
         try:
             if not outbox.has_any(LOCAL, using):
                 continue
-            outbox.place(using)
+            outbox.assign_positions(using)
             for queue in outbox.queues_of(LOCAL, using):
                 count += _deliver(queue, using)
         except Error as error:

@@ -70,7 +70,7 @@ class Relay:
             return POLL
         if self.breaker.wait > 0:
             return min(self.breaker.wait, POLL)
-        outbox.place(self.using)
+        outbox.assign_positions(self.using)
         entries = outbox.next_of(self.destination.name, self.using, self._window)
         if not entries:
             return POLL

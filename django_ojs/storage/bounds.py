@@ -2,7 +2,7 @@
 
 On PostgreSQL an enqueue must not count, wait or take turns while there is room, and thirty
 producers that cannot see each other's open transactions must still end at the bound. So there are
-three ways to be let in; `ojs_admit` of migration 0005 is the first two:
+three ways to be let in; `ojs_admit` (migrations/sql/postgresql/admission.sql) is the first two:
 
 1. By a ticket. A sequence gives out numbers, to whoever adds a job, and never takes one back. Once
    somebody has found that there are at most U jobs, whatever becomes of all open transactions, the
@@ -93,12 +93,12 @@ def write(queue: str, bound: Backpressure) -> None:
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
     # Who can only come in by a ticket finds one.
-    database.after_commit(lambda: renew(queue))
+    database.after_commit(lambda: renew_tickets(queue))
 
 
-def renew(queue: str) -> None:
+def renew_tickets(queue: str) -> None:
     """Give out tickets, if there is room for more than those who are adding now may take."""
-    database.retried(lambda: database.dialect().renew(database.connection(), queue))
+    database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))
 
 
 def _values(queue: str, bound: Backpressure) -> dict[str, object]:
@@ -209,18 +209,20 @@ def _own(name: str) -> Backpressure:
     return config_of(name).backpressure
 
 
-def take_turn(queue: str) -> str | None:
+def lock_queue(queue: str) -> str | None:
     """Keep others from adding to a queue until the transaction ends; inside a savepoint.
 
     Return the version of the bound that holds then, or None when the transaction cannot see what
     was added meanwhile. OperationalError when those who add do not end, or wait for us.
     """
-    return database.dialect().take_turn(database.connection(), queue, PATIENCE)
+    return database.dialect().lock_queue(database.connection(), queue, PATIENCE)
 
 
 def load(queue: str) -> Load:
     """Return what waits in a queue, as far as it is committed or ours."""
-    found = database.dialect().depth(database.connection(), queue, [*sorted(WAITING), State.ACTIVE])
+    found = database.dialect().queue_counts(
+        database.connection(), queue, [*sorted(WAITING), State.ACTIVE]
+    )
     jobs, size, held, held_size = 0, 0, 0, 0
     for state, number, number_bytes in found:
         if state == State.ACTIVE:
@@ -230,7 +232,7 @@ def load(queue: str) -> Load:
     return Load(jobs=jobs, size=size, held=held, held_size=held_size)
 
 
-def spend(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
+def spend_tickets(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
     """Give out tickets for the room that is left after a turn."""
     unit = _unit(bound)
     most, most_bytes = bound.max_depth, bound.max_size_bytes
@@ -246,7 +248,7 @@ def spend(queue: str, version: str, bound: Backpressure, before: Load, after: Lo
     # Nothing less than a ticket, and never so many that giving them out is work: more than the
     # bound holds cannot be good anyway.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
-    database.dialect().spend(database.connection(), queue, version, cost, room)
+    database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
 
 
 def nearer(load: Load, bound: Backpressure) -> tuple[int, int]:

@@ -57,7 +57,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
         try:
             return operation()
         except OperationalError as error:
-            if not left or not dialects.of(link).lost_a_race(error):
+            if not left or not dialects.of(link).is_contention_error(error):
                 raise
         # Full jitter: two that collided must not collide again.
         time.sleep(random.uniform(0, pause))

@@ -7,13 +7,12 @@ import logging
 import selectors
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
 from django_ojs.storage import database
-from django_ojs.storage.dialects.postgresql_sql import CHANNEL
 
 logger = logging.getLogger("django_ojs")
 
@@ -71,27 +70,22 @@ class Listener:
             # Behind a pooler: a notification would arrive on somebody else's connection. Polling
             # does it.
             return False
-        raw: Any = link.connection
         if settings().notify:
-            raw.execute(f"LISTEN {CHANNEL}")
+            database.dialect().listen(link)
         self.listening = True
         # What was announced before it listened is found by a look.
         self._woken()
         with selectors.DefaultSelector() as selector:
-            selector.register(raw, selectors.EVENT_READ)
+            selector.register(link.connection, selectors.EVENT_READ)
             while not self._stop.is_set():
                 # The driver's own wait wakes ten times a second; the system's sleeps.
                 if selector.select(WAIT):
-                    self._read(raw)
+                    self._read(link)
         return True
 
-    def _read(self, raw: Any) -> None:
-        # Not `raw.notifies()`: it waits for more, with the interpreter's lock in its hand, and the
-        # thread that was woken waits with it.
-        raw.pgconn.consume_input()
-        while note := raw.pgconn.notifies():
-            if note.extra.decode() in self._queues:
-                self._woken()
+    def _read(self, link: BaseDatabaseWrapper) -> None:
+        if self._queues.intersection(database.dialect().notified_queues(link)):
+            self._woken()
 
 
 __all__ = ["Listener"]

@@ -50,7 +50,7 @@ class Maintenance:
             Step(rescue.lapse, 1.0),
             Step(timeouts.enforce, 2.0),
             Step(keeper.fold, 1.0),
-            Step(keeper.tidy, 10.0),
+            Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0),

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from django_ojs.admin.search_query import KNOWN, LONGEST, parse, write
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
 KEY = UUID("01a1fc00-0000-7000-8000-000000000001")
 
 
 def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
-    return {"held": (Held(column=column, path=tuple(path.split(".")), values=values),)}
+    return {"held": (JSONMatch(column=column, path=tuple(path.split(".")), values=values),)}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "storage": (
         {"dialects"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "rows"},
+        {"raw_queries", "notify", "queue_configs", "claims", "rows", "positions"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

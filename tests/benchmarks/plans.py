@@ -82,7 +82,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django_ojs.storage.figures import counts
 
     def claim(count: int) -> Any:
-        return transitions.claim(queue="default", count=count, worker_id="w", lease_ms=60_000)
+        return transitions.claim(queue="default", limit=count, worker_id="w", lease_ms=60_000)
 
     def nothing() -> None:
         return None

@@ -99,7 +99,7 @@ def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() ->
             cursor.execute("SELECT xmin::text FROM ojs_bound WHERE queue = %s", [NAME])
             version = cursor.fetchone()[0]
             bound(10)
-            bounds.database.dialect().spend(connection, NAME, version, 1, 9_000)
+            bounds.database.dialect().spend_tickets(connection, NAME, version, 1, 9_000)
     finally:
         seen.close()
     assert row.get().until - row.get().since < 10
@@ -292,7 +292,7 @@ def test_counts_that_are_repaired_take_back_what_they_let_in() -> None:
     counts.fold()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE ojs_count SET n = 0 WHERE queue = %s", [NAME])
-    bounds.renew(NAME)
+    bounds.renew_tickets(NAME)
     counts.repair()
     fill()
     assert depth() == 100

@@ -199,14 +199,14 @@ def test_large_jobs_are_not_all_in_memory_at_once(
 
 
 def test_a_database_that_is_away_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = stored.place
+    real = stored.assign_positions
 
-    def place(using: str, limit: int = 1) -> int:
+    def assign(using: str, limit: int = 1) -> int:
         if using == "other":
             raise OperationalError
         return real(using)
 
-    monkeypatch.setattr(stored, "place", place)
+    monkeypatch.setattr(stored, "assign_positions", assign)
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
         operations.put(envelope())
         assert local.deliver() == 1

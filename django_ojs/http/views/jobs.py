@@ -17,7 +17,7 @@ from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
 
@@ -130,7 +130,7 @@ def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
     view.check_queue_of(key)
     job, before = cancel(key)
     if before is State.CANCELLED:
-        transitions.refuse(Event.CANCEL, State.CANCELLED, job)
+        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
     return {"job": {**job.envelope(), "previous_state": before.value}}
 
 

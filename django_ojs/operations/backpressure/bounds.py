@@ -20,8 +20,7 @@ from django_ojs.models import Job
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import QueueFull
-from django_ojs.spec.errors.limits import RETRY_AFTER
+from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs, rows, transitions
@@ -177,7 +176,7 @@ class _Turn:
 
     def end(self) -> None:
         """Let others in as far as there is room, and tell who watches."""
-        bounds.spend(self.queue, self.version, self.bound, self.before, self.after)
+        bounds.spend_tickets(self.queue, self.version, self.bound, self.before, self.after)
         limit = self.bound.warning_threshold
         if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
             depth, most = bounds.nearer(self.after, self.bound)
@@ -198,9 +197,9 @@ def _take_turn(queue: str, added: Load) -> _Turn | None:
     if not is_new and not bounds.is_bounded(bound):
         return None
     try:
-        version = bounds.take_turn(queue)
+        version = bounds.lock_queue(queue)
     except OperationalError as error:
-        if not database.dialect().lost_a_race(error) or not bounds.is_bounded(bound):
+        if not database.dialect().is_contention_error(error) or not bounds.is_bounded(bound):
             raise
         raise _full(queue, bound, None, added) from None
     if version is None:

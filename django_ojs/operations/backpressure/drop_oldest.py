@@ -4,10 +4,9 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
-from django_ojs.spec.events import Event as Told
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import Event, EventType
 from django_ojs.spec.queue_config import Backpressure
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollups
@@ -23,7 +22,7 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
         return None
     keys = [job.pk for job in dropped]
     transitions.apply(
-        Event.DROP,
+        Trigger.DROP,
         State.DISCARDED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),
@@ -32,7 +31,7 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
     rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
     if publish.is_recorded(EventType.BACKPRESSURE_DROPPED):
         publish.record(
-            Told(
+            Event(
                 type=EventType.BACKPRESSURE_DROPPED,
                 subject=queue,
                 queue=queue,
@@ -49,7 +48,7 @@ def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tupl
     while True:
         dropped: list[Job] = []
         left = before
-        found = transitions.oldest(queue, most)
+        found = transitions.oldest_available(queue, most)
         for job in found:
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left

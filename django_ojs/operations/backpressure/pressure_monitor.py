@@ -32,7 +32,7 @@ def _look_at(queue: str) -> int:
     warned = found.pressure(bound) >= bound.warning_threshold
     full = not found.with_(1, 0).fits(bound)
     if not warned:
-        bounds.renew(queue)
+        bounds.renew_tickets(queue)
 
     def operation() -> int:
         before = Queue.primary.filter(pk=queue).first()

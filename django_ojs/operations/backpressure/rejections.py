@@ -93,7 +93,7 @@ def flush() -> int:
         database.in_write_transaction(operation)
         for queue in {queue for queue, _ in refused}:
             # Who was refused for want of a ticket finds one the next time.
-            bounds.renew(queue)
+            bounds.renew_tickets(queue)
     except Error as error:
         logger.warning(
             "The refusals of the last moments were not kept (%s).", error.__class__.__name__

@@ -16,7 +16,7 @@ from django_ojs.models import Job
 from django_ojs.operations import cancel
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
-from django_ojs.spec.states import Event, State, sources
+from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.unique import UniquePolicy
 from django_ojs.storage import database, unique
 from django_ojs.storage.unique import Holder
@@ -152,7 +152,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
     held = list(
         Job.primary.filter(
             pk__in=[holder.job.pk for holder in replaced],
-            state__in=sources(Event.CANCEL, State.CANCELLED),
+            state__in=sources(Trigger.CANCEL, State.CANCELLED),
         )
         .select_for_update(no_key=True)
         .order_by("pk")

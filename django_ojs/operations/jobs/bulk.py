@@ -180,7 +180,7 @@ class _Tally:
             # by taking each by itself.
             refused = self._attempt.one_by_one(keys)
         except OperationalError as error:
-            if not database.dialect().lost_a_race(error):
+            if not database.dialect().is_contention_error(error):
                 raise
             refused = dict.fromkeys(keys, _BUSY)
         self.succeeded += len(keys) - len(refused)

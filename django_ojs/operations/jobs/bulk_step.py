@@ -11,7 +11,7 @@ from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.retry import retry, revive
 from django_ojs.spec.errors import OJSError, QueueFull
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.storage import database
 
 Action = Literal["retry", "cancel", "delete", "purge"]
@@ -45,7 +45,7 @@ def erase_all(held: list[Job]) -> None:
     erase([job.pk for job in held])
 
 
-_CANCELLABLE = sources(Event.CANCEL, State.CANCELLED)
+_CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
 RETRY = Move("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
 RETRY_DEAD = replace(RETRY, dead_letters=True)

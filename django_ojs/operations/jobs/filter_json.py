@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
 
@@ -28,7 +28,7 @@ def _rendered(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, Held):
+    if isinstance(value, JSONMatch):
         return {"column": value.column, "path": list(value.path), "values": list(value.values)}
     if isinstance(value, frozenset):
         return sorted(value)
@@ -55,8 +55,8 @@ def read(rendered: dict[str, Any]) -> Filter:
     return Filter(**values)
 
 
-def _held(rendered: dict[str, Any]) -> Held:
-    return Held(
+def _held(rendered: dict[str, Any]) -> JSONMatch:
+    return JSONMatch(
         column=cast("Any", rendered["column"]),
         path=tuple(rendered["path"]),
         values=tuple(rendered["values"]),

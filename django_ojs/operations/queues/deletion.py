@@ -21,7 +21,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.states import WAITING, Event, State
+from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import database, notify, queue_configs, transitions
 from django_ojs.storage.bounds import forget as forget_bound
 from django_ojs.storage.database import BATCH
@@ -158,7 +158,7 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
 
 def _discard(keys: list[UUID]) -> int:
     gone = transitions.apply(
-        Event.DELETE_QUEUE,
+        Trigger.DELETE_QUEUE,
         State.DISCARDED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),

@@ -14,7 +14,7 @@ from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import Session
@@ -115,7 +115,7 @@ def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, li
             if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
         ]
         transitions.apply(
-            Event.LAPSE,
+            Trigger.LAPSE,
             State.DISCARDED,
             Job.primary.filter(pk__in=keys),
             finished_at=Now(),
@@ -125,7 +125,7 @@ def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, li
             discard_reason="exhausted",
         )
     transitions.apply(
-        Event.LAPSE,
+        Trigger.LAPSE,
         State.AVAILABLE,
         Job.primary.filter(pk__in=[job.pk for job in again]),
         enqueued_at=Now(),
@@ -162,7 +162,7 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         keys = [job.pk for job in mine.select_for_update(no_key=True)]
     queues = set(claimed.values_list("queue", flat=True))
     returned = transitions.apply(
-        Event.RETURN,
+        Trigger.RETURN,
         State.AVAILABLE,
         claimed,
         claim=Claim(worker_id=worker_id),

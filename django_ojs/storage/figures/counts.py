@@ -39,9 +39,9 @@ def fold() -> int:
     return database.dialect().fold_counts(database.connection())
 
 
-def tidy() -> None:
+def vacuum() -> None:
     """Give back the space of changes that were folded."""
-    database.dialect().tidy(database.connection())
+    database.dialect().vacuum_counts(database.connection())
 
 
 def differences() -> list[Difference]:

@@ -270,7 +270,7 @@ def test_a_race_that_is_lost_to_the_end_is_counted_and_not_raised(
         raise OperationalError("deadlock detected")
 
     monkeypatch.setattr(database, "in_write_transaction", lose)
-    monkeypatch.setattr(type(database.dialect()), "lost_a_race", lambda self, error: True)
+    monkeypatch.setattr(type(database.dialect()), "is_contention_error", lambda self, error: True)
     found = bulk.cancel_all(keys)
     assert (found.succeeded, found.failed) == (0, 3)
 

@@ -18,7 +18,7 @@ from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.factories import (
     MINUTE,
     age,
@@ -258,7 +258,7 @@ def test_every_filter_is_kept_as_it_was_meant() -> None:
         ids=(ids.uuid7(),),
         worker_id="w",
         tags=("a",),
-        held=(Held(column="args", path=("a", "b"), values=(1, "1", None)),),
+        held=(JSONMatch(column="args", path=("a", "b"), values=(1, "1", None)),),
         within=frozenset({"q"}),
     )
     assert filter_json.read(filter_json.render(which)) == which

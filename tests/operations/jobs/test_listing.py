@@ -14,7 +14,7 @@ from django_ojs.operations.jobs.listing import Found, number, order_of, walk
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, jobs, push, push_many, read
 
 pytestmark = pytest.mark.django_db
@@ -153,7 +153,7 @@ def test_what_a_job_holds_is_found_by_path_and_kind(
     job = push(args=ARGS, meta=META, tags=("new", "vip"))
     push(args=[], meta={})
     keys = tuple(path.split(".")) if path else ()
-    which = Filter(held=(Held(column=column, path=keys, values=values),))
+    which = Filter(held=(JSONMatch(column=column, path=keys, values=values),))
     assert [each.pk for each in walk(which).jobs] == ([job.pk] if found else [])
 
 

@@ -119,7 +119,7 @@ def test_tidying_gives_back_the_space_of_folded_changes() -> None:
         push()
     keeper = stats.CountKeeper()
     assert keeper.fold() == 50
-    keeper.tidy()
+    keeper.vacuum_counts()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_relation_size('ojs_count_change')")
         assert cursor.fetchone()[0] == 0

@@ -14,7 +14,7 @@ from django_ojs.operations.info import info
 from django_ojs.operations.jobs import search
 from django_ojs.operations.jobs.job_filter import Filter
 from django_ojs.operations.retry import retry
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
 
@@ -66,7 +66,7 @@ class AdminJobCancel(AdminView):
         self.check_queue_of(job_id(key))
         job, before = cancel(job_id(key))
         if before is State.CANCELLED:
-            transitions.refuse(Event.CANCEL, State.CANCELLED, job)
+            transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
         return changed(job, before)
 
 
