@@ -10,7 +10,7 @@ from django.urls import NoReverseMatch, reverse
 
 from django_ojs.admin import search_query
 from django_ojs.models.bulk_operation import Action
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
@@ -68,7 +68,7 @@ class Choice:
 
 
 def choices(
-    page: "Pages", request: HttpRequest, which: Filter, *, what: str = "all matching"
+    page: "Pages", request: HttpRequest, which: JobFilter, *, what: str = "all matching"
 ) -> Sequence[Choice]:
     """Return what this user may do to all jobs of a filter; nothing if it leaves no job out."""
     if which.empty:
@@ -89,7 +89,7 @@ def choices(
         return ()
 
 
-def _address(page: "Pages", order: Order, which: Filter) -> str:
+def _address(page: "Pages", order: Order, which: JobFilter) -> str:
     address = reverse(
         "admin:django_ojs_bulkoperation_order",
         args=[order.action.value],

@@ -20,7 +20,7 @@ from django_ojs.admin.search_access import discreet
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -136,7 +136,7 @@ class BulkOperationPages(Pages):
                 return HttpResponseRedirect(self.address("change", ordered.pk))
         return self._ask(request, order, which, form)
 
-    def _read_search(self, request: HttpRequest, order: Order, text: str) -> Filter | None:
+    def _read_search(self, request: HttpRequest, order: Order, text: str) -> JobFilter | None:
         query = discreet(search_query.parse(text), payload=self.has_payload_permission(request))
         complaints = query.complaints
         if not complaints:
@@ -149,7 +149,7 @@ class BulkOperationPages(Pages):
         return None if complaints else query.filter
 
     def _ask(
-        self, request: HttpRequest, order: Order, which: Filter, form: forms.Form
+        self, request: HttpRequest, order: Order, which: JobFilter, form: forms.Form
     ) -> HttpResponse:
         meant = bulk_operations.meant(order.action, which)
         with asking() as ask:

@@ -13,7 +13,7 @@ from django_ojs.admin.payloads import redacted
 from django_ojs.admin.query_timeout import asking
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 
 
@@ -40,8 +40,8 @@ class DeadLetterPages(Pages):
                 "latest": latest,
                 "left_out": found.found - len(found.groups) if found else 0,
                 "rows": [self._row(request, group, see) for group in found.groups] if found else (),
-                "flat": self._jobs() + address(Filter(dead_letter=True)),
-                "whole": choices(self, request, Filter(dead_letter=True), what="all"),
+                "flat": self._jobs() + address(JobFilter(dead_letter=True)),
+                "whole": choices(self, request, JobFilter(dead_letter=True), what="all"),
                 "unknown": ask.unknown,
                 "looked_at": timezone.now(),
             },
@@ -67,11 +67,11 @@ class DeadLetterPages(Pages):
         return reverse("admin:django_ojs_job_changelist", current_app=self.admin_site.name)
 
 
-def _filter(group: Group) -> Filter | None:
+def _filter(group: Group) -> JobFilter | None:
     if group.error_type is None:
         return None  # It would mean whatever error.
     try:
-        return Filter(
+        return JobFilter(
             queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
         )
     except OJSError:  # A text that nobody could type.

@@ -14,7 +14,7 @@ from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.cursor import Place
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
@@ -98,7 +98,9 @@ def since(job: Job) -> tuple[str, datetime | None, str]:
     return verb, getattr(job, field), form
 
 
-def page(ask: Asking, which: Filter, after: str, before: str, *, payload: bool) -> dict[str, Any]:
+def page(
+    ask: Asking, which: JobFilter, after: str, before: str, *, payload: bool
+) -> dict[str, Any]:
     """Return a page of jobs for the template, and where to go on."""
     order = listing.order_of(which)
     complaints = []
@@ -160,7 +162,7 @@ def _short(args: Any) -> str:
     return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}…"
 
 
-def tabs(ask: Asking, which: Filter) -> list[Tab]:
+def tabs(ask: Asking, which: JobFilter) -> list[Tab]:
     """Return a tab for each state, and one for all; with numbers where the counts know them."""
     numbers = None
     if replace(which, states=(), dead_letter=None).counted:
@@ -187,7 +189,7 @@ def tabs(ask: Asking, which: Filter) -> list[Tab]:
     return found
 
 
-def address(which: Filter) -> str:
+def address(which: JobFilter) -> str:
     """Return the query of a list's address."""
     text = search_query.write(which)
     return "?" + urlencode({"q": text}) if text else "?"

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
@@ -51,7 +51,7 @@ _BARE: Final = re.compile(r'[^\s":]+').fullmatch
 class Query:
     """What was asked for: a filter of all that could be read, and sentences about the rest."""
 
-    filter: Filter
+    filter: JobFilter
     complaints: list[str] = field(default_factory=list)
 
 
@@ -74,7 +74,7 @@ def parse(text: str, *, now: datetime | None = None) -> Query:
         except _Unreadable as reason:
             complaints.append(str(reason))
     try:
-        return Query(filter=Filter(**values), complaints=complaints)
+        return Query(filter=JobFilter(**values), complaints=complaints)
     except OJSError:
         return Query(filter=_each(values, complaints), complaints=complaints)
 
@@ -214,20 +214,20 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
     return (value,)
 
 
-def _each(values: dict[str, Any], complaints: list[str]) -> Filter:
+def _each(values: dict[str, Any], complaints: list[str]) -> JobFilter:
     """Return the filter of those values that are allowed, and say what the others must be."""
     good: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            Filter(**{name: value})
+            JobFilter(**{name: value})
         except OJSError as error:
             complaints.append(error.message)
         else:
             good[name] = value
-    return Filter(**good)
+    return JobFilter(**good)
 
 
-def write(which: Filter) -> str:
+def write(which: JobFilter) -> str:
     """Return a filter as a text that reads as the same filter."""
     words = [f"id:{key}" for key in which.ids]
     if which.dead_letter is not None:

@@ -106,7 +106,7 @@ def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, setting
     settings.OJS = {"BACKTRACES": False}
     bench.finisher.answer(second, None, raised(), False)
     bench.is_written()
-    assert "test_finisher.py" in factories.read(first.job.id).error["backtrace"][-1]
+    assert "test_completer.py" in factories.read(first.job.id).error["backtrace"][-1]
     assert "backtrace" not in factories.read(second.job.id).error
 
 

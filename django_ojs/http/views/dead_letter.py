@@ -12,7 +12,7 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Job
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.times import format_timestamp
 
@@ -39,7 +39,7 @@ class DeadLetters(OJSView):
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
-        which = Filter(
+        which = JobFilter(
             queue=queue,
             type=query.get("type") or None,
             error_type=query.get("error_type") or None,

@@ -23,7 +23,7 @@ from django_ojs.operations.jobs.bulk_step import (
     Move,
     erase_all,
 )
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, OJSError, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
@@ -61,7 +61,7 @@ class Summary:
     has_more: bool = False
 
 
-Which = Filter | Sequence[UUID]
+Which = JobFilter | Sequence[UUID]
 
 
 def retry_all(
@@ -126,12 +126,12 @@ def purge(
             details={"field": "older_than"},
         )
     move = Move("purge", frozenset(states), tuple(states), erase_all)
-    which = Filter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
+    which = JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
     return _run(move, which, None, limit)
 
 
 def _run(move: Move, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
-    if isinstance(which, Filter):
+    if isinstance(which, JobFilter):
         if which.empty:
             raise InvalidRequest(
                 "filter must name something; a state alone selects all jobs in it.",

@@ -25,7 +25,7 @@ from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, Attempt, Move
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import LOOK, number, ways
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.storage import database, raw_queries
@@ -58,7 +58,7 @@ def operations() -> QuerySet[BulkOperation]:
 
 
 def order(
-    action: Action, which: Filter, *, by: str, changes: Mapping[str, Any] | None = None
+    action: Action, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
 ) -> BulkOperation:
     """Order something for all jobs of a filter, and return the order.
 
@@ -83,7 +83,7 @@ def order(
     return operation
 
 
-def meant(action: Action, which: Filter) -> Filter:
+def meant(action: Action, which: JobFilter) -> JobFilter:
     """Return the filter of those of the jobs that it can be done to.
 
     Raises InvalidRequest for a filter that leaves no job out, or names no such state.
@@ -198,7 +198,7 @@ def _go_on(operation: BulkOperation, chunk: int, look: int) -> int:
 
 
 def _next(
-    operation: BulkOperation, which: Filter, chunk: int, look: int
+    operation: BulkOperation, which: JobFilter, chunk: int, look: int
 ) -> tuple[list[Any], str | None]:
     """Return the next jobs, and where to go on: "way|place", or None at the end."""
     wanted = _there_already(which, operation)
@@ -223,7 +223,7 @@ def _next(
     return [], None
 
 
-def _there_already(which: Filter, operation: BulkOperation) -> Filter:
+def _there_already(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
     until = made if which.until is None else min(which.until, made)
     if operation.action == Action.CANCEL:

@@ -17,7 +17,7 @@ from django_ojs.models import Job
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import size_limits
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.retry import revive
 from django_ojs.spec import retry as retries
 from django_ojs.spec import unique
@@ -69,7 +69,7 @@ class Figures:
 
 
 def listing(
-    which: Filter | None = None,
+    which: JobFilter | None = None,
     *,
     after: Position | None = None,
     offset: int = 0,
@@ -79,7 +79,7 @@ def listing(
 
     A position stays where it is when jobs come and go, and takes no longer for a later page.
     """
-    found = replace(which or Filter(), dead_letter=True).jobs()
+    found = replace(which or JobFilter(), dead_letter=True).jobs()
     seen = found.order_by()[: MOST + 1].count()
     rest = found.order_by("-finished_at", "-pk")
     if after is not None:
@@ -109,7 +109,7 @@ def get(job_id: UUID) -> Job:
 
 def figures(within: frozenset[str] | None = None) -> Figures:
     """Return how many dead letters there are in these queues or all; the newest 10,000 count."""
-    found = Filter(dead_letter=True, within=within).jobs()
+    found = JobFilter(dead_letter=True, within=within).jobs()
     newest = found.order_by("-finished_at", "-pk")
     rows = list(newest.values_list("queue", "error__type", "finished_at")[: MOST + 1])
     counted = rows[:MOST]

@@ -15,7 +15,7 @@ from django.db.models import QuerySet, Value
 from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
 from django_ojs.operations.jobs.cursor import Order, Place
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search import SHOWN
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import Moment
@@ -47,7 +47,7 @@ class Way:
     whole: bool = False
 
     def look(
-        self, which: Filter, after: Place | None, look: int
+        self, which: JobFilter, after: Place | None, look: int
     ) -> tuple[QuerySet[Job], Place | None]:
         """Return the jobs of a filter that one look finds, and where it ends; None: at the end."""
         rest = Job.primary.filter(**self.among).order_by(*self.order)
@@ -74,7 +74,7 @@ class Found:
     looked: int | None = None
 
 
-def ways(which: Filter) -> list[Way]:
+def ways(which: JobFilter) -> list[Way]:
     """Return how the jobs of a filter are gone through: two ways of one order are merged."""
     state = which.states[0] if len(which.states) == 1 else None
     if which.ids:
@@ -109,7 +109,7 @@ def ways(which: Filter) -> list[Way]:
     return [Way(among=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
-def _ended(which: Filter) -> dict[str, Any]:
+def _ended(which: JobFilter) -> dict[str, Any]:
     # Where the look begins, and not only what it finds.
     if which.ended_until is None:
         return {}
@@ -122,13 +122,13 @@ def _last_id(until: datetime) -> UUID:
     return UUID(int=min(made, 2**48 - 1) << 80 | (1 << 80) - 1)
 
 
-def order_of(which: Filter) -> Order:
+def order_of(which: JobFilter) -> Order:
     """Return the order in which the jobs of a filter are met."""
     return ways(which)[0].order
 
 
 def walk(
-    which: Filter,
+    which: JobFilter,
     *,
     after: Place | None = None,
     limit: int = 50,
@@ -162,7 +162,7 @@ def walk(
     return Found(jobs=page[::-1] if backwards else page, end=end, looked=looked)
 
 
-def number(which: Filter, *, look: int = LOOK) -> tuple[int, bool]:
+def number(which: JobFilter, *, look: int = LOOK) -> tuple[int, bool]:
     """Return how many jobs a filter means, and whether there may be more than that.
 
     Exact where the counts know it, and else what the first look finds, up to 10,000.
@@ -181,7 +181,7 @@ def _turned(order: Order) -> Order:
     return tuple(name[1:] if name.startswith("-") else f"-{name}" for name in order)
 
 
-def _only(which: Filter, *named: str) -> bool:
+def _only(which: JobFilter, *named: str) -> bool:
     return all(getattr(which, name) in (None, ()) for name in which.__slots__ if name not in named)
 
 

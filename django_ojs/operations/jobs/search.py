@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 
@@ -58,7 +58,7 @@ class Page:
 
 
 def search(
-    which: Filter,
+    which: JobFilter,
     *,
     sort: Sort = "created_at",
     descending: bool = True,
@@ -116,7 +116,7 @@ def _by_creation(
     return keys, len(seen)
 
 
-def _order(which: Filter, sort: Sort, descending: bool) -> list[Any]:
+def _order(which: JobFilter, sort: Sort, descending: bool) -> list[Any]:
     key = "-pk" if descending else "pk"
     if sort == "priority":
         # In a queue's available jobs this is the order of the index they are claimed by.

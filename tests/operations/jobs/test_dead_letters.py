@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.ids import uuid7
@@ -91,15 +91,15 @@ def test_an_offset_leaves_out_what_comes_first() -> None:
 def test_they_are_found_by_queue_type_error_and_time() -> None:
     one = dead(queue="a", type="email.send", error="Timeout")
     two = dead(queue="b", type="email.send", error="Refused")
-    assert keys(which=Filter(queue="a")) == [one]
-    assert set(keys(which=Filter(type="email.send"))) == {one, two}
-    assert keys(which=Filter(error_type="Refused")) == [two]
-    assert keys(which=Filter(within=frozenset({"b"}))) == [two]
+    assert keys(which=JobFilter(queue="a")) == [one]
+    assert set(keys(which=JobFilter(type="email.send"))) == {one, two}
+    assert keys(which=JobFilter(error_type="Refused")) == [two]
+    assert keys(which=JobFilter(within=frozenset({"b"}))) == [two]
     Job.objects.filter(pk=one).update(finished_at=F("finished_at") - timedelta(days=2))
     ended = read(two).finished_at
     assert ended is not None
-    assert keys(which=Filter(ended_since=ended - timedelta(days=1))) == [two]
-    assert keys(which=Filter(ended_until=ended - timedelta(days=1))) == [one]
+    assert keys(which=JobFilter(ended_since=ended - timedelta(days=1))) == [two]
+    assert keys(which=JobFilter(ended_until=ended - timedelta(days=1))) == [one]
 
 
 def test_what_is_counted_is_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() ->
         dead(queue="a")
     with CaptureQueriesContext(connection) as captured:
         page = dead_letters.listing(limit=1)
-        dead_letters.listing(Filter(queue="a"), after=page.end)
+        dead_letters.listing(JobFilter(queue="a"), after=page.end)
         dead_letters.figures()
     touching = [query["sql"] for query in captured if '"ojs_job"' in query["sql"]]
     assert len(touching) == 6
