@@ -153,7 +153,7 @@ class BulkOperationPages(Pages):
     ) -> HttpResponse:
         meant = bulk_operations.meant(order.action, which)
         with asking() as ask:
-            number = ask("number of jobs", lambda: listing.number(meant))
+            number = ask("number of jobs", lambda: listing.count(meant))
         return self.render(
             request,
             "bulk_order",

@@ -13,7 +13,7 @@ from django_ojs.admin.query_timeout import Asking
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing
-from django_ojs.operations.jobs.cursor import Place
+from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
@@ -104,15 +104,17 @@ def page(
     """Return a page of jobs for the template, and where to go on."""
     order = listing.order_of(which)
     complaints = []
-    start: Place | None = None
+    start: Cursor | None = None
     try:
         text = after or before
         start = cursor.read(text, order) if text else None
     except OJSError:
         complaints.append("This page is not there any more; here is the first one.")
     back = bool(before and not after) and start is not None
-    found = ask("jobs", lambda: listing.walk(which, after=start, limit=PER_PAGE, backwards=back))
-    total = ask("number of jobs", lambda: listing.number(which))
+    found = ask(
+        "jobs", lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back)
+    )
+    total = ask("number of jobs", lambda: listing.count(which))
     shown = found.jobs if found else []
     previews = ask("arguments", lambda: _previews(shown)) if payload and shown else {}
     older = cursor.write(found.end) if found and found.end and not back else ""
@@ -124,15 +126,15 @@ def page(
     return {
         "rows": [_row(job, (previews or {}).get(job.pk, ""), payload) for job in shown],
         "known": found is not None,
-        "looked": found.looked if found else None,
+        "looked": found.scanned if found else None,
         "started": start is not None,
         "older": older,
         "newer": newer,
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "complaints": complaints,
-        "look": listing.LOOK,
-        "whole": all(way.whole for way in listing.ways(which)),
+        "look": listing.SCAN_LIMIT,
+        "whole": all(way.whole for way in listing.index_scans(which)),
     }
 
 

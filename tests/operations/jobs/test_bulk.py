@@ -113,7 +113,9 @@ class TestRetry:
             return full() if key == keys[1] else real(key)
 
         monkeypatch.setattr(
-            bulk, "RETRY", bulk_step.Move("retry", frozenset({State.DISCARDED}), (), full, single)
+            bulk,
+            "RETRY",
+            bulk_step.BulkAction("retry", frozenset({State.DISCARDED}), (), full, single),
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)

@@ -88,7 +88,7 @@ def test_a_look_that_finds_nothing_goes_on() -> None:
         Action.CANCEL, JobFilter(queue="mine", type="test.*"), by="ann"
     )
     age(jobs().values_list("pk", flat=True), MINUTE)
-    to_the_end(look=4)
+    to_the_end(scan_limit=4)
     assert again(operation).done == 1
     assert read(mine.pk).state == "cancelled"
 
@@ -144,7 +144,7 @@ def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
 
 def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     (key,) = discarded(1)
-    real = bulk_step.Attempt.inside
+    real = bulk_step.BulkStep.run
 
     def late(self: Any, keys: Any) -> Any:
         bulk_retry = bulk_step.RETRY.single
@@ -152,7 +152,7 @@ def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.Monke
         bulk_retry(key)
         return real(self, keys)
 
-    monkeypatch.setattr(bulk_step.Attempt, "inside", late)
+    monkeypatch.setattr(bulk_step.BulkStep, "run", late)
     operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
     to_the_end()
     done = again(operation)

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import Job
 from django_ojs.operations.jobs import search
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.search import Page
+from django_ojs.operations.jobs.search import SearchPage
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from tests.factories import (
@@ -31,7 +31,7 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-003")]
 
 
-def keys(page: Page) -> list[UUID]:
+def keys(page: SearchPage) -> list[UUID]:
     return [job.pk for job in page.jobs]
 
 
@@ -271,5 +271,5 @@ FROM (SELECT n, CASE n % 20 WHEN 0 THEN 'available' WHEN 1 THEN 'scheduled' WHEN
 
 
 def test_what_is_shown_are_fields_of_a_job() -> None:
-    assert set(search.SHOWN) <= {field.name for field in Job._meta.concrete_fields}
+    assert set(search.LISTED_FIELDS) <= {field.name for field in Job._meta.concrete_fields}
     assert jobs().count() == 0
