@@ -17,7 +17,6 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
-from django_ojs.operations.workers.removal import Reason, forget
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -117,14 +116,6 @@ def attach_session(worker_id: str) -> Session | None:
         workers = Worker.primary.filter(pk=worker_id)
         workers.update(session_pid=session[0], session_started_at=session[1])
     return session
-
-
-def deregister(
-    worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
-) -> None:
-    """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
-    workers = Worker.primary.filter(pk=worker_id)
-    forget(workers, reason, jobs_completed=jobs_completed)
 
 
 @database.write_transaction
@@ -237,4 +228,4 @@ def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
 
 
-__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "deregister", "direct"]
+__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "direct"]

@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure, from_exception
 from django_ojs.storage.claims import Claimed

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
+from django_ojs.operations import timer
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_operations
-from django_ojs.operations.maintenance import lease, maintain, rescue, timeouts
+from django_ojs.operations.maintenance import lease, pruning, timeouts
+from django_ojs.operations.workers import rescue
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
+from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.job_log import Report
 
@@ -39,18 +42,18 @@ class Maintenance:
     def __init__(self, worker_id: str, report: Report) -> None:
         self._worker_id = worker_id
         self._report = report
-        keeper, passing = stats.CountKeeper(), maintain.Passing()
+        keeper, passing = stats.CountKeeper(), timer.DueCheck()
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(rescue.DeadWorkers(worker_id).take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(timeouts.overrun, 2.0),
+            Step(timeouts.enforce, 2.0),
             Step(keeper.fold, 1.0),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
-            Step(maintain.prune, 10.0),
+            Step(pruning.prune, 10.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
@@ -105,7 +108,7 @@ class Maintenance:
                 # A step that found a full batch has more to do: it comes again at once, after the
                 # others had their turn.
                 try:
-                    full = step.run() >= maintain.BATCH
+                    full = step.run() >= database.BATCH
                 except (OperationalError, InterfaceError):
                     raise
                 except Exception:

@@ -11,9 +11,9 @@ from enum import IntEnum
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch
+from django_ojs.operations.workers import removal
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
@@ -235,7 +235,7 @@ class WorkerProcess:
         self._pulse.close()
         if written:
             try:
-                beat.deregister(
+                removal.remove(
                     self.id,
                     reason="signal" if self._life.ended_by_signal else "shutdown",
                     jobs_completed=self.report.done,

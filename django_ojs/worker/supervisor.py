@@ -17,7 +17,7 @@ from types import FrameType
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess

@@ -14,7 +14,7 @@ import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
 from django_ojs.operations import delete, queues
 from django_ojs.operations.enqueue import outbox as ojs_outbox
-from django_ojs.operations.maintenance import maintain
+from django_ojs.operations.maintenance import pruning
 from django_ojs.outbox import local
 from django_ojs.payloads import offload, s3, sweep
 from django_ojs.payloads.reference import KEY
@@ -208,7 +208,7 @@ class TestRemoval:
         job = enqueue(LARGE)
         ojs.cancel(job.pk)
         factories.age(job.pk, timedelta(days=400))
-        assert maintain.prune() == 1
+        assert pruning.prune() == 1
         assert offloading.keys == []
 
     def test_when_s3_is_away_the_job_goes_all_the_same(

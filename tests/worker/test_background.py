@@ -11,8 +11,9 @@ import pytest
 from django.db import DataError, OperationalError, connection
 
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat
-from django_ojs.operations.maintenance import lease, maintain
+from django_ojs.operations import beat, timer
+from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.storage import database
 from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
 from django_ojs.worker.job_log import Report
@@ -90,7 +91,7 @@ def broken(error: Exception) -> Callable[..., int]:
 def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(maintain, "promote", broken(error))
+    monkeypatch.setattr(timer, "promote", broken(error))
     due = factories.push(scheduled_at=factories.HOUR)
     job = factories.push(expires_at=factories.MINUTE)
     factories.age([due.pk, job.pk], timedelta(hours=2))
@@ -121,14 +122,14 @@ def test_it_goes_on_when_the_database_is_back(
 def test_a_step_that_found_a_full_batch_comes_again_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts = iter([maintain.BATCH] * 5)
+    counts = iter([database.BATCH] * 5)
     calls = threading.Semaphore(0)
 
     def step() -> int:
         calls.release()
         return next(counts, 0)
 
-    monkeypatch.setattr(maintain, "prune", step)
+    monkeypatch.setattr(pruning, "prune", step)
     monkeypatch.setattr(maintenances, "Step", lambda run, every: Step(run, 3600.0))
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.

@@ -13,7 +13,7 @@ from django.db import DataError, InterfaceError, OperationalError
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Discard, Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import completer as finishers
@@ -106,7 +106,7 @@ def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, setting
     settings.OJS = {"BACKTRACES": False}
     bench.finisher.answer(second, None, raised(), False)
     bench.is_written()
-    assert "test_finisher.py" in factories.read(first.job.id).error["backtrace"][-1]
+    assert "test_completer.py" in factories.read(first.job.id).error["backtrace"][-1]
     assert "backtrace" not in factories.read(second.job.id).error
 
 

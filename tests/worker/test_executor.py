@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections
 
 from django_ojs.context import JobContext, current_context
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.worker.executor import Executor, Interrupted, interrupt
 from django_ojs.worker.in_flight import Phase

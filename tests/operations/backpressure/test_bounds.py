@@ -291,10 +291,10 @@ def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> 
     waiting = in_state(state, queue=NAME, type="test.stored")
     add()
     if way == "bulk":
-        attempt = bulk_step.Attempt(bulk_step.RETRY)
+        step = bulk_step.BulkStep(bulk_step.RETRY)
         with transaction.atomic():
-            refused, _ = attempt.inside([waiting.pk])
-        assert "is full" in refused[waiting.pk]
+            result = step.run([waiting.pk])
+        assert "is full" in result.failed[waiting.pk]
     else:
         operation = {"activate": activate, "retry": retry, "dead letter": dead_letters.retry}[way]
         with pytest.raises(QueueFull) as caught:

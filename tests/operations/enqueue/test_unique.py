@@ -14,11 +14,10 @@ from django.test.utils import CaptureQueriesContext
 import django_ojs as ojs
 from django_ojs import handlers, signals
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import ack, activate, fail, retry
+from django_ojs.operations import ack, activate, fail, retry, timer
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue import unique as operation
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.ids import uuid7
@@ -245,7 +244,7 @@ def test_neither_promotion_nor_retry_nor_activation_checks_again() -> None:
     first = in_state("scheduled", args=[1], unique=policy())
     others = [in_state(s, args=[1], unique=narrow) for s in ("retryable", "pending", "discarded")]
     age([first.id, others[0].id], 2 * HOUR)
-    maintain.promote()
+    timer.promote()
     activate.activate(others[1].id)
     retry.retry(others[2].id)
     assert states_of(first, *others) == ["available"] * 4
