@@ -51,20 +51,20 @@ def test_a_job_whose_transaction_commits_late_is_sent_late_and_not_passed_over(
             with transaction.atomic():
                 enqueue(1, first=1)
                 began.set()
-                assert go_on.wait(20)
+                assert go_on.wait(60)
         finally:
             connections.close_all()
 
     thread = threading.Thread(target=slow)
     thread.start()
     try:
-        assert began.wait(20)
+        assert began.wait(60)
         enqueue(1, first=2)
         run(relay)
         assert server.args == [2]
     finally:
         go_on.set()
-        thread.join(20)
+        thread.join(60)
     run(relay)
     assert server.args == [2, 1]
 
@@ -107,7 +107,7 @@ def test_the_lease_is_kept_while_a_server_is_slow(server: Server, relay: Relay) 
 
     def answer(path: str, body: Any) -> Any:
         if body is not None:
-            go_on.wait(20)
+            go_on.wait(60)
 
     server.answer = answer
     enqueue(1)

@@ -313,13 +313,13 @@ def test_a_server_that_answers_a_byte_at_a_time_is_given_up(
                 enqueue(1)
                 asked = ThreadPoolExecutor(1).submit(relay._sender.manifest)
                 with pytest.raises(Unreachable):
-                    asked.result(20)
+                    asked.result(60)
                 relay.close()
         finally:
             stop.set()
             with suppress(OSError):
                 socket.create_connection(slow.getsockname(), 1).close()
-            thread.join(20)
+            thread.join(60)
 
 
 def only_code() -> set[str]:
@@ -329,7 +329,7 @@ def only_code() -> set[str]:
 def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_once(
     server: Server,
 ) -> None:
-    with override_settings(OJS={"OUTBOX": destination(server, timeout=0.5)}):
+    with override_settings(OJS={"OUTBOX": destination(server, timeout=2)}):
         (relay,) = relays("tests")
         hold = threading.Event()
 
@@ -337,7 +337,7 @@ def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_onc
             if body is None or hold.is_set():
                 return None
             server.jobs.append(body)
-            hold.wait(20)  # It took the job, and never says so.
+            hold.wait(60)  # It took the job, and never says so.
             return 500, b"", {}
 
         server.answer = answer

@@ -129,7 +129,7 @@ def test_a_host_that_says_nothing_ends_with_the_time_there_is(
     host: HttpsServer, settings: Any
 ) -> None:
     settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 0.2}
-    host.paths["/x"] = lambda link, stop: stop.wait(20) and None
+    host.paths["/x"] = lambda link, stop: stop.wait(60) and None
     with pytest.raises(PayloadUnavailable):
         value(host.uri("/x"))
 

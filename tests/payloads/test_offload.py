@@ -301,7 +301,7 @@ class TestSweep:
         sweeper = sweep.Sweeper()
         assert sweeper.start() == 0
         assert sweeper._thread is not None
-        sweeper._thread.join(20)
+        sweeper._thread.join(60)
         assert offloading.keys == []
 
     def test_a_service_that_is_away_is_logged_without_what_it_says(
@@ -312,6 +312,6 @@ class TestSweep:
         sweeper = sweep.Sweeper()
         sweeper.start()
         assert sweeper._thread is not None
-        sweeper._thread.join(20)
+        sweeper._thread.join(60)
         assert "ended early" in caplog.text
         assert "127.0.0.1" not in caplog.text

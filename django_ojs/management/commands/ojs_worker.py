@@ -177,7 +177,7 @@ class Command(BaseCommand):
             run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
-        if Supervisor(config, changed=watch).run():
+        if Supervisor(config, code_changed=watch).run():
             os.execv(sys.executable, get_child_arguments())
 
     def _warn_of_unbounded(self, config: WorkerConfig) -> None:
