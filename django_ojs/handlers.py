@@ -23,7 +23,7 @@ from django_ojs.options import (
     read_options,
     when_full_of,
 )
-from django_ojs.payloads.parameters import Kinds
+from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
@@ -81,7 +81,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
-        self.payload_kinds = Kinds(self._signature.parameters.values())
+        self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
         self.defaults = self._placed(options)
         self.__name__ = getattr(function, "__name__", type)

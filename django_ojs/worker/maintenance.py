@@ -60,7 +60,7 @@ class Maintenance:
             Step(log.prune, 10.0),
             Step(local.deliver, 1.0),
             Step(outbox.prune, 10.0),
-            Step(sweep.Sweeper().start, sweep.EVERY),
+            Step(sweep.Sweeper().start, sweep.INTERVAL),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)

@@ -37,7 +37,7 @@ def test_jobs_are_sent_in_batches_in_the_order_of_their_enqueues(
     assert server.ids == keys
     assert [len(body["jobs"]) for body in server.posts("/batch")] == [100, 100, 50]
     assert set(states()) == {"sent"}
-    assert relay.arrived == 250
+    assert relay.sent_count == 250
 
 
 @pytest.mark.postgresql
@@ -93,7 +93,7 @@ def test_another_relay_waits_while_one_has_the_lease_and_takes_over_when_it_is_d
         enqueue(1)
         run(relay)
         enqueue(1, first=1)
-        assert second.turn() > 0
+        assert second.send_next() > 0
         assert server.args == [0]
         age_lease(lease_name("remote", "default"))
         run(second)
@@ -130,8 +130,8 @@ def test_who_stops_does_not_wait_for_a_slow_server_and_the_job_is_sent_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timeout of its request is far away: the process that ends hangs up."""
-    monkeypatch.setattr(service, "LAST_REQUEST", 0.1)
-    monkeypatch.setattr(service, "LAST_MOMENT", 30.0)
+    monkeypatch.setattr(service, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(service, "STORE_TIMEOUT", 30.0)
     go_on = threading.Event()
 
     def answer(path: str, body: Any) -> Any:
