@@ -22,7 +22,7 @@ from django_ojs.options import (
     push_options_of,
     read_options,
 )
-from django_ojs.payloads.parameters import Kinds
+from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.registry import registry
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
@@ -80,7 +80,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
-        self.payload_kinds = Kinds(self._signature.parameters.values())
+        self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
         self.defaults = self._with_positions(options)
         self.__name__ = getattr(function, "__name__", type)

@@ -98,7 +98,7 @@ def test_children_whose_supervisor_was_killed_finish_their_jobs_and_end(start: S
     started(job)
     os.kill(tree.pid, signal.SIGKILL)
     eventually(
-        lambda: tree.log.count("The supervisor is gone; this worker stops.") == 2,
+        lambda: tree.log.count("The supervisor has ended; this worker stops.") == 2,
         "both notice that it is gone",
     )
     late = stored(handlers.note.enqueue())
@@ -147,8 +147,9 @@ def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_co
 def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws(
     start: Start,
 ) -> None:
-    job = stored(handlers.wait.options(visibility_timeout=1).enqueue())
-    first = start().ready()
+    job = stored(handlers.wait.options(visibility_timeout=3).enqueue())
+    # Its beats are so far apart that its reservation lapses before it counts as dead.
+    first = start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     started(job)
     frozen = first.child_of(job)
     os.kill(frozen, signal.SIGSTOP)
@@ -160,7 +161,7 @@ def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws
         assert job.worker_id in {worker.pk for worker in second.workers()}
     finally:
         os.kill(frozen, signal.SIGCONT)
-    # The thawed handler is told, and its answer is void.
+    # The thawed handler is interrupted, and its result is discarded.
     eventually(
         lambda: any(event.startswith("stopped by Interrupted") for event in marks(job)),
         "the thawed handler is stopped",

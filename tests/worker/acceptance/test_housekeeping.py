@@ -150,7 +150,7 @@ def test_under_debug_the_worker_starts_again_when_its_code_changes(
     running = stored(handlers.wait.enqueue())
     started(running)
     (app / "jobs.py").write_text(APP.format(version=2) + "\n")
-    tree.says("Code changed: the worker starts again.")
+    tree.says("Code changed: the worker restarts.")
     eventually(lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains")
     tell(running)
     # What ran has been waited for, and the new code has its turn.
