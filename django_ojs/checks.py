@@ -1,6 +1,5 @@
 """System checks: what would go wrong later, said at the start."""
 
-import sqlite3
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +14,6 @@ from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, told, unbounded
 from django_ojs.storage import database
 
-SQLITE_NEEDED = (3, 38, 0)
 OPEN = "The HTTP API is open: Anybody stands in OJS['HTTP_AUTHENTICATION']."
 OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users a staff session."
 
@@ -102,31 +100,7 @@ def check_bounds(**kwargs: Any) -> list[CheckMessage]:
 @register(Tags.database)
 def check_database(**kwargs: Any) -> list[CheckMessage]:
     """Check that the jobs' database is one that can keep them, and is set up to do so well."""
-    connection = database.connection()
     try:
-        database.dialect()
+        return database.dialect().check(database.connection())
     except NotSupportedError as error:
         return [Error(str(error), id="django_ojs.E003")]
-    problems: list[CheckMessage] = []
-    if connection.vendor == "sqlite":
-        if sqlite3.sqlite_version_info < SQLITE_NEEDED:
-            problems.append(
-                Error(
-                    f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.",
-                    id="django_ojs.E004",
-                )
-            )
-        if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
-            problems.append(
-                Warning(
-                    f"The SQLite database {connection.alias!r} opens transactions in deferred "
-                    "mode: one that reads and then writes fails with 'database is locked' when "
-                    "a worker wrote in between.",
-                    hint=(
-                        f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode']"
-                        " = 'IMMEDIATE'"
-                    ),
-                    id="django_ojs.W001",
-                )
-            )
-    return problems

@@ -27,7 +27,6 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
-    "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_ojs",
     "example_project.shop",
@@ -106,11 +105,4 @@ OJS: dict[str, Any] = {
         queue: {"backpressure": {"max_depth": 1_000_000}}
         for queue in ("payments", "mail", "documents", "labels")
     },
-}
-
-#: The API's document is its own; the page that shows it brings its files, and asks no CDN.
-SPECTACULAR_SETTINGS = {
-    "DEFAULT_GENERATOR_CLASS": "django_ojs.http.schema.generator.Generator",
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }

@@ -18,7 +18,6 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
-    "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_ojs",
     "example_project.shop",
@@ -51,9 +50,3 @@ VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Tests of the API's operations ask as anybody; tests of who may do what say who asks.
 OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"]}
-# As in the example project.
-SPECTACULAR_SETTINGS = {
-    "DEFAULT_GENERATOR_CLASS": "django_ojs.http.schema.generator.Generator",
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-}

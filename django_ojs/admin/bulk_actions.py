@@ -10,9 +10,9 @@ from django.utils.http import urlencode
 from django_ojs.admin import search_query
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.models.bulk_operation import Action
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,7 @@ class BulkAction:
     destructive: bool
     consequence: str
 
-    def applies_to(self, which: Filter) -> bool:
+    def applies_to(self, which: JobFilter) -> bool:
         """Return whether the filter can match a job in one of the states."""
         return (not which.states or not self.states.isdisjoint(which.states)) and (
             not which.dead_letter or State.DISCARDED in self.states
@@ -45,7 +45,7 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
         BulkAction(
             action=Action.CANCEL,
             scope=Scope.OPERATOR,
-            states=frozenset(sources(Event.CANCEL, State.CANCELLED)),
+            states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
             destructive=True,
             consequence="A cancelled job does not run again and cannot be restored. "
             "Running jobs are cancelled only if the search names state:active.",
@@ -63,7 +63,7 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
 
 
 def bulk_buttons(
-    page: OperatorModelAdmin, request: HttpRequest, which: Filter, *, what: str = "all matching"
+    page: OperatorModelAdmin, request: HttpRequest, which: JobFilter, *, what: str = "all matching"
 ) -> list[Button]:
     """Return the buttons for all jobs of a filter; none for a filter that matches every job."""
     if which.empty:

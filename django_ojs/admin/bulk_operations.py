@@ -20,7 +20,7 @@ from django_ojs.admin.search_access import permitted
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -108,7 +108,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
                 return HttpResponseRedirect(self.url("change", operation.pk))
         return self._confirmation_page(request, bulk_action, which, form)
 
-    def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> Filter | None:
+    def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> JobFilter | None:
         payload = payloads.has_permission(request)
         search = permitted(search_query.parse(text), payload=payload)
         errors = search.errors
@@ -122,11 +122,11 @@ class BulkOperationAdmin(OperatorModelAdmin):
         return None if errors else search.filter
 
     def _confirmation_page(
-        self, request: HttpRequest, bulk_action: BulkAction, which: Filter, form: forms.Form
+        self, request: HttpRequest, bulk_action: BulkAction, which: JobFilter, form: forms.Form
     ) -> HttpResponse:
         meant = bulk_operations.meant(bulk_action.action, which)
         with timed_queries() as query:
-            number = query("number of jobs", lambda: listing.number(meant))
+            number = query("number of jobs", lambda: listing.count(meant))
         return self.render(
             request,
             "bulk_action",

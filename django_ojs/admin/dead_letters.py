@@ -12,7 +12,7 @@ from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 
 
@@ -27,7 +27,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
             found = query(
                 "dead letters", lambda: dead_letter_groups.groups(latest_first=latest_first)
             )
-        all_dead = Filter(dead_letter=True)
+        all_dead = JobFilter(dead_letter=True)
         return self.render(
             request,
             "dead_letters",
@@ -61,11 +61,11 @@ class DeadLetterAdmin(OperatorModelAdmin):
         }
 
 
-def _filter(group: Group) -> Filter | None:
+def _filter(group: Group) -> JobFilter | None:
     if group.error_type is None:
         return None  # A filter without an error type matches every error.
     try:
-        return Filter(
+        return JobFilter(
             queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
         )
     except OJSError:  # A name that a search cannot hold.

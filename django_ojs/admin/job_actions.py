@@ -14,9 +14,9 @@ from django_ojs.operations.jobs import dead_letters
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
-_CANCELLABLE = sources(Event.CANCEL, State.CANCELLED)
+_CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
 
 class ChangesForm(forms.Form):

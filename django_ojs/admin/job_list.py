@@ -14,8 +14,8 @@ from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing
-from django_ojs.operations.jobs.cursor import Place
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.cursor import Cursor
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
@@ -106,20 +106,22 @@ def job_time(job: Job) -> JobTime:
 
 
 def page(
-    query: TimedQueries, which: Filter, after: str, before: str, *, payload: bool
+    query: TimedQueries, which: JobFilter, after: str, before: str, *, payload: bool
 ) -> dict[str, Any]:
     """Return the context of a page that begins after a cursor, or ends before one."""
     order = listing.order_of(which)
     errors = []
-    start: Place | None = None
+    start: Cursor | None = None
     try:
         text = after or before
         start = cursor.read(text, order) if text else None
     except OJSError:
         errors.append("This page does not exist any more; this is the first page.")
     back = bool(before and not after) and start is not None
-    found = query("jobs", lambda: listing.walk(which, after=start, limit=PER_PAGE, backwards=back))
-    total = query("number of jobs", lambda: listing.number(which))
+    found = query(
+        "jobs", lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back)
+    )
+    total = query("number of jobs", lambda: listing.count(which))
     jobs = found.jobs if found else []
     previews = None
     if payload and jobs:
@@ -134,15 +136,15 @@ def page(
     return {
         "rows": [_row(job, (previews or {}).get(job.pk, ""), payload) for job in jobs],
         "known": found is not None,
-        "scanned": found.looked if found else None,
+        "scanned": found.scanned if found else None,
         "started": start is not None,
         "older": older,
         "newer": newer,
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "errors": errors,
-        "scan_limit": listing.LOOK,
-        "complete": all(way.whole for way in listing.ways(which)),
+        "scan_limit": listing.SCAN_LIMIT,
+        "complete": all(way.whole for way in listing.index_scans(which)),
     }
 
 
@@ -163,7 +165,7 @@ def _preview(args: Any) -> str:
     return text if len(text) <= _PREVIEW_LENGTH else f"{text[:_PREVIEW_LENGTH]}…"
 
 
-def tabs(query: TimedQueries, which: Filter) -> list[Tab]:
+def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     """Return a tab for all states and one for each, with numbers if the counters know them."""
     any_state = replace(which, states=(), dead_letter=None)
     numbers = None
@@ -191,7 +193,7 @@ def tabs(query: TimedQueries, which: Filter) -> list[Tab]:
     ]
 
 
-def filter_query(which: Filter) -> str:
+def filter_query(which: JobFilter) -> str:
     """Return the query string of the list for a filter."""
     text = search_query.render(which)
     return "?" + urlencode({"q": text}) if text else "?"

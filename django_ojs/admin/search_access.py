@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from django_ojs.admin.search_query import Search
 from django_ojs.conf import settings
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."
 _REDACTED = "This site hides what args, meta or error name here, so it cannot be searched."
@@ -32,5 +32,5 @@ def permitted(search: Search, *, payload: bool) -> Search:
     return Search(filter=which, errors=errors)
 
 
-def _is_redacted(held: Held, names: frozenset[str]) -> bool:
+def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:
     return "*" in names or not names.isdisjoint(name.casefold() for name in held.path)

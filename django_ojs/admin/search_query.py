@@ -13,11 +13,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held, Scalar
+from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
 #: The qualifiers, with examples.
 QUALIFIERS: Final[dict[str, str]] = {
@@ -54,7 +54,7 @@ _BARE: Final = re.compile(r'[^\s":]+').fullmatch
 class Search:
     """The filter of all words that could be parsed, and error messages for the others."""
 
-    filter: Filter
+    filter: JobFilter
     errors: list[str] = field(default_factory=list)
 
 
@@ -77,7 +77,7 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
         except _Invalid as reason:
             errors.append(str(reason))
     try:
-        return Search(filter=Filter(**values), errors=errors)
+        return Search(filter=JobFilter(**values), errors=errors)
     except OJSError:
         return Search(filter=_valid_only(values, errors), errors=errors)
 
@@ -194,13 +194,13 @@ _PARSERS: Final[dict[str, _Parser]] = {
 }
 
 
-def _held(column: Any, path: str, value: str, quoted: bool) -> Held:
+def _held(column: Any, path: str, value: str, quoted: bool) -> JSONMatch:
     keys = tuple(path.split(".")) if path else ()
     if '"' in path or "\\" in path or not all(keys) or len(keys) > 10:
         raise _Invalid(f"{column} needs a path and a value, as in {QUALIFIERS[column]}.")
     if column == "meta" and not keys:
         raise _Invalid("meta needs a path, as in meta.tenant_id:acme.")
-    return Held(column=column, path=keys, values=_scalars(value, quoted))
+    return JSONMatch(column=column, path=keys, values=_scalars(value, quoted))
 
 
 def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
@@ -215,20 +215,20 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
     return (value,)
 
 
-def _valid_only(values: dict[str, Any], errors: list[str]) -> Filter:
+def _valid_only(values: dict[str, Any], errors: list[str]) -> JobFilter:
     """Return the filter of the valid values; the messages of the others go to `errors`."""
     good: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            Filter(**{name: value})
+            JobFilter(**{name: value})
         except OJSError as error:
             errors.append(error.message)
         else:
             good[name] = value
-    return Filter(**good)
+    return JobFilter(**good)
 
 
-def render(which: Filter) -> str:
+def render(which: JobFilter) -> str:
     """Return a text that parses as this filter."""
     words = [f"id:{key}" for key in which.ids]
     if which.dead_letter is not None:

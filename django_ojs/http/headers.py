@@ -8,7 +8,7 @@ from django.http.response import HttpResponseBase
 
 from django_ojs.http.renderers import MEDIA_TYPE
 from django_ojs.spec import ids
-from django_ojs.spec.errors import Unsupported
+from django_ojs.spec.errors import UnsupportedFeature
 
 VERSION: Final = "1.0"
 #: What a client may ask for and mean this version.
@@ -29,10 +29,10 @@ def request_id(request: HttpRequest) -> str:
 
 
 def check_version(request: HttpRequest) -> None:
-    """Refuse another version than the one spoken here. Raises Unsupported."""
+    """Reject a request for another version of the specification. Raises UnsupportedFeature."""
     asked = request.headers.get("OJS-Version")
     if asked is not None and asked.strip() not in VERSIONS:
-        raise Unsupported(
+        raise UnsupportedFeature(
             f"OJS-Version must be {VERSION}, or left out", details={"supported": [VERSION]}
         )
 

@@ -14,14 +14,11 @@ EXTENSIONS: tuple[str, ...] = ("admin-api", "backpressure", "payload-limits")
 #: The same, as in `urn:ojs:ext:experimental:<name>`.
 EXPERIMENTAL: tuple[str, ...] = ("framework-adapters",)
 
-_BACKENDS = {"postgresql": "postgres"}
-
 
 def manifest(base: str) -> dict[str, Any]:
     """Return the manifest of the API that is served at `base`: an absolute URL, up to /ojs."""
     limits = settings().limits
     path = urlsplit(base).path
-    vendor = database.connection().vendor
     return {
         "specversion": VERSION,
         "ojs_version": VERSION,
@@ -33,7 +30,7 @@ def manifest(base: str) -> dict[str, Any]:
         "conformance_level": 1,
         "conformance_tier": "runtime",
         "protocols": ["http"],
-        "backend": _BACKENDS.get(vendor, vendor),
+        "backend": database.dialect().backend,
         "capabilities": {
             "batch_enqueue": True,
             "cron_jobs": False,

@@ -11,7 +11,7 @@ from django_ojs.http.views.base import OJSView
 
 def route(pattern: str, view: type[OJSView], name: str) -> URLPattern:
     """Serve a view under `ojs/`. Each operation is a transaction of its own."""
-    return path(f"ojs/{pattern}", _own_transactions(view.as_view(route=name)), name=name)
+    return path(f"ojs/{pattern}", _own_transactions(view.as_view()), name=name)
 
 
 def _own_transactions(

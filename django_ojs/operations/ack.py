@@ -11,7 +11,7 @@ from django_ojs.models import Job
 from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
@@ -25,7 +25,7 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     """
     job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
-    publish.announce(signals.job_completed, job)
+    publish.send_after_commit(signals.job_completed, job)
     return job
 
 
@@ -36,41 +36,35 @@ def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) 
     its event is kept.
     """
     check_result(result)
-
-    def operation() -> Job | None:
-        with publish.together(*publish.COMPLETED):
-            _complete(job_id, claim, result)
-            if not publish.keeps(*publish.COMPLETED):
-                return None
-            job = transitions.get(job_id)
-            publish.keep([job_events.completed(job)])
-            return job
-
-    return database.retried(operation)
+    return _complete(job_id, claim, result)
 
 
-def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> None:
+@database.retry_contention
+def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
     # A worker that was declared dead may come back with an ACK for a job that another one runs now:
     # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state
     # alone does.
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
-    transitions.apply_one(Event.ACK, State.COMPLETED, job_id, claim=claim, **values)
+    with publish.atomic_if_published(*publish.COMPLETED):
+        transitions.apply_one(Trigger.ACK, State.COMPLETED, job_id, claim=claim, **values)
+        if not publish.is_recorded(*publish.COMPLETED):
+            return None
+        job = transitions.get(job_id)
+        publish.record([job_events.completed(job)])
+        return job
 
 
+@database.retry_contention
 def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
     Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to
     another.
     """
-
-    def operation() -> set[UUID]:
-        with publish.together(*publish.COMPLETED, signal=signals.job_completed):
-            kept = transitions.complete(worker_id, finished)
-            publish.completed(kept)
-        return kept
-
-    return database.retried(operation)
+    with publish.atomic_if_published(*publish.COMPLETED, signal=signals.job_completed):
+        kept = transitions.complete(worker_id, finished)
+        publish.completed(kept)
+    return kept
 
 
 def check_result(result: json.JSON) -> None:

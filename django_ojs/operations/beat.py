@@ -17,7 +17,6 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
-from django_ojs.operations.workers.removal import Reason, forget
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -77,7 +76,8 @@ def beat(
         raise InvalidRequest("worker_id is required.", details={"field": "worker_id"})
     wanted = holding if extend is None else extend
 
-    def operation() -> Answer:
+    @database.write_transaction
+    def note_and_extend() -> Answer:
         directive = _note(
             worker_id,
             state=state,
@@ -93,20 +93,17 @@ def beat(
             lost=_lost(worker_id, holding) if holding else frozenset(),
         )
 
-    return database.in_write_transaction(operation)
+    return note_and_extend()
 
 
+@database.retry_contention
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
     """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`.
 
     Return whether it is held.
     """
-
-    def operation() -> int:
-        with publish.together(EventType.JOB_HEARTBEAT):
-            return _extend_and_tell(worker_id, [job_id], by)
-
-    return bool(database.retried(operation))
+    with publish.atomic_if_published(EventType.JOB_HEARTBEAT):
+        return bool(_extend_and_tell(worker_id, [job_id], by))
 
 
 def attach_session(worker_id: str) -> Session | None:
@@ -121,28 +118,17 @@ def attach_session(worker_id: str) -> Session | None:
     return session
 
 
-def deregister(
-    worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
-) -> None:
-    """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
-    workers = Worker.primary.filter(pk=worker_id)
-    forget(workers, reason, jobs_completed=jobs_completed)
-
-
+@database.write_transaction
 def direct(worker_id: str, directive: Directive) -> bool:
     """Tell a worker what to do with its next beat. Return whether it is known."""
     workers = Worker.primary.filter(pk=worker_id)
-
-    def operation() -> bool:
-        running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
-        active = running.select_for_update().values_list("active_jobs", flat=True).first()
-        known = bool(workers.update(directive=directive))
-        if directive is Directive.QUIET and active is not None:
-            # From now on it is handed no jobs.
-            publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active)
-        return known
-
-    return database.in_write_transaction(operation)
+    running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
+    active = running.select_for_update().values_list("active_jobs", flat=True).first()
+    known = bool(workers.update(directive=directive))
+    if directive is Directive.QUIET and active is not None:
+        # From now on it is handed no jobs.
+        publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active)
+    return known
 
 
 def _note(
@@ -178,23 +164,23 @@ def _note(
         # One that was told to be quiet has been so since, and that was told.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
-            publish.worker(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
+            publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first beat registers; so does one of a worker that was given up for dead and is not.
         _, made = workers.get_or_create(
             id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
         )
         if made:
-            publish.worker(
+            publish.worker_event(
                 EventType.WORKER_STARTED,
                 worker_id,
                 queues=list(registration.queues) if registration else [],
                 # The document wants a number; a worker that says none has one slot at least.
                 concurrency=(registration.concurrency if registration else None) or 1,
             )
-    if publish.keeps(EventType.WORKER_HEARTBEAT):
+    if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
-        publish.worker(
+        publish.worker_event(
             EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
         )
     told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
@@ -209,7 +195,7 @@ def _extend_and_tell(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
-    if extended and publish.keeps(EventType.JOB_HEARTBEAT):
+    if extended and publish.is_recorded(EventType.JOB_HEARTBEAT):
         publish.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
     return extended
 
@@ -242,4 +228,4 @@ def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
 
 
-__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "deregister", "direct"]
+__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "direct"]

@@ -9,10 +9,11 @@ from django_ojs.models import Job
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
-from django_ojs.spec.states import Event, State, allows
+from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, transitions
 
 
+@database.write_transaction
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with the state it was in.
 
@@ -20,18 +21,14 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     refused. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
-
-    def operation() -> tuple[Job, State]:
-        job = transitions.lock(job_id)
-        before = State(job.state)
-        if before is State.CANCELLED:
-            return job, before
-        if not allows(Event.CANCEL, before, State.CANCELLED):
-            transitions.refuse(Event.CANCEL, State.CANCELLED, job)
-        stop([job])
-        return transitions.get(job_id), before
-
-    return database.in_write_transaction(operation)
+    job = transitions.lock(job_id)
+    before = State(job.state)
+    if before is State.CANCELLED:
+        return job, before
+    if not allows(Trigger.CANCEL, before, State.CANCELLED):
+        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+    stop([job])
+    return transitions.get(job_id), before
 
 
 def stop(held: Collection[Job]) -> None:
@@ -41,7 +38,7 @@ def stop(held: Collection[Job]) -> None:
             record(job, Outcome.CANCELLED, None)
     keys = [job.pk for job in held]
     transitions.apply(
-        Event.CANCEL,
+        Trigger.CANCEL,
         State.CANCELLED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),

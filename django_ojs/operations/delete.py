@@ -12,20 +12,17 @@ from django_ojs.storage import database, transitions
 before_erase: list[Callable[[Collection[UUID]], None]] = []
 
 
+@database.write_transaction
 def delete(job_id: UUID) -> Job:
     """Delete a job that has ended, with the history of its errors, and return what it was.
 
     Raises JobNotFound, and Conflict when it has not ended.
     """
-
-    def operation() -> Job:
-        job = transitions.lock(job_id)
-        if State(job.state) not in TERMINAL:
-            raise not_ended(job)
-        erase([job_id])
-        return job
-
-    return database.in_write_transaction(operation)
+    job = transitions.lock(job_id)
+    if State(job.state) not in TERMINAL:
+        raise not_ended(job)
+    erase([job_id])
+    return job
 
 
 def not_ended(job: Job) -> Conflict:

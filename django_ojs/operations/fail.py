@@ -13,12 +13,13 @@ from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry import Decision
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANYBODY, Claim
 
 
+@database.write_transaction
 def fail(
     job_id: UUID, failure: Failure, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.FAILED
 ) -> Job:
@@ -27,28 +28,25 @@ def fail(
     The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when
     the job is not active, ClaimLost when it is active under another claim.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
-        decision = job.retry_policy.decide(
-            attempt=job.spent,
-            error_type=failure.type,
-            code=failure.code,
-            retryable=failure.retryable,
-            random=random.random,
-        )
-        if decision.action == "retry":
-            delay = failure.delay if failure.delay is not None else decision.delay
-            _wait(job, failure, delay, outcome, spend=True)
-        else:
-            _discard(job, failure, decision, outcome)
-        ended = transitions.get(job_id)
-        _tell(ended, failure, worker_id=job.worker_id)
-        return ended
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    decision = job.retry_policy.decide(
+        attempt=job.spent,
+        error_type=failure.type,
+        code=failure.code,
+        retryable=failure.retryable,
+        random=random.random,
+    )
+    if decision.action == "retry":
+        delay = failure.delay if failure.delay is not None else decision.delay
+        _wait(job, failure, delay, outcome, spend=True)
+    else:
+        _discard(job, failure, decision, outcome)
+    ended = transitions.get(job_id)
+    _tell(ended, failure, worker_id=job.worker_id)
+    return ended
 
 
+@database.write_transaction
 def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
     """Put a job aside for `delay` without spending an attempt.
 
@@ -56,19 +54,16 @@ def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY
 
     Raises as `fail` does.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.FAIL, State.RETRYABLE, claim)
-        # Told once: a job may be put aside every half minute until a deployment is through.
-        told = (job.error or {}).get("type") == failure.type
-        _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
-        held = transitions.get(job_id)
-        publish.held(held, failure, worker_id=job.worker_id)
-        return held
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    # Told once: a job may be put aside every half minute until a deployment is through.
+    told = (job.error or {}).get("type") == failure.type
+    _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
+    held = transitions.get(job_id)
+    publish.postponed(held, failure, worker_id=job.worker_id)
+    return held
 
 
+@database.write_transaction
 def requeue(
     job_id: UUID,
     failure: Failure | None = None,
@@ -80,29 +75,25 @@ def requeue(
 
     Raises as `fail` does.
     """
-
-    def operation() -> Job:
-        job = _lock_active(job_id, Event.RETURN, State.AVAILABLE, claim)
-        error = failure.render() if failure is not None else None
-        if error is not None:
-            record(job, outcome, error)
-        transitions.apply_one(
-            Event.RETURN,
-            State.AVAILABLE,
-            job_id,
-            claim=Claim(run=job.run),
-            returned=F("returned") + 1,
-            enqueued_at=Now(),
-            lease_until=None,
-            worker_id=None,
-            **({} if error is None else {"error": error}),
-        )
-        returned = transitions.get(job_id)
-        notify.announce([job.queue])
-        publish.available(returned, signals.job_returned)
-        return returned
-
-    return database.in_write_transaction(operation)
+    job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
+    error = failure.render() if failure is not None else None
+    if error is not None:
+        record(job, outcome, error)
+    transitions.apply_one(
+        Trigger.RETURN,
+        State.AVAILABLE,
+        job_id,
+        claim=Claim(run=job.run),
+        returned=F("returned") + 1,
+        enqueued_at=Now(),
+        lease_until=None,
+        worker_id=None,
+        **({} if error is None else {"error": error}),
+    )
+    returned = transitions.get(job_id)
+    notify.workers_of([job.queue])
+    publish.job_available(returned, signals.job_returned)
+    return returned
 
 
 def record(
@@ -122,10 +113,10 @@ def record(
     )
 
 
-def _lock_active(job_id: UUID, event: Event, target: State, claim: Claim) -> Job:
+def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:
     job = transitions.lock(job_id)
     if job.state != State.ACTIVE or not claim.holds(job):
-        transitions.refuse(event, target, job, claim)
+        transitions.refuse(trigger, target, job, claim)
     return job
 
 
@@ -136,7 +127,7 @@ def _wait(
     if outcome is not None:
         record(job, outcome, error, delay)
     transitions.apply_one(
-        Event.FAIL,
+        Trigger.FAIL,
         State.RETRYABLE,
         job.pk,
         claim=Claim(run=job.run),
@@ -152,7 +143,7 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -
     error = failure.render()
     record(job, outcome, error)
     transitions.apply_one(
-        Event.FAIL,
+        Trigger.FAIL,
         State.DISCARDED,
         job.pk,
         claim=Claim(run=job.run),

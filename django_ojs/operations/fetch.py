@@ -7,9 +7,9 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import timer
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
-from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries, transitions
@@ -40,17 +40,17 @@ def fetch(
     if worker_id is not None and due and _is_quiet(worker_id):
         return []
     if due:
-        passing = maintain.Passing()
+        passing = timer.DueCheck()
         passing.promote()
         passing.expire()
     lease = visibility_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     def claim(queue: str, wanted: int) -> list[Claimed]:
-        with publish.together(*publish.STARTED):
+        with publish.atomic_if_published(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
-                count=wanted,
+                limit=wanted,
                 worker_id=worker_id,
                 lease_ms=lease_ms,
                 own_lease=visibility_timeout is None,

@@ -22,43 +22,40 @@ from django_ojs.storage.transitions import ANYBODY, Claim
 TOLD_EVERY = timedelta(seconds=1)
 
 
+@database.write_transaction
 def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
     """Keep what a run reported, extend its reservation, and return the job.
 
     A job that is not active is left as it is, without an error: it may have ended while the report
     was on its way. Raises JobNotFound, and ClaimLost when it is active under another claim.
     """
-
-    def operation() -> Job:
-        job = transitions.lock(job_id)
-        if job.state != State.ACTIVE:
-            return job
-        if not claim.holds(job):
-            details = {"job_id": str(job_id), "current_state": job.state}
-            raise ClaimLost("The job is active under another claim.", details=details)
-        before, now = job.progress, datetime.now(UTC)
-        job.progress = after(before, reported, run=job.run, now=now)
-        milliseconds = job.visibility_timeout_ms
-        lease = (
-            settings().visibility_timeout
-            if milliseconds is None
-            else timedelta(milliseconds=milliseconds)
-        )
-        Job.primary.filter(pk=job_id).update(
-            progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
-        )
-        _tell(job, before, now)
+    job = transitions.lock(job_id)
+    if job.state != State.ACTIVE:
         return job
-
-    return database.in_write_transaction(operation)
+    if not claim.holds(job):
+        details = {"job_id": str(job_id), "current_state": job.state}
+        raise ClaimLost("The job is active under another claim.", details=details)
+    before, now = job.progress, datetime.now(UTC)
+    job.progress = after(before, reported, run=job.run, now=now)
+    milliseconds = job.visibility_timeout_ms
+    lease = (
+        settings().visibility_timeout
+        if milliseconds is None
+        else timedelta(milliseconds=milliseconds)
+    )
+    Job.primary.filter(pk=job_id).update(
+        progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
+    )
+    _tell(job, before, now)
+    return job
 
 
 def _tell(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
-    if share is None or not publish.keeps(EventType.JOB_PROGRESS):
+    if share is None or not publish.is_recorded(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
         if timedelta(0) <= since < TOLD_EVERY:
             return
-    publish.keep([job_events.progress(job, round(100 * share, 2))])
+    publish.record([job_events.progress(job, round(100 * share, 2))])

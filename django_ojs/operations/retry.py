@@ -10,26 +10,23 @@ from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
 
+@database.write_transaction
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again: attempts start anew, the history of its errors stays.
 
     A deadline that has passed is dropped, or the job would be discarded again at once. Raises
     JobNotFound, Conflict when it is not discarded, and QueueFull.
     """
-
-    def operation() -> Job:
-        job = transitions.lock(job_id)
-        with rejections.told([job]):
-            revived = revive([job])
-        if not revived:
-            transitions.refuse(Event.RETRY, State.AVAILABLE, job)
-        return transitions.get(job_id)
-
-    return database.in_write_transaction(operation)
+    job = transitions.lock(job_id)
+    with rejections.recorded([job]):
+        revived = revive([job])
+    if not revived:
+        transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)
+    return transitions.get(job_id)
 
 
 def revive(held: Collection[Job]) -> int:
@@ -48,8 +45,8 @@ def revive(held: Collection[Job]) -> int:
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:
-        notify.announce(job.queue for job in held)
-        publish.available_again(keys, signals.job_retried)
+        notify.workers_of(job.queue for job in held)
+        publish.jobs_available(keys, signals.job_retried)
     return revived
 
 
@@ -57,7 +54,7 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
     if not keys:
         return 0
     return transitions.apply(
-        Event.RETRY,
+        Trigger.RETRY,
         State.AVAILABLE,
         Job.primary.filter(pk__in=keys),
         attempt=0,

@@ -27,7 +27,7 @@ class State(StrEnum):
     DISCARDED = "discarded"
 
 
-class Event(StrEnum):
+class Trigger(StrEnum):
     """What makes a job change its state."""
 
     PUSH = "push"
@@ -47,56 +47,56 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transition:
-    """One row of the table: in `source`, `event` may lead to `target`.
+    """One row of the table: in `source`, `trigger` may lead to `target`.
 
     `source` None is "not stored yet".
     """
 
-    event: Event
+    trigger: Trigger
     source: State | None
     target: State
 
 
 def _rows() -> Iterator[Transition]:
-    def row(event: Event, source: State | None, target: State) -> Transition:
-        return Transition(event=event, source=source, target=target)
+    def row(trigger: Trigger, source: State | None, target: State) -> Transition:
+        return Transition(trigger=trigger, source=source, target=target)
 
     # core §6.3
-    yield row(Event.PUSH, None, State.SCHEDULED)
-    yield row(Event.PUSH, None, State.AVAILABLE)
-    yield row(Event.PUSH, None, State.PENDING)
-    yield row(Event.TIMER, State.SCHEDULED, State.AVAILABLE)
-    yield row(Event.ACTIVATE, State.PENDING, State.AVAILABLE)
-    yield row(Event.FETCH, State.AVAILABLE, State.ACTIVE)
-    yield row(Event.ACK, State.ACTIVE, State.COMPLETED)
-    yield row(Event.FAIL, State.ACTIVE, State.RETRYABLE)
-    yield row(Event.FAIL, State.ACTIVE, State.DISCARDED)
-    yield row(Event.CANCEL, State.ACTIVE, State.CANCELLED)
-    yield row(Event.LAPSE, State.ACTIVE, State.AVAILABLE)
-    yield row(Event.TIMER, State.RETRYABLE, State.AVAILABLE)
-    yield row(Event.CANCEL, State.SCHEDULED, State.CANCELLED)
-    yield row(Event.CANCEL, State.AVAILABLE, State.CANCELLED)
-    yield row(Event.CANCEL, State.PENDING, State.CANCELLED)
-    yield row(Event.CANCEL, State.RETRYABLE, State.CANCELLED)
-    yield row(Event.RETRY, State.DISCARDED, State.AVAILABLE)
+    yield row(Trigger.PUSH, None, State.SCHEDULED)
+    yield row(Trigger.PUSH, None, State.AVAILABLE)
+    yield row(Trigger.PUSH, None, State.PENDING)
+    yield row(Trigger.TIMER, State.SCHEDULED, State.AVAILABLE)
+    yield row(Trigger.ACTIVATE, State.PENDING, State.AVAILABLE)
+    yield row(Trigger.FETCH, State.AVAILABLE, State.ACTIVE)
+    yield row(Trigger.ACK, State.ACTIVE, State.COMPLETED)
+    yield row(Trigger.FAIL, State.ACTIVE, State.RETRYABLE)
+    yield row(Trigger.FAIL, State.ACTIVE, State.DISCARDED)
+    yield row(Trigger.CANCEL, State.ACTIVE, State.CANCELLED)
+    yield row(Trigger.LAPSE, State.ACTIVE, State.AVAILABLE)
+    yield row(Trigger.TIMER, State.RETRYABLE, State.AVAILABLE)
+    yield row(Trigger.CANCEL, State.SCHEDULED, State.CANCELLED)
+    yield row(Trigger.CANCEL, State.AVAILABLE, State.CANCELLED)
+    yield row(Trigger.CANCEL, State.PENDING, State.CANCELLED)
+    yield row(Trigger.CANCEL, State.RETRYABLE, State.CANCELLED)
+    yield row(Trigger.RETRY, State.DISCARDED, State.AVAILABLE)
 
     # worker-protocol §5.5 (4): a lapsed reservation whose attempts are spent.
-    yield row(Event.LAPSE, State.ACTIVE, State.DISCARDED)
+    yield row(Trigger.LAPSE, State.ACTIVE, State.DISCARDED)
     # http-binding, nack with `requeue`; worker-protocol §7.2: a worker that shuts down gives its
     # jobs back.
-    yield row(Event.RETURN, State.ACTIVE, State.AVAILABLE)
+    yield row(Trigger.RETURN, State.ACTIVE, State.AVAILABLE)
     # core §5.2 `expires_at`: the deadline passed before the job ran.
-    yield row(Event.EXPIRE, State.SCHEDULED, State.DISCARDED)
-    yield row(Event.EXPIRE, State.AVAILABLE, State.DISCARDED)
-    yield row(Event.EXPIRE, State.PENDING, State.DISCARDED)
-    yield row(Event.EXPIRE, State.RETRYABLE, State.DISCARDED)
+    yield row(Trigger.EXPIRE, State.SCHEDULED, State.DISCARDED)
+    yield row(Trigger.EXPIRE, State.AVAILABLE, State.DISCARDED)
+    yield row(Trigger.EXPIRE, State.PENDING, State.DISCARDED)
+    yield row(Trigger.EXPIRE, State.RETRYABLE, State.DISCARDED)
     # queue-config §5.3, strategy `discard`: the queue it waited in is deleted.
-    yield row(Event.DELETE_QUEUE, State.SCHEDULED, State.DISCARDED)
-    yield row(Event.DELETE_QUEUE, State.AVAILABLE, State.DISCARDED)
-    yield row(Event.DELETE_QUEUE, State.PENDING, State.DISCARDED)
-    yield row(Event.DELETE_QUEUE, State.RETRYABLE, State.DISCARDED)
+    yield row(Trigger.DELETE_QUEUE, State.SCHEDULED, State.DISCARDED)
+    yield row(Trigger.DELETE_QUEUE, State.AVAILABLE, State.DISCARDED)
+    yield row(Trigger.DELETE_QUEUE, State.PENDING, State.DISCARDED)
+    yield row(Trigger.DELETE_QUEUE, State.RETRYABLE, State.DISCARDED)
     # backpressure, strategy `drop_oldest`.
-    yield row(Event.DROP, State.AVAILABLE, State.DISCARDED)
+    yield row(Trigger.DROP, State.AVAILABLE, State.DISCARDED)
 
 
 TRANSITIONS: tuple[Transition, ...] = tuple(_rows())
@@ -108,18 +108,18 @@ WAITING: frozenset[State] = frozenset({State.AVAILABLE, State.SCHEDULED, State.R
 
 
 @cache
-def sources(event: Event, target: State) -> tuple[State, ...]:
-    """Return the states from which `event` may lead to `target`.
+def sources(trigger: Trigger, target: State) -> tuple[State, ...]:
+    """Return the states from which `trigger` may lead to `target`.
 
-    Raises Conflict when no row of the table has this event and target.
+    Raises Conflict when no row of the table has this trigger and target.
     """
     found = tuple(
         t.source
         for t in TRANSITIONS
-        if t.event is event and t.target is target and t.source is not None
+        if t.trigger is trigger and t.target is target and t.source is not None
     )
     if not found:
-        raise Conflict(f"No transition of the state machine leads by {event} to {target}.")
+        raise Conflict(f"No transition of the state machine leads by {trigger} to {target}.")
     return found
 
 
@@ -131,6 +131,6 @@ def initial(target: State) -> State:
     return target
 
 
-def allows(event: Event, source: State, target: State) -> bool:
+def allows(trigger: Trigger, source: State, target: State) -> bool:
     """Say whether the table has this row."""
-    return Transition(event=event, source=source, target=target) in TRANSITIONS
+    return Transition(trigger=trigger, source=source, target=target) in TRANSITIONS

@@ -3,7 +3,8 @@
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial, wraps
+from typing import ParamSpec, TypeVar
 
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,12 +16,17 @@ from django_ojs.storage.dialects.base import Dialect
 #: The alias that holds the jobs.
 alias = primary_alias
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: A lost race for a lock is tried again this often before it reaches the caller; the pauses add up
 #: to about six seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
+
+#: Rows that maintenance and bulk changes take in one transaction: some milliseconds of work, so
+#: that no other transaction waits long for their locks.
+BATCH = 500
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
@@ -51,7 +57,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
         try:
             return operation()
         except OperationalError as error:
-            if not left or not dialects.of(link).lost_a_race(error):
+            if not left or not dialects.of(link).is_contention_error(error):
                 raise
         # Full jitter: two that collided must not collide again.
         time.sleep(random.uniform(0, pause))
@@ -71,6 +77,26 @@ def in_write_transaction(operation: Callable[[], T], using: str | None = None) -
             return operation()
 
     return retried(attempt, using)
+
+
+def retry_contention(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that is one transaction of its own: each call goes through `retried`."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        return retried(partial(function, *args, **kwargs))
+
+    return wrapper
+
+
+def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function: each call goes through `in_write_transaction`."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        return in_write_transaction(partial(function, *args, **kwargs))
+
+    return wrapper
 
 
 def after_commit(*then: Callable[[], object]) -> None:

@@ -1,32 +1,17 @@
-"""The kept events: an append-only table, and the order in which it is read.
-
-An id is given out before the commit, so a reader that went by ids would pass over an event whose
-transaction commits late. Positions are given to committed events alone, by one at a time: what
-commits later always gets a higher one.
-"""
+"""The kept events: an append-only table, read in the order of positions (see `positions`)."""
 
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.db import IntegrityError, OperationalError
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
-from django_ojs.storage import database
+from django_ojs.storage import database, positions
 
-#: Events that get their positions in one transaction; the others that want to place some wait.
-PLACED_AT_ONCE = 1000
-
-_PLACE = """
-UPDATE ojs_event SET position = placed.position
-FROM (SELECT id, row_number() OVER (ORDER BY id)
-                 + (SELECT COALESCE(max(position), 0) FROM ojs_event) AS position
-      FROM (SELECT id FROM ojs_event WHERE position IS NULL ORDER BY id LIMIT %s) AS unplaced
-     ) AS placed
-WHERE ojs_event.id = placed.id
-"""
+#: Events that get their positions in one transaction, while it locks out others that assign some.
+ASSIGNED_AT_ONCE = 1000
 
 
 def kept() -> QuerySet[Event]:
@@ -53,34 +38,9 @@ def add(happened: Collection[events.Event]) -> None:
     database.dialect().add_events(database.connection(), text)
 
 
-def place(limit: int = PLACED_AT_ONCE) -> int:
-    """Give committed events without a position theirs, in the order of ids. Return how many.
-
-    Without such events it takes no lock. A session that may only read places none.
-    """
-    connection, dialect = database.connection(), database.dialect()
-    # Not `exists()`: with the order the planner takes the index, which is mostly empty.
-    unplaced = kept().filter(position=None).order_by("pk").values_list("pk", flat=True)
-    if unplaced.first() is None or not dialect.can_write(connection):
-        return 0
-
-    def operation() -> int:
-        dialect.take_turns(connection, "events")
-        # A statement of its own, so that it sees what was committed while it waited.
-        with connection.cursor() as cursor:
-            cursor.execute(_PLACE, [limit])
-            return int(cursor.rowcount)
-
-    try:
-        return database.in_write_transaction(operation)
-    except IntegrityError:
-        # Under REPEATABLE READ it does not see that, and gives a position out twice. Nothing was
-        # placed, and nothing is lost: it is done by whoever was faster, or next time.
-        return 0
-    except OperationalError as error:
-        if dialect.lost_a_race(error):
-            return 0
-        raise
+def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
+    """Give committed events without a position theirs. Return how many."""
+    return positions.assign(Event, database.alias(), limit)
 
 
 def bounds() -> tuple[int, int] | None:
@@ -101,12 +61,13 @@ def prune(keep: timedelta, limit: int) -> int:
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")
     if last is None or old.values_list("pk", flat=True).first() is None:
         return 0
-
-    def operation() -> int:
-        keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
-        return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
-
-    return database.in_write_transaction(operation)
+    return _delete(old, limit)
 
 
-__all__ = ["PLACED_AT_ONCE", "add", "bounds", "kept", "place", "prune"]
+@database.write_transaction
+def _delete(old: QuerySet[Event], limit: int) -> int:
+    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
+    return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
+
+
+__all__ = ["ASSIGNED_AT_ONCE", "add", "assign_positions", "bounds", "kept", "prune"]

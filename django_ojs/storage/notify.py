@@ -1,6 +1,7 @@
-"""Tell idle workers of new work. A hint: whoever misses it polls."""
+"""Notify idle workers of new jobs. A worker that misses it finds the jobs by polling."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -13,37 +14,58 @@ from django_ojs.storage import database, dialects
 
 logger = logging.getLogger("django_ojs")
 
-#: A process announces a queue at most this often. A notification costs about a tenth of an enqueue,
-#: so a hundred a second cost a busy producer a few per cent; a worker that was woken looks again
-#: after this time for what was not announced.
+#: Seconds between two notifications of a queue by one process. A notification costs about a tenth
+#: of an enqueue, so a hundred a second cost a busy producer a few per cent; a worker that was woken
+#: fetches again after this time, for jobs that were not notified of.
 INTERVAL = 0.01
 
-_lock = threading.Lock()
-_announced: dict[tuple[str, str], float] = {}
+
+class Throttle:
+    """Says which queues were not notified of within the interval."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sent: dict[tuple[str, str], float] = {}
+
+    def due(self, alias: str, queues: Iterable[str]) -> list[str]:
+        """Return those of these queues that are due, and count them as notified of."""
+        now = time.monotonic()
+        with self._lock:
+            due = [
+                queue
+                for queue in queues
+                if now - self._sent.get((alias, queue), -math.inf) >= INTERVAL
+            ]
+            self._sent |= {(alias, queue): now for queue in due}
+        return due
+
+    def reset(self) -> None:
+        """Forget what was sent."""
+        with self._lock:
+            self._sent.clear()
 
 
-def announce(queues: Iterable[str]) -> None:
-    """Wake the workers of these queues once the current transaction has committed.
+throttle = Throttle()
+
+
+def workers_of(queues: Iterable[str]) -> None:
+    """Notify the workers of these queues once the current transaction has committed.
 
     Never inside it: a transaction that holds a notification takes a lock at its commit that all
     others wait for.
     """
-    database.after_commit(announcement(queues))
+    database.after_commit(callback(queues))
 
 
-def announcement(queues: Iterable[str]) -> Callable[[], None]:
-    """Return what wakes the workers of these queues; it is to be called after the commit."""
+def callback(queues: Iterable[str]) -> Callable[[], None]:
+    """Return the function that notifies the workers of these queues, to call after the commit."""
     return partial(_send, database.alias(), tuple(dict.fromkeys(queues)))
 
 
 def _send(alias: str, queues: tuple[str, ...]) -> None:
     if not settings().notify:
         return
-    now = time.monotonic()
-    with _lock:
-        due = [queue for queue in queues if now - _announced.get((alias, queue), 0.0) >= INTERVAL]
-        for queue in due:
-            _announced[alias, queue] = now
+    due = throttle.due(alias, queues)
     if not due:
         return
     connection = connections[alias]

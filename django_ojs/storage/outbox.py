@@ -1,38 +1,29 @@
 """The rows of the outbox, and the order in which they are sent.
 
 First in, first out: a job whose transaction began after another one's commit is sent after it, and
-the jobs of one transaction in the order of their enqueues. Ids are given out before the commit, so
-the order is made of positions, which committed rows alone get, one placing at a time.
+the jobs of one transaction in the order of their enqueues. The order is that of positions (see
+`positions`).
 """
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Length, Now
 
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.spec.failure import clean
-from django_ojs.storage import database, raw_queries
+from django_ojs.storage import database, positions, raw_queries
 
 #: Rows that get their positions in one transaction.
-PLACED_AT_ONCE = 1000
+ASSIGNED_AT_ONCE = 1000
 #: No relay postpones a job for longer.
 LONGEST_WAIT = timedelta(hours=1)
 #: Characters of envelopes.
 LOADED_AT_ONCE = 16 * 1024 * 1024
-
-_PLACE = """
-UPDATE ojs_outbox SET position = placed.position
-FROM (SELECT id, row_number() OVER (ORDER BY id)
-                 + (SELECT COALESCE(max(position), 0) FROM ojs_outbox) AS position
-      FROM (SELECT id FROM ojs_outbox WHERE position IS NULL ORDER BY id LIMIT %s) AS unplaced
-     ) AS placed
-WHERE ojs_outbox.id = placed.id
-"""
 
 
 def entries(using: str) -> QuerySet[OutboxEntry]:
@@ -64,28 +55,9 @@ def _add_atomically(new: Sequence[OutboxEntry], using: str) -> None:
         entries(using).bulk_create(new)
 
 
-def place(using: str, limit: int = PLACED_AT_ONCE) -> int:
+def assign_positions(using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
     """Give committed rows without a position theirs. Return how many."""
-    unplaced = entries(using).filter(position=None).order_by("pk").values_list("pk", flat=True)
-    connection, dialect = database.connection(using), database.dialect(using)
-    if unplaced.first() is None or not dialect.can_write(connection):
-        return 0
-
-    def operation() -> int:
-        dialect.take_turns(connection, "outbox")
-        # A statement of its own, so that it sees what was committed while it waited.
-        with connection.cursor() as cursor:
-            cursor.execute(_PLACE, [limit])
-            return int(cursor.rowcount)
-
-    try:
-        return database.in_write_transaction(operation, using)
-    except IntegrityError:
-        return 0  # See storage.events.place: under REPEATABLE READ somebody else was faster.
-    except OperationalError as error:
-        if dialect.lost_a_race(error):
-            return 0
-        raise
+    return positions.assign(OutboxEntry, using, limit)
 
 
 def next_of(

@@ -2,11 +2,11 @@
 
 Every change of state is one conditional UPDATE whose condition holds the expected state and, where
 a claim was given, the claim. Whoever loses a race changes nothing and is told so. Which states may
-follow which is `spec.states`; the statements of the hot paths (store, claim, complete, promote) are
-the dialects', and are built from the same table.
+follow which is `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
+are the dialects', and are built from the same table; `storage.insert` stores new jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import UUID
@@ -15,12 +15,10 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
-from django_ojs.spec.states import Event, State, sources
-from django_ojs.storage import database, raw_queries, rows
+from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
+from django_ojs.spec.states import State, Trigger, sources
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,61 +45,19 @@ class Claim:
 ANYBODY = Claim()
 
 
-def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order, whatever room their queues have.
-
-    Raises DuplicateJob naming the first whose id is taken.
-    """
-    stored = _insert(envelopes, generated_ids=generated_ids, admit=False)
-    return [] if stored is None else stored
-
-
-def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored] | None:
-    """Store jobs in one statement, if it costs no look to say that their queues have room.
-
-    Return None, with nothing stored, when it does: `backpressure.bounds` then looks.
-    """
-    return _insert(envelopes, generated_ids=generated_ids, admit=True)
-
-
-def _insert(
-    envelopes: Sequence[Envelope], *, generated_ids: bool, admit: bool
-) -> list[Stored] | None:
-    stored = database.dialect().insert(
-        database.connection(), rows.build(envelopes), new=generated_ids, admit=admit
-    )
-    if stored is None:
-        return None
-    if len(stored) != len(envelopes):
-        if generated_ids:
-            raise AssertionError(
-                "The database stored fewer jobs than it was given, and no id was taken."
-            )
-        _refuse_duplicate(envelopes, stored)
-    return stored
-
-
-def _refuse_duplicate(envelopes: Sequence[Envelope], stored: Iterable[Stored]) -> NoReturn:
-    new = {job.id for job in stored}
-    for index, envelope in enumerate(envelopes):
-        if envelope.id not in new:
-            details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
-            if len(envelopes) > 1:
-                details["index"] = index
-            raise DuplicateJob("A job with this id exists already.", details=details)
-        # The same id twice in one call: the second is the duplicate.
-        new.discard(envelope.id)
-    raise AssertionError("Fewer jobs were stored than given, yet each of them was.")
-
-
 def claim(
-    *, queue: str, count: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
+    *, queue: str, limit: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
 ) -> list[Claimed]:
-    """Move up to `count` available jobs of a queue to active, best first, and return them."""
+    """Move up to `limit` available jobs of a queue to active, best first, and return them."""
     connection = database.connection()
     dialect = database.dialect()
     found = dialect.claim(
-        connection, queue=queue, count=count, worker_id=worker_id, lease_ms=lease_ms, own=own_lease
+        connection,
+        queue=queue,
+        limit=limit,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        own_lease=own_lease,
     )
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
@@ -130,12 +86,12 @@ def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
     return item[0]
 
 
-def oldest(queue: str, most: int) -> list[Job]:
+def oldest_available(queue: str, limit: int) -> list[Job]:
     """Return the jobs of a queue that are available for the longest time, locked; id, type, size.
 
     What another transaction is about to claim is left out.
     """
-    keys = database.dialect().oldest(database.connection(), queue, most)
+    keys = database.dialect().oldest_available(database.connection(), queue, limit)
     found = Job.primary.filter(pk__in=keys)
     return list(found.only("id", "type", "size_bytes").order_by("enqueued_at", "id"))
 
@@ -146,32 +102,32 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 
 
 def apply(
-    event: Event, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
 ) -> int:
     """Move these jobs to `target`, where the table allows it and the claim holds.
 
     Return how many.
     """
-    return jobs.filter(state__in=sources(event, target), **claim.filters()).update(
+    return jobs.filter(state__in=sources(trigger, target), **claim.filters()).update(
         state=target.value, **values
     )
 
 
 def apply_one(
-    event: Event, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
 ) -> None:
     """Move one job.
 
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
     claim).
     """
-    if not apply(event, target, Job.primary.filter(pk=job_id), claim=claim, **values):
-        refuse(event, target, get(job_id), claim)
+    if not apply(trigger, target, Job.primary.filter(pk=job_id), claim=claim, **values):
+        refuse(trigger, target, get(job_id), claim)
 
 
-def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
+def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
     """Explain why the job could not make the move."""
-    expected = sources(event, target)
+    expected = sources(trigger, target)
     details = {
         "job_id": str(job.pk),
         "current_state": job.state,
@@ -179,10 +135,10 @@ def refuse(event: Event, target: State, job: Job, claim: Claim = ANYBODY) -> NoR
     }
     if State(job.state) in expected and not claim.holds(job):
         raise ClaimLost(
-            f"The job is active under another claim; {event} changed nothing.", details=details
+            f"The job is active under another claim; {trigger} changed nothing.", details=details
         )
     raise Conflict(
-        f"The job is {job.state}; {event} needs it {' or '.join(expected)}.", details=details
+        f"The job is {job.state}; {trigger} needs it {' or '.join(expected)}.", details=details
     )
 
 
@@ -213,9 +169,7 @@ __all__ = [
     "complete",
     "get",
     "lock",
-    "oldest",
+    "oldest_available",
     "promote",
-    "push",
-    "push_if_admitted",
     "refuse",
 ]

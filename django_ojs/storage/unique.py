@@ -14,14 +14,14 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.spec.states import TERMINAL, Event, State, sources
+from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.unique import UniquePolicy
 from django_ojs.storage import database
 
 T = TypeVar("T")
 
-_TIMED = frozenset(sources(Event.TIMER, State.AVAILABLE))
-_WAITING = frozenset(sources(Event.EXPIRE, State.DISCARDED))
+_TIMED = frozenset(sources(Trigger.TIMER, State.AVAILABLE))
+_WAITING = frozenset(sources(Trigger.EXPIRE, State.DISCARDED))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ def lock(keys: Collection[str]) -> bool:
 
     Return whether what the transaction reads from now on is what was committed before.
     """
-    return database.dialect().lock_keys(database.connection(), sorted(keys))
+    return database.dialect().lock_unique_keys(database.connection(), sorted(keys))
 
 
 def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict[str, list[Holder]]:

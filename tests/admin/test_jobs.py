@@ -135,7 +135,9 @@ class TestList:
 
     def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            listing.walk, "__kwdefaults__", {**listing.walk.__kwdefaults__, "look": 3}
+            listing.list_jobs,
+            "__kwdefaults__",
+            {**listing.list_jobs.__kwdefaults__, "scan_limit": 3},
         )
         client = root()
         rare = push(queue="rare")

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.admin.search_query import MAX_LENGTH, QUALIFIERS, parse, render
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
 KEY = UUID("01a1fc00-0000-7000-8000-000000000001")
 
 
 def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
-    return {"held": (Held(column=column, path=tuple(path.split(".")), values=values),)}
+    return {"held": (JSONMatch(column=column, path=tuple(path.split(".")), values=values),)}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
 def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[str, Any]) -> None:
     query = parse(text, now=NOW)
     assert query.errors == []
-    assert query.filter == Filter(**values)
+    assert query.filter == JobFilter(**values)
     assert parse(render(query.filter)).filter == query.filter
 
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_taken(text: str, said: str)
     assert len(query.errors) == 1
     assert said in query.errors[0]
     if len(text) < MAX_LENGTH:
-        assert query.filter == Filter(priority=3)
+        assert query.filter == JobFilter(priority=3)
 
 
 def test_the_complaint_about_a_qualifier_names_all_there_are() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+
+import django_ojs.migrations
+from django_ojs.migrations._run_sql_files import statements
+from django_ojs.spec.states import WAITING, State, initial
+from django_ojs.storage import bounds
+
+SQL = Path(django_ojs.migrations.__path__[0]) / "sql"
 
 
 @pytest.mark.django_db
@@ -38,3 +48,41 @@ def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
     call_command("migrate", "django_ojs", "zero", verbosity=0)
     assert not [t for t in connection.introspection.table_names() if t.startswith("ojs_")]
     call_command("migrate", "django_ojs", verbosity=0)
+
+
+def states_in(text: str) -> list[State]:
+    """Return the states that a file's SQL names as literals, in order."""
+    code = re.sub(r"--.*", "", text)
+    return [State(word) for word in re.findall(r"'(\w+)'", code) if word in set(State)]
+
+
+def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> None:
+    named = {
+        str(path.relative_to(SQL)): found
+        for path in SQL.rglob("*.sql")
+        if (found := states_in(path.read_text()))
+    }
+    assert set(named) == {"postgresql/admission.sql", "postgresql/push.sql"}
+    # What counts towards a bound: the waiting jobs, and the active ones, which may come back.
+    counted = {*WAITING, State.ACTIVE}
+    lists = re.findall(r"state IN \(.*?\)", (SQL / "postgresql/admission.sql").read_text())
+    assert len(lists) == 2
+    assert all(set(states_in(each)) == counted for each in lists)
+    assert len(named["postgresql/admission.sql"]) == 2 * len(counted)
+    assert named["postgresql/push.sql"] == [initial(State.AVAILABLE)] * 2
+
+
+def test_the_sql_has_as_many_ticket_sequences_and_shares_as_the_bounds_count_on() -> None:
+    admission = (SQL / "postgresql/admission.sql").read_text()
+    assert f"IN 0..{bounds._SLOTS - 1} LOOP" in admission
+    assert f"IN 0..{bounds._SLOTS - 1} LOOP" in (SQL / "postgresql/drop.sql").read_text()
+    assert f"bound.share * {bounds._SHARES}" in admission
+    assert f"20298 + {bounds._SHARES.bit_length() - 1}\n" in admission
+
+
+@pytest.mark.parametrize("path", sorted(SQL.rglob("*.sql")), ids=lambda path: path.name)
+def test_no_statement_of_a_sql_file_is_split_in_two(path: Path) -> None:
+    found = statements(path.parent.name, path.stem)
+    assert found
+    assert all(statement.endswith(";") for statement in found)
+    assert all(statement.count("$$") in (0, 2) for statement in found)

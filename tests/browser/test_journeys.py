@@ -70,7 +70,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     shows(body(page), "25")
     counts(page.locator(".ojs-gauge-bad"), 0)
     push_many(3, queue="email")
-    pressure_monitor.watch()
+    pressure_monitor.check_all()
     # Without a reload: the page refreshes itself.
     page.locator(".ojs-gauge-bad").wait_for(state="attached")
     follow(page, page.get_by_role("link", name="email", exact=True).first)
@@ -82,7 +82,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     follow(page, page.get_by_role("link", name="Configure"))
     page.get_by_label("Maximum jobs").fill("100")
     confirm(page)
-    pressure_monitor.watch()
+    pressure_monitor.check_all()
     page.goto(f"{ADMIN}queue/")
     shows(body(page), "email")
     counts(page.locator(".ojs-gauge-bad"), 0)

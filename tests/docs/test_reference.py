@@ -16,8 +16,6 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import checks, conf, handlers, models, signals
-from django_ojs.http.schema.generator import document
-from django_ojs.http.schema.routes import ROUTES, TAGS
 from django_ojs.models.attempt import Outcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
@@ -27,6 +25,8 @@ from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
+from tests.http.operations import operations, tags
+from tests.spec import test_errors
 
 SETTINGS = [
     row
@@ -36,8 +36,6 @@ SETTINGS = [
     )
     for row in table("reference/settings.md", heading)
 ]
-
-OPERATIONS = {one.id: one for methods in ROUTES.values() for one in methods.values()}
 
 
 def column(rows: list[list[str]], index: int = 0) -> list[str]:
@@ -104,9 +102,7 @@ OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
 
 def test_every_error_is_there() -> None:
     assert column(ERRORS) == list(errors.CATALOGUE)
-    classes = {
-        value for name in errors.__all__ if inspect.isclass(value := getattr(errors, name))
-    } - {errors.OJSError}
+    classes = set(test_errors.classes()) - {errors.OJSError}
     assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
 
 
@@ -121,7 +117,7 @@ def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) ->
 
 def test_the_states_and_their_transitions_are_the_tables() -> None:
     listed = [tuple(row[:3]) for row in table("reference/states.md", "Transitions")]
-    assert listed == [(t.event.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
+    assert listed == [(t.trigger.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
     page = (ROOT / "docs/reference/states.md").read_text()
     assert all(f"\n| `{state}` |" in page for state in State)
 
@@ -220,16 +216,14 @@ def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:
 
 def _described(tag: str) -> list[list[str]]:
     rows = []
-    for path, methods in document()["paths"].items():
-        for method, operation in methods.items():
-            if operation["tags"] == [tag]:
-                told = OPERATIONS[operation["operationId"]]
-                answers = ", ".join(map(str, told.answers))
-                route = f"{method.upper()} {path}"
-                rows.append([route, told.summary, told.scope or NONE, answers])
+    for one in operations():
+        if one.content["tags"] == [tag]:
+            statuses = ", ".join(str(each) for each in one.responses if not one.is_error(each))
+            route = f"{one.method} {one.path}"
+            rows.append([route, one.content["summary"], one.scope or NONE, statuses])
     return rows
 
 
-@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("tag", tags())
 def test_every_route_is_there_with_its_scope_and_answers(tag: str) -> None:
     assert table("reference/http-api.md", tag) == _described(tag)

@@ -20,7 +20,7 @@ api = Api()
 
 
 def happen(name: str = "q") -> None:
-    publish.queue(EventType.QUEUE_PAUSED, name)
+    publish.queue_event(EventType.QUEUE_PAUSED, name)
 
 
 def read(query: str = "", by: Api = api) -> Any:

@@ -1,97 +1,239 @@
-"""The OpenAPI document: valid, complete, and served as every answer is."""
+"""The OpenAPI document: valid, true to the code, and served as every response is."""
 
 from __future__ import annotations
 
-from io import StringIO
+import re
+from datetime import timedelta
+from importlib import resources
 from typing import Any
 
-from django.core.management import call_command
+import pytest
+import yaml
 from django.test import Client
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from django_ojs.http import urls
-from django_ojs.http.schema.generator import Generator, document
-from django_ojs.http.schema.routes import ROUTES, TAGS
-from django_ojs.http.views.base import OJSView, Unknown
+from django_ojs.http import headers, pagination, room, urls
+from django_ojs.http.views.base import Unknown
+from django_ojs.http.views.openapi import DOCUMENT
+from django_ojs.http.views.workers import LONGEST_WAIT_MS
+from django_ojs.models.worker import Directive
+from django_ojs.operations import bulk, events, fetch, history, maintenance_mode, search
+from django_ojs.operations.queues import QueueState
+from django_ojs.spec import envelope, strict
+from django_ojs.spec.events import SPECVERSION, EventType
+from django_ojs.spec.queue_config import STRATEGIES
+from django_ojs.spec.retry import MAX_ATTEMPTS_LIMIT
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.times import MAX_DURATION
+from tests.http.operations import Operation, operations, resolve, tags
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
+MEDIA_TYPE = "application/openjobspec+json"
+ERRORS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    413: "ContentTooLarge",
+    415: "UnsupportedMediaType",
+    422: "UnprocessableContent",
+    429: "TooManyRequests",
+    500: "InternalServerError",
+    503: "ServiceUnavailable",
+}
+
+each_operation = pytest.mark.parametrize("operation", operations(), ids=lambda one: one.id)
 
 
-def _served() -> dict[str, set[str]]:
-    """Return the methods of each route, by name."""
+def _served() -> dict[tuple[str, str], Any]:
+    """Return the scope that each method of each route needs."""
     found = {}
     for pattern in urls.urlpatterns:
         assert isinstance(pattern, URLPattern)
         view: Any = pattern.callback
         if view.cls is not Unknown:
-            found[str(pattern.name)] = set(view.cls().allowed_methods) & set(METHODS)
+            path = re.sub(r"<str:(\w+)>", r"{\1}", f"/{pattern.pattern}")
+            for method in set(view.cls().allowed_methods) & set(METHODS):
+                found[method, path] = view.cls.needs.get(method)
     return found
 
 
-def test_every_method_of_every_route_is_described_and_nothing_else_is() -> None:
-    assert {name: set(methods) for name, methods in ROUTES.items()} == _served()
+def test_every_method_of_every_route_is_described_with_its_scope_and_nothing_else_is() -> None:
+    described = {(one.method, one.path): one.scope for one in operations()}
+
+    assert described == _served()
 
 
-def test_every_route_is_in_the_document() -> None:
-    operations = [
-        operation for methods in document()["paths"].values() for operation in methods.values()
-    ]
+def test_operations_have_ids_of_their_own_and_every_tag_is_used() -> None:
+    ids = [one.id for one in operations()]
 
-    assert len(operations) == sum(map(len, ROUTES.values()))
-    ids = [operation["operationId"] for operation in operations]
     assert len(set(ids)) == len(ids)
-    assert {tag for operation in operations for tag in operation["tags"]} == set(TAGS)
+    assert {tag for one in operations() for tag in one.content["tags"]} == set(tags())
+    assert all(len(one.content["tags"]) == 1 for one in operations())
 
 
 def test_the_document_is_valid_openapi_3_1() -> None:
-    assert document()["openapi"] == "3.1.0"
-    OpenAPIV31SpecValidator(document()).validate()
+    assert DOCUMENT.read()["openapi"] == "3.1.0"
+    OpenAPIV31SpecValidator(DOCUMENT.read()).validate()
+
+
+def test_no_key_is_written_twice() -> None:
+    # The parser would take the last one, and lose the others.
+    def check(node: yaml.Node) -> None:
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value]
+            assert len(set(keys)) == len(keys), (node.start_mark.line + 1, keys)
+        for child in node.value if isinstance(node.value, list) else ():
+            for each in child if isinstance(child, tuple) else (child,):
+                check(each)
+
+    check(yaml.compose(resources.files("django_ojs.http").joinpath("openapi.yaml").read_bytes()))
 
 
 def test_every_component_is_used() -> None:
-    text = str(document())
+    text = str(DOCUMENT.read())
+    # Of the methods that a path does not have: no operation can refer to it.
+    unused = {"MethodNotAllowed"}
 
-    for kind in ("schemas", "headers", "parameters"):
-        for name in document()["components"][kind]:
-            assert f"#/components/{kind}/{name}'" in text, name
-
-
-def test_the_scope_a_description_names_is_the_one_the_view_needs() -> None:
-    for pattern in urls.urlpatterns:
-        view: Any = pattern.callback
-        for method, operation in ROUTES.get(str(pattern.name), {}).items():
-            assert operation.scope == view.cls.needs.get(method), (pattern.name, method)
+    for kind in ("schemas", "headers", "parameters", "responses"):
+        for name in DOCUMENT.read()["components"][kind].keys() - unused:
+            assert re.search(f"#/components/{kind}/{name}['/]", text), name
 
 
-def test_a_route_without_a_description_is_a_warning() -> None:
-    class Forgotten(OJSView):
-        def get(self, request: Any) -> dict[str, Any]:
-            return {}
-
-    routes = [path("ojs/v1/forgotten", Forgotten.as_view(route="ojs-forgotten"))]
-
-    found = Generator(patterns=routes).get_schema()
-
-    assert found["paths"] == {}
-    assert GENERATOR_STATS
-    GENERATOR_STATS.reset()
+@each_operation
+def test_an_operation_without_a_scope_needs_no_credentials(operation: Operation) -> None:
+    assert operation.content.get("security") == (None if operation.scope else [])
 
 
-def test_the_command_writes_it_without_a_warning() -> None:
-    out = StringIO()
+@each_operation
+def test_an_operation_has_the_errors_that_such_a_request_may_have(operation: Operation) -> None:
+    expected = {400, 422, 500, 503}
+    expected |= {401, 403} if operation.scope else set()
+    expected |= {413, 415} if "requestBody" in operation.content else set()
+    expected |= {404} if "{" in operation.path else set()
 
-    call_command(
-        "spectacular",
-        generator_class="django_ojs.http.schema.generator.Generator",
-        validate=True,
-        fail_on_warn=True,
-        stdout=out,
-    )
+    statuses = {status for status in operation.responses if status >= 400}
 
-    assert "openapi: 3.1.0" in out.getvalue()
+    assert statuses >= expected
+    assert statuses - expected <= {404, 409, 429}
+    for status in filter(operation.is_error, statuses):
+        assert operation.responses[status] == {"$ref": f"#/components/responses/{ERRORS[status]}"}
+    if operation.id not in ("health", "ready"):
+        assert all(map(operation.is_error, statuses))
+
+
+@each_operation
+def test_what_every_request_and_response_has_is_described(operation: Operation) -> None:
+    assert {"OJS-Version", "X-Request-Id"} <= {one["name"] for one in operation.parameters}
+    variables = {one["name"] for one in operation.parameters if one["in"] == "path"}
+    assert variables == set(re.findall(r"{(\w+)}", operation.path))
+    for status, found in operation.responses.items():
+        response = resolve(found)
+        assert {"OJS-Version", "X-Request-Id"} <= response["headers"].keys()
+        kind = "text/plain" if (operation.id, status) == ("metrics", 200) else MEDIA_TYPE
+        assert list(response.get("content", [])) == ([] if status == 204 else [kind])
+    if "requestBody" in operation.content:
+        content = operation.content["requestBody"]["content"]
+        assert list(content) == [MEDIA_TYPE, "application/json"]
+        assert content[MEDIA_TYPE] == content["application/json"]
+
+
+def _at(place: str) -> Any:
+    """Return what is at a place of the components, or of an operation's parameters."""
+    found: Any = DOCUMENT.read()["components"]
+    for name in place.split("/"):
+        found = found[int(name)] if isinstance(found, list) else resolve(found)[name]
+    return found
+
+
+STATES = [state.value for state in State]
+CONSTANTS = {
+    "headers/OJS-Version/schema/const": headers.VERSION,
+    "parameters/OJS-Version/schema/enum": sorted(headers.VERSIONS),
+    "parameters/Limit/schema/default": pagination.DEFAULT_LIMIT,
+    "parameters/Offset/schema/anyOf/0/maximum": pagination.MAX_OFFSET,
+    "parameters/Page/schema/anyOf/0/maximum": pagination.MAX_PAGE,
+    "parameters/Sort/schema/enum": list(search.SORTS),
+    "schemas/AdminCounts/required": STATES,
+    "schemas/Bound/maximum": strict.MAX_INTEGER,
+    "schemas/BulkRequest/properties/job_ids/maxItems": bulk.LIMIT,
+    "schemas/DeadLetterBulkRequest/properties/job_ids/maxItems": bulk.LIMIT,
+    "schemas/Directive/enum": Directive.values,
+    "schemas/Event/properties/specversion/enum": [SPECVERSION],
+    "schemas/Event/properties/type/enum": list(EventType),
+    "schemas/FetchRequest/properties/count/maximum": fetch.MAX_COUNT,
+    "schemas/FetchRequest/properties/wait_ms/maximum": LONGEST_WAIT_MS,
+    "schemas/Integer32/maximum": envelope.MAX_TIMEOUT_MS,
+    "schemas/JobRequest/properties/specversion/anyOf/0/enum": sorted(envelope.SPECVERSIONS),
+    "schemas/JobState/enum": STATES,
+    "schemas/MaintenanceRequest/properties/reason/maxLength": maintenance_mode.MAX_REASON,
+    "schemas/Milliseconds/maximum": envelope.MAX_TIMEOUT_MS,
+    "schemas/OverflowStrategy/enum": list(STRATEGIES),
+    "schemas/Priority/maximum": envelope.MAX_PRIORITY,
+    "schemas/Priority/minimum": envelope.MIN_PRIORITY,
+    "schemas/PurgeRequest/properties/states/items/enum": [s for s in STATES if s != State.ACTIVE],
+    "schemas/QueueConfigRequest/properties/max_envelope_bytes/maximum": (
+        envelope.DEFAULT_LIMITS.envelope_bytes
+    ),
+    "schemas/QueueStatus/enum": list(QueueState),
+    "schemas/RetryRequest/anyOf/0/maximum": MAX_ATTEMPTS_LIMIT,
+    "schemas/RetryRequest/anyOf/1/properties/max_attempts/maximum": MAX_ATTEMPTS_LIMIT,
+    "schemas/SecondsOrDuration/anyOf/0/maximum": strict.MAX_INTEGER,
+    "schemas/Timeout/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
+    "schemas/UniqueRequest/properties/period_ms/maximum": MAX_DURATION / timedelta(milliseconds=1),
+}
+TEXTS = {
+    "parameters/Limit": f"More than {pagination.MAX_LIMIT} is {pagination.MAX_LIMIT}.",
+    "parameters/OJS-Block-Timeout": (
+        f"More than {room.LONGEST_BLOCK} count as {room.LONGEST_BLOCK}."
+    ),
+    "parameters/OJS-Version": f"unless it is {headers.VERSION} or left out",
+    "parameters/PerPage": (
+        f"{pagination.DEFAULT_PER_PAGE} by default; "
+        f"more than {pagination.MAX_PER_PAGE} is {pagination.MAX_PER_PAGE}."
+    ),
+    "schemas/PurgeRequest/properties/older_than": ", ".join(sorted(TERMINAL)),
+    "schemas/Value": f"{-strict.MAX_INTEGER} to {strict.MAX_INTEGER}, {strict.MAX_DEPTH} levels",
+}
+
+
+@pytest.mark.parametrize("place", CONSTANTS)
+def test_a_limit_or_a_choice_is_the_one_of_the_code(place: str) -> None:
+    assert _at(place) == CONSTANTS[place]
+
+
+@pytest.mark.parametrize("place", TEXTS)
+def test_a_limit_in_a_description_is_the_one_of_the_code(place: str) -> None:
+    assert TEXTS[place] in _at(f"{place}/description")
+
+
+def test_the_parameters_of_one_operation_have_the_limits_of_the_code() -> None:
+    found = {(one.id, each["name"]): each for one in operations() for each in one.parameters}
+
+    limit = found["readEvents", "limit"]
+    assert limit["schema"]["default"] == events.DEFAULT_LIMIT
+    assert limit["description"] == f"More than {events.MAX_LIMIT} is {events.MAX_LIMIT}."
+    assert found["getHistory", "period"]["schema"]["enum"] == list(history.PERIODS)
+
+
+def test_the_bulk_operations_name_their_limit() -> None:
+    found = [one for one in operations() if "/bulk/" in one.path]
+
+    assert len(found) == 3
+    assert all(f"up to {bulk.LIMIT:,} in one call" in one.content["description"] for one in found)
+
+
+def test_counts_by_state_name_every_state() -> None:
+    for schema in ("QueueDetail/properties/stats", "QueueStats/properties/stats"):
+        assert set(STATES) <= _at(f"schemas/{schema}/properties").keys()
+
+
+def test_the_version_is_that_of_the_protocol() -> None:
+    assert DOCUMENT.read()["info"]["version"] == headers.VERSION
 
 
 def test_the_document_of_a_project_does_not_mention_these_routes() -> None:
@@ -101,15 +243,22 @@ def test_the_document_of_a_project_does_not_mention_these_routes() -> None:
     assert not GENERATOR_STATS
 
 
+def test_the_file_is_read_once_until_it_is_reset() -> None:
+    first = DOCUMENT.read()
+
+    assert DOCUMENT.read() is first
+    DOCUMENT.reset()
+    assert DOCUMENT.read() is not first
+    assert DOCUMENT.read() == first
+
+
 def test_it_is_served_to_everybody_under_the_media_type_of_every_answer(client: Client) -> None:
     response = client.get("/ojs/v1/openapi.json")
 
     assert response.status_code == 200
-    assert response["Content-Type"] == "application/openjobspec+json"
+    assert response["Content-Type"] == MEDIA_TYPE
     assert response["OJS-Version"] == "1.0"
-    body = response.json()
-    assert body["paths"].keys() == document()["paths"].keys()
-    assert body["servers"] == [{"url": "/"}]
+    assert response.json() == {**DOCUMENT.read(), "servers": [{"url": "/"}]}
 
 
 def test_below_a_prefix_it_names_the_prefix_as_its_server(client: Client) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations import cancel, fail, fetch
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
 from tests.factories import (
     BOOM,

@@ -1,4 +1,4 @@
-"""Every event in every state the table does not have for it: refused, and nothing is changed."""
+"""Every trigger in every state the table does not have for it: refused, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, activate, cancel, fail, fetch, retry
+from django_ojs.operations import ack, activate, cancel, fail, fetch, retry, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import maintain, rescue, timeouts
+from django_ojs.operations.maintenance import timeouts
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.ids import uuid7
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from tests.factories import BOOM, HOUR, WORKER, envelope, in_state, jobs, snapshot
 from tests.spec.test_states import EVENTS, ROWS, STATES
@@ -35,20 +36,20 @@ ASKED: dict[str, Callable[[UUID], Any]] = {
 }
 #: Steps that take the jobs they find, and must not find this one.
 FOUND: dict[str, Callable[[UUID], Any]] = {
-    "timer": lambda key: maintain.promote(),
-    "expire": lambda key: maintain.expire(),
+    "timer": lambda key: timer.promote(),
+    "expire": lambda key: timer.expire(),
     "lapse": lambda key: rescue.lapse(),
     "rescue": lambda key: rescue.rescue([WORKER]),
-    "overrun": lambda key: timeouts.overrun(),
+    "overrun": lambda key: timeouts.enforce(),
     "fetch": lambda key: len(fetch.fetch([queue_of(key)], due=False)),
     "give_back": lambda key: rescue.give_back([(key, run_of(key))], worker_id=WORKER),
     "drop": lambda key: transitions.apply(
-        Event.DROP, State.DISCARDED, jobs().filter(pk=key), finished_at=Now()
+        Trigger.DROP, State.DISCARDED, jobs().filter(pk=key), finished_at=Now()
     ),
 }
-#: The event of the table that an operation is, where the names differ.
+#: The trigger of the table that an operation is, where the names differ.
 EVENT_OF = {"hold": "fail", "rescue": "lapse", "give_back": "return", "overrun": "fail"}
-VALID = {(event, source) for source, event, _ in ROWS}
+VALID = {(trigger, source) for source, trigger, _ in ROWS}
 
 
 def queue_of(key: UUID) -> str:
@@ -80,7 +81,7 @@ def ripen(key: UUID) -> None:
     )
 
 
-def test_every_event_of_the_table_is_tried() -> None:
+def test_every_trigger_of_the_table_is_tried() -> None:
     tried = {EVENT_OF.get(name, name) for name in [*ASKED, *FOUND]}
     # Nobody asks for what becomes of a job whose queue goes.
     assert tried | {"push", "delete_queue"} == set(EVENTS)
@@ -161,5 +162,5 @@ def test_the_expected_states_are_named_in_the_conflict() -> None:
 def test_a_move_that_the_table_does_not_have_cannot_even_be_written() -> None:
     job = in_state("available")
     with pytest.raises(Conflict, match="by ack to discarded"):
-        transitions.apply(Event.ACK, State.DISCARDED, jobs().filter(pk=job.pk), run=F("run") + 1)
+        transitions.apply(Trigger.ACK, State.DISCARDED, jobs().filter(pk=job.pk), run=F("run") + 1)
     assert snapshot(job.pk)["job"]["run"] == 0

@@ -16,7 +16,7 @@ from django.urls import path
 import django_ojs as ojs
 from django_ojs.operations import ack, fetch
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import DuplicateJob, WrongDatabase
 from tests.factories import HOUR, active, age, envelope, jobs, push, read
 from tests.operations.routers import PATH

@@ -12,9 +12,10 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry
+from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.storage.transitions import Claim
 from tests.factories import BOOM, age_all, envelope, hourly, ids_against_time
@@ -226,12 +227,12 @@ class JobRules(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        maintain.promote()
+        timer.promote()
         self.model.promote()
 
     @rule()
     def expire(self) -> None:
-        maintain.expire()
+        timer.expire()
         self.model.expire()
 
     @rule()
@@ -252,7 +253,7 @@ class JobRules(RuleBasedStateMachine):
     def prune(self) -> None:
         before = len(self.model.jobs)
         self.model.prune()
-        assert maintain.prune() == before - len(self.model.jobs)
+        assert pruning.prune() == before - len(self.model.jobs)
 
     @rule(name=QUEUES)
     def pause(self, name: str) -> None:

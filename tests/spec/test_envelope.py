@@ -67,7 +67,7 @@ def test_both_spec_versions_are_kept(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["2.0", "1", "", "1.0.0-rc.1 "])
 def test_other_spec_versions_are_unsupported(value: str) -> None:
-    assert isinstance(refuse(specversion=value), errors.Unsupported)
+    assert isinstance(refuse(specversion=value), errors.UnsupportedFeature)
 
 
 @pytest.mark.parametrize("good", ["a", "email.send", "data.etl.transform", "a-b_c.d9", "a" * 255])

@@ -12,15 +12,15 @@ from django_ojs.spec.states import (
     TERMINAL,
     TRANSITIONS,
     WAITING,
-    Event,
     State,
     Transition,
+    Trigger,
     allows,
     initial,
     sources,
 )
 
-# From, event, to.
+# From, trigger, to.
 CORE_6_3 = [
     (None, "push", "scheduled"),
     (None, "push", "available"),
@@ -73,8 +73,8 @@ STATES = (
     "cancelled",
     "discarded",
 )
-EVENTS = sorted({event for _, event, _ in ROWS})
-# core §6.4: what must be refused, whatever the event.
+EVENTS = sorted({trigger for _, trigger, _ in ROWS})
+# core §6.4: what must be refused, whatever the trigger.
 INVALID = [
     ("available", "completed"),
     *[("completed", target) for target in STATES],
@@ -87,7 +87,7 @@ INVALID = [
 
 def as_row(transition: Transition) -> tuple[str | None, str, str]:
     source = None if transition.source is None else transition.source.value
-    return source, transition.event.value, transition.target.value
+    return source, transition.trigger.value, transition.target.value
 
 
 def test_there_are_exactly_the_eight_states_of_6_1() -> None:
@@ -95,7 +95,7 @@ def test_there_are_exactly_the_eight_states_of_6_1() -> None:
 
 
 def test_there_are_no_other_events() -> None:
-    assert sorted(event.value for event in Event) == EVENTS
+    assert sorted(trigger.value for trigger in Trigger) == EVENTS
 
 
 def test_the_first_rows_are_the_core_table_and_nothing_follows_but_the_extra_rows() -> None:
@@ -106,42 +106,44 @@ def test_the_first_rows_are_the_core_table_and_nothing_follows_but_the_extra_row
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_row_of_the_table_is_allowed(row: tuple[str | None, str, str]) -> None:
-    source, event, target = row
+    source, trigger, target = row
     if source is None:
         assert initial(State(target)) == target
     else:
-        assert allows(Event(event), State(source), State(target))
-        assert source in sources(Event(event), State(target))
+        assert allows(Trigger(trigger), State(source), State(target))
+        assert source in sources(Trigger(trigger), State(target))
 
 
 def test_whatever_is_no_row_is_not_allowed() -> None:
     tried = set(product(STATES, EVENTS, STATES)) - set(ROWS)
     assert len(tried) == 8 * len(EVENTS) * 8 - len([row for row in ROWS if row[0] is not None])
     wrong = [
-        row for row in tried if allows(Event(row[1]), source=State(row[0]), target=State(row[2]))
+        row for row in tried if allows(Trigger(row[1]), source=State(row[0]), target=State(row[2]))
     ]
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    ("event", "target"), sorted(set(product(EVENTS, STATES)) - {row[1:] for row in ROWS})
+    ("trigger", "target"), sorted(set(product(EVENTS, STATES)) - {row[1:] for row in ROWS})
 )
-def test_an_event_never_leads_to_a_state_the_table_does_not_name(event: str, target: str) -> None:
-    with pytest.raises(Conflict, match=rf"by {event} to {target}"):
-        sources(Event(event), State(target))
+def test_an_event_never_leads_to_a_state_the_table_does_not_name(trigger: str, target: str) -> None:
+    with pytest.raises(Conflict, match=rf"by {trigger} to {target}"):
+        sources(Trigger(trigger), State(target))
 
 
 @pytest.mark.parametrize(
-    ("event", "target"), sorted({row[1:] for row in ROWS if row[0] is not None})
+    ("trigger", "target"), sorted({row[1:] for row in ROWS if row[0] is not None})
 )
-def test_the_sources_of_a_move_are_those_of_the_table_in_its_order(event: str, target: str) -> None:
-    expected = [row[0] for row in ROWS if row[1:] == (event, target)]
-    assert list(sources(Event(event), State(target))) == expected
+def test_the_sources_of_a_transition_are_in_the_order_of_the_table(
+    trigger: str, target: str
+) -> None:
+    expected = [row[0] for row in ROWS if row[1:] == (trigger, target)]
+    assert list(sources(Trigger(trigger), State(target))) == expected
 
 
 @pytest.mark.parametrize(("source", "target"), INVALID)
 def test_the_invalid_transitions_of_6_4_have_no_event(source: str, target: str) -> None:
-    assert [e for e in Event if allows(e, State(source), State(target))] == []
+    assert [e for e in Trigger if allows(e, State(source), State(target))] == []
 
 
 @pytest.mark.parametrize("state", ["active", "completed", "retryable", "cancelled", "discarded"])

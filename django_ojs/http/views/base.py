@@ -24,13 +24,11 @@ class OJSView(APIView):
 
     #: The scope each method needs.
     needs: ClassVar[Mapping[str, Scope]] = {}
-    #: The name of the route that is served; under it the OpenAPI document describes it.
-    route: str = ""
 
     parser_classes = (OJSParser,)
     renderer_classes = (OJSRenderer,)
     content_negotiation_class = NoNegotiation
-    # They are described in a document of their own (`http/schema`), not in the project's.
+    # `openapi.yaml` describes these routes; a document that a project generates leaves them out.
     schema = None
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
     throttle_classes = ()

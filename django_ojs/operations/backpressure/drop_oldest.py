@@ -1,13 +1,12 @@
-"""`drop_oldest`: room for new jobs from the oldest that are available (ojs-backpressure §5.3)."""
+"""`drop_oldest`: the oldest available jobs make room for new ones (ojs-backpressure §5.3)."""
 
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
-from django_ojs.spec.events import Event as Told
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import Event, EventType
 from django_ojs.spec.queue_config import Backpressure
-from django_ojs.spec.states import Event, State
+from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollups
@@ -16,23 +15,23 @@ from django_ojs.storage.figures import rollups
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
     """Discard the oldest available jobs until the added ones fit; return what is left.
 
-    Within a turn. None, and nothing is discarded, where all of them are not enough.
+    Under the queue lock. None, and nothing is discarded, where all of them are not enough.
     """
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):
         return None
     keys = [job.pk for job in dropped]
     transitions.apply(
-        Event.DROP,
+        Trigger.DROP,
         State.DISCARDED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),
         discard_reason="dropped",
     )
     rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
-    if publish.keeps(EventType.BACKPRESSURE_DROPPED):
-        publish.keep(
-            Told(
+    if publish.is_recorded(EventType.BACKPRESSURE_DROPPED):
+        publish.record(
+            Event(
                 type=EventType.BACKPRESSURE_DROPPED,
                 subject=queue,
                 queue=queue,
@@ -45,17 +44,17 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
 
 
 def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
-    most = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
+    limit = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
     while True:
         dropped: list[Job] = []
         left = before
-        found = transitions.oldest(queue, most)
+        found = transitions.oldest_available(queue, limit)
         for job in found:
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left
             dropped.append(job)
             left = left.with_(-1, -(job.size_bytes or 0))
-        if left.with_(added.jobs, added.size).fits(bound) or len(found) < most:
+        if left.with_(added.jobs, added.size).fits(bound) or len(found) < limit:
             return dropped, left
-        # Bounded by bytes: how many jobs that is, only their sizes say.
-        most *= 4
+        # Bounded by bytes: the number of jobs follows from their sizes.
+        limit *= 4

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Event
-from django_ojs.operations.maintenance.maintain import BATCH
 from django_ojs.spec import events
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import events as stored
+from django_ojs.storage.database import BATCH
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
@@ -52,7 +52,7 @@ def read(
     """
     filters = _filters(types, queues, job_types)
     # Before the bounds are read, or an event placed meanwhile would be beyond them.
-    placed = stored.place()
+    assigned = stored.assign_positions()
     start = 0 if after is None else _position(after)
     bounds = stored.bounds()
     if bounds is None or bounds[1] <= start:
@@ -67,7 +67,7 @@ def read(
     return Page(
         events=[render(event) for event in page],
         cursor=str(page[-1].position if full else end),
-        has_more=full or end < last or placed >= stored.PLACED_AT_ONCE,
+        has_more=full or end < last or assigned >= stored.ASSIGNED_AT_ONCE,
     )
 
 
@@ -85,7 +85,7 @@ def render(event: Event) -> dict[str, Any]:
 
 def settle() -> int:
     """Give committed events their place in the order. Return how many. Reading does so as well."""
-    return stored.place()
+    return stored.assign_positions()
 
 
 def prune(limit: int = BATCH) -> int:

@@ -11,7 +11,6 @@ from django_ojs.models import Job
 from django_ojs.operations.figures.queue_overview import Level, Row
 from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.storage import database
-from django_ojs.storage.dialects import activity
 
 #: Dead letters are counted as far as this.
 MOST: Final = 10_000
@@ -48,7 +47,7 @@ def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
 
 def oldest_transaction() -> timedelta | None:
     """Return how long the oldest other transaction of this database has been open."""
-    return activity.oldest_transaction(database.connection())
+    return database.dialect().oldest_transaction(database.connection())
 
 
 def findings(

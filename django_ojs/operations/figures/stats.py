@@ -116,10 +116,10 @@ class CountKeeper:
         self._folded += folded
         return folded
 
-    def tidy(self) -> int:
+    def vacuum_counts(self) -> int:
         """Give back the space of what was folded."""
         if self._folded:
-            counts.tidy()
+            counts.vacuum()
         self._folded = 0
         return 0
 

@@ -5,17 +5,17 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.containment import Held
+from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
 
 
-def render(which: Filter) -> dict[str, Any]:
+def render(which: JobFilter) -> dict[str, Any]:
     """Return what the filter names, as `read` takes it."""
     rendered: dict[str, Any] = {}
-    for each in fields(Filter):
+    for each in fields(JobFilter):
         value = getattr(which, each.name)
         if value in (None, ()):
             continue
@@ -28,7 +28,7 @@ def _rendered(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, Held):
+    if isinstance(value, JSONMatch):
         return {"column": value.column, "path": list(value.path), "values": list(value.values)}
     if isinstance(value, frozenset):
         return sorted(value)
@@ -37,7 +37,7 @@ def _rendered(value: Any) -> Any:
     return value
 
 
-def read(rendered: dict[str, Any]) -> Filter:
+def read(rendered: dict[str, Any]) -> JobFilter:
     """Return the filter again."""
     values: dict[str, Any] = dict(rendered)
     for name in _TIMES & values.keys():
@@ -52,11 +52,11 @@ def read(rendered: dict[str, Any]) -> Filter:
         values["within"] = frozenset(values["within"])
     if "held" in values:
         values["held"] = tuple(_held(each) for each in values["held"])
-    return Filter(**values)
+    return JobFilter(**values)
 
 
-def _held(rendered: dict[str, Any]) -> Held:
-    return Held(
+def _held(rendered: dict[str, Any]) -> JSONMatch:
+    return JSONMatch(
         column=cast("Any", rendered["column"]),
         path=tuple(rendered["path"]),
         values=tuple(rendered["values"]),

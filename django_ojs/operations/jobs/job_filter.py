@@ -14,15 +14,15 @@ from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage.dialects.containment import Held, Holds
 from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage.dialects.json_contains import JSONContains, JSONMatch
 from django_ojs.storage.figures import counts
 
 _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filter:
+class JobFilter:
     """Jobs that meet all of this; what is left out meets everything.
 
     `type` is a job type or, ending in `*`, the beginning of some. `since` and `until` bound
@@ -46,7 +46,7 @@ class Filter:
     ids: tuple[UUID, ...] = ()
     worker_id: str | None = None
     tags: tuple[str, ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[JSONMatch, ...] = ()
     within: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -115,9 +115,9 @@ class Filter:
         if self.ids:
             found = found.filter(pk__in=self.ids)
         for tag in self.tags:
-            found = found.filter(Holds(Held(column="tags", path=(), values=(tag,))))
+            found = found.filter(JSONContains(JSONMatch(column="tags", path=(), values=(tag,))))
         for held in self.held:
-            found = found.filter(Holds(held))
+            found = found.filter(JSONContains(held))
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):
             # No index knows when a job was created, but one knows when it ended, and that was
             # later.

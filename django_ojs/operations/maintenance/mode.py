@@ -47,22 +47,23 @@ def enable(
     Nothing ends it but `disable`: the estimate is for people. Raises InvalidRequest.
     """
     check(reason, estimated_duration)
+    return _enable(reason, estimated_duration)
+
+
+@database.write_transaction
+def _enable(reason: str | None, estimated_duration: timedelta | None) -> Maintenance:
     queues = Queue.primary.all()
-
-    def operation() -> Maintenance:
-        queues.get_or_create(name=ALL_QUEUES)
-        queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
-        row = queues.annotate(now=Now()).select_for_update().get(pk=ALL_QUEUES)
-        config = {}
-        if reason is not None:
-            config["reason"] = reason
-        if estimated_duration is not None:
-            config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
-        row.config = config
-        row.save(using=database.alias(), update_fields=["config"])
-        return _as_value(row)
-
-    return database.in_write_transaction(operation)
+    queues.get_or_create(name=ALL_QUEUES)
+    queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
+    row = queues.annotate(now=Now()).select_for_update().get(pk=ALL_QUEUES)
+    config = {}
+    if reason is not None:
+        config["reason"] = reason
+    if estimated_duration is not None:
+        config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
+    row.config = config
+    row.save(using=database.alias(), update_fields=["config"])
+    return _as_value(row)
 
 
 def check(reason: str | None, estimated_duration: timedelta | None) -> None:
@@ -77,13 +78,10 @@ def check(reason: str | None, estimated_duration: timedelta | None) -> None:
 
 def disable() -> Maintenance:
     """Hand out jobs again, and return what holds now. When it is off, this changes nothing."""
-
-    def operation() -> bool:
-        return bool(Queue.primary.filter(pk=ALL_QUEUES).delete()[0])
-
-    if database.in_write_transaction(operation):
+    deleted, _ = database.in_write_transaction(Queue.primary.filter(pk=ALL_QUEUES).delete)
+    if deleted:
         by_queue = counts.by_queue()
-        notify.announce(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
+        notify.workers_of(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
     return Maintenance(enabled=False)
 
 

@@ -32,25 +32,26 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
     given = check(
         {} if config is None else config, max_envelope_bytes=limits.envelope_bytes, path=path
     )
-
-    def operation() -> None:
-        existing = rows().select_for_update().filter(pk=name).first()
-        if existing is not None and is_deleted(existing):
-            _store(name, given)
-            bounds.rebound(name)
-        elif existing is not None or counts.by_queue([name]).get(name):
-            raise _exists(name)
-        else:
-            try:
-                with database.atomic():
-                    rows().create(name=name, config=merge({}, given))
-                    bounds.rebound(name)
-            except IntegrityError:  # Another was faster.
-                raise _exists(name) from None
-        publish.queue(EventType.QUEUE_CREATED, name)
-
-    database.in_write_transaction(operation)
+    _create(name, given)
     return get(name)
+
+
+@database.write_transaction
+def _create(name: str, given: dict[str, Any]) -> None:
+    existing = rows().select_for_update().filter(pk=name).first()
+    if existing is not None and is_deleted(existing):
+        _store(name, given)
+        bounds.rebound(name)
+    elif existing is not None or counts.by_queue([name]).get(name):
+        raise _exists(name)
+    else:
+        try:
+            with database.atomic():
+                rows().create(name=name, config=merge({}, given))
+                bounds.rebound(name)
+        except IntegrityError:  # Another was faster.
+            raise _exists(name) from None
+    publish.queue_event(EventType.QUEUE_CREATED, name)
 
 
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
@@ -62,7 +63,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     limits = settings().limits
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
-    database.in_write_transaction(lambda: _change(name, given))
+    _change(name, given)
     return get(name)
 
 
@@ -70,7 +71,7 @@ def configure_default(changes: object, *, path: str = "") -> QueueConfig:
     """Change the default policy by top-level key, and return it. Raises InvalidRequest."""
     limit = settings().limits.envelope_bytes
     given = check(changes, max_envelope_bytes=limit, path=path, default_policy=True)
-    database.in_write_transaction(lambda: _change(DEFAULT_POLICY, given))
+    _change(DEFAULT_POLICY, given)
     return default_policy()
 
 
@@ -83,10 +84,11 @@ def _exists(name: str) -> Conflict:
     return Conflict("A queue with this name exists already.", details={"queue": name})
 
 
+@database.write_transaction
 def _change(name: str, given: dict[str, Any]) -> None:
     _store(name, given)
     bounds.rebound(name)
-    publish.queue(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
 
 
 def _store(name: str, given: dict[str, Any]) -> None:

@@ -9,23 +9,22 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
-from django_ojs.operations.maintenance.maintain import BATCH
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.states import WAITING, Event, State
+from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import database, notify, queue_configs, transitions
-from django_ojs.storage.bounds import forget as forget_bound
+from django_ojs.storage.bounds import remove as remove_bound
+from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts, rollups
 from django_ojs.storage.figures.counts import ByState
 
@@ -83,7 +82,7 @@ def delete(
     left = counts.by_queue([name]).get(name, {})
     waiting = sum(left.get(state, 0) for state in _LEFT)
     if not waiting:
-        database.in_write_transaction(lambda: _remove(name, left))
+        _remove(name, left)
     return Deletion(
         queue=name,
         strategy=strategy,
@@ -133,20 +132,18 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
     # where the counts know of some.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return 0
-    which = Q(queue=name, state=state)
-    order = _ORDER.get(state, ("due_at", "pk"))
+    return _act_on_batch(name, state, min(BATCH, left), act)
 
-    def operation() -> int:
-        # What somebody claims just now stays his.
-        found = (
-            Job.primary.filter(which)
-            .order_by(*order)
-            .select_for_update(skip_locked=True, no_key=True)
-        )
-        keys = list(found.values_list("pk", flat=True)[: min(BATCH, left)])
-        return act(keys) if keys else 0
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _act_on_batch(name: str, state: State, limit: int, act: Callable[[list[UUID]], int]) -> int:
+    which = Job.primary.filter(queue=name, state=state)
+    # A job that a worker claims at this moment is locked, and stays its.
+    found = which.order_by(*_ORDER.get(state, ("due_at", "pk"))).select_for_update(
+        skip_locked=True, no_key=True
+    )
+    keys = list(found.values_list("pk", flat=True)[:limit])
+    return act(keys) if keys else 0
 
 
 def _move(keys: list[UUID], source: str, target: str) -> int:
@@ -155,13 +152,13 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     with bounds.entered(target, waiting.only("size_bytes")):
         # In the order in which they became available: the time stays, and the place with it.
         moved = which.update(queue=target)
-    notify.announce([target])
+    notify.workers_of([target])
     return moved
 
 
 def _discard(keys: list[UUID]) -> int:
     gone = transitions.apply(
-        Event.DELETE_QUEUE,
+        Trigger.DELETE_QUEUE,
         State.DISCARDED,
         Job.primary.filter(pk__in=keys),
         finished_at=Now(),
@@ -174,16 +171,17 @@ def _discard(keys: list[UUID]) -> int:
     return gone
 
 
+@database.write_transaction
 def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another was faster.
         return
-    publish.queue(EventType.QUEUE_DELETED, name)
+    publish.queue_event(EventType.QUEUE_DELETED, name)
     if left:
         mark_deleted(queue)
     else:
         queue.delete()
-    forget_bound(name)
+    remove_bound(name)
     queue_configs.changed()
 
 

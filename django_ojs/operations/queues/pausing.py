@@ -17,15 +17,16 @@ def pause(name: str, *, by: str | None = None) -> Queue:
     Pausing a paused queue keeps the time it was paused at.
     """
     check_queue(name, settings().limits)
+    return _pause(name, by)
 
-    def operation() -> Queue:
-        queue = touch(name)
-        if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
-            publish.queue(EventType.QUEUE_PAUSED, name, paused_by=by)
-        queue.refresh_from_db()
-        return queue
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _pause(name: str, by: str | None) -> Queue:
+    queue = touch(name)
+    if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
+        publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
+    queue.refresh_from_db()
+    return queue
 
 
 def resume(name: str, *, by: str | None = None) -> Queue:
@@ -34,14 +35,15 @@ def resume(name: str, *, by: str | None = None) -> Queue:
     Resuming a queue that is not paused changes nothing.
     """
     check_queue(name, settings().limits)
+    queue = _resume(name, by)
+    notify.workers_of([name])
+    return queue
 
-    def operation() -> Queue:
-        queue = touch(name)
-        if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
-            publish.queue(EventType.QUEUE_RESUMED, name, resumed_by=by)
-        queue.refresh_from_db()
-        return queue
 
-    queue = database.in_write_transaction(operation)
-    notify.announce([name])
+@database.write_transaction
+def _resume(name: str, by: str | None) -> Queue:
+    queue = touch(name)
+    if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
+        publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
+    queue.refresh_from_db()
     return queue

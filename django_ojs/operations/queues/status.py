@@ -129,15 +129,13 @@ def _look(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
     }
 
 
+@database.write_transaction
 def _settle(new: Iterable[str], again: Iterable[str], empty: Iterable[str]) -> list[Queue]:
-    def operation() -> list[Queue]:
-        missing = [Queue(name=name) for name in sorted(new)]
-        Queue.primary.bulk_create(missing, ignore_conflicts=True)
-        revive(again)
-        forget_deleted(empty)
-        return list(rows().filter(pk__in=set(chain(new, again))))
-
-    return database.in_write_transaction(operation)
+    missing = [Queue(name=name) for name in sorted(new)]
+    Queue.primary.bulk_create(missing, ignore_conflicts=True)
+    revive(again)
+    forget_deleted(empty)
+    return list(rows().filter(pk__in=set(chain(new, again))))
 
 
 def _waits(found: ByState) -> bool:

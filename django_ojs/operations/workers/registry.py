@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.jobs.search import SHOWN
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.jobs.listing import LISTED_FIELDS
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -84,7 +84,7 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
     held = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     if within is not None:
         held = held.filter(queue__in=sorted(within))
-    return list(held.order_by("started_at", "pk").only(*SHOWN)[:MAX_JOBS])
+    return list(held.order_by("started_at", "pk").only(*LISTED_FIELDS)[:MAX_JOBS])
 
 
 def held(worker_ids: Collection[str]) -> dict[str, int]:
@@ -99,23 +99,24 @@ def direct(worker_id: str, directive: Directive) -> WorkerStatus:
 
     Raises NotFound, and Conflict for one that was told to terminate: nothing leads back.
     """
-
-    def operation() -> WorkerStatus:
-        rows = Worker.primary.filter(pk=worker_id)
-        told = rows.select_for_update().values_list("directive", flat=True).first()
-        if told is None:
-            raise _unknown(worker_id)
-        if told == Directive.TERMINATE and directive is not Directive.TERMINATE:
-            raise Conflict(
-                "The worker was told to terminate; nothing leads back.",
-                details={"worker_id": worker_id, "current_state": told},
-            )
-        beat.direct(worker_id, directive)
-        return get(worker_id)
-
     if not _possible(worker_id):
         raise _unknown(worker_id)
-    return database.in_write_transaction(operation)
+    return _direct(worker_id, directive)
+
+
+@database.write_transaction
+def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
+    rows = Worker.primary.filter(pk=worker_id)
+    told = rows.select_for_update().values_list("directive", flat=True).first()
+    if told is None:
+        raise _unknown(worker_id)
+    if told == Directive.TERMINATE and directive is not Directive.TERMINATE:
+        raise Conflict(
+            "The worker was told to terminate; nothing leads back.",
+            details={"worker_id": worker_id, "current_state": told},
+        )
+    beat.direct(worker_id, directive)
+    return get(worker_id)
 
 
 def deregister(worker_id: str) -> int:

@@ -28,7 +28,7 @@ from django_ojs.spec.errors import (
     PayloadTooLarge,
     QueueNameTooLong,
     UniqueKeyInvalid,
-    Unsupported,
+    UnsupportedFeature,
 )
 from django_ojs.spec.ids import is_uuid7
 from django_ojs.spec.json import dumps
@@ -53,7 +53,9 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
     if not isinstance(envelope.specversion, str):
         raise InvalidRequest.of("specversion", "must be a string")
     if envelope.specversion not in SPECVERSIONS:
-        raise Unsupported.of("specversion", f"must be one of {', '.join(sorted(SPECVERSIONS))}")
+        raise UnsupportedFeature.of(
+            "specversion", f"must be one of {', '.join(sorted(SPECVERSIONS))}"
+        )
     check_type(envelope.type, limits)
     check_queue(envelope.queue, limits)
     if type(envelope.priority) is not int and not _is_integer(envelope.priority):

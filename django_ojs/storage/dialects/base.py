@@ -1,21 +1,21 @@
-"""What a database must be able to do for the hot paths: store, claim, complete, promote.
+"""What a database must provide: the statements of the hot paths, locks, and what it alone can do.
 
-One statement each.
+A job is stored, claimed, completed and promoted by one statement each, for any number of jobs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
+from django.core.checks import CheckMessage
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec.states import Event, State, sources
-
-#: What FETCH hands out, in this order (see `storage.claims.Claimed`).
+#: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
     "id",
     "type",
@@ -43,40 +43,16 @@ CLAIMED = (
 )
 
 
-#: No queue can have this name; its row in `ojs_queue` stands for all of them. While it is paused,
-#: nothing is handed out and nothing promoted (see `operations.maintenance.mode`).
+#: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
+#: job is claimed or promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """An event and the state it leads to, as SQL.
-
-    The states come from the transition table and from nowhere else.
-    """
-
-    event: Event
-    target: State
-
-    @property
-    def to(self) -> str:
-        """The new state, quoted."""
-        return f"'{self.target.value}'"
-
-    @property
-    def expected(self) -> str:
-        """The condition on the old state.
-
-        Written so that the planner sees that a partial index covers it.
-        """
-        states = sources(self.event, self.target)
-        if len(states) == 1:
-            return f"state = '{states[0].value}'"
-        return "state IN ({})".format(", ".join(f"'{state.value}'" for state in states))
-
-
-#: A count that is wrong: queue, state, jobs as counted and as they are, bytes likewise.
+#: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
 Difference = tuple[str, str, int, int, int, int]
+
+#: Limits one query to the timeout of `Dialect.query_timeout`.
+QueryLimit = Callable[[], AbstractContextManager[None]]
 
 #: A database session: the server's process id, and when it started.
 Session = tuple[int, datetime]
@@ -88,7 +64,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the database decided about a job that PUSH stored."""
+    """A job that PUSH stored: what the database decided about it."""
 
     id: UUID
     state: str
@@ -104,52 +80,67 @@ class Dialect(ABC):
 
     #: The time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
-    #: Can a session be told of new work, so that idle workers need not wait for their next poll?
+    #: What does the conformance manifest call this database (conformance §4)?
+    backend: ClassVar[str]
+    #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
-    #: Has every connection a server process that other sessions can see is gone?
+    #: Has each connection a server process whose end other sessions can see?
     has_sessions: ClassVar[bool]
 
     @abstractmethod
-    def insert(
-        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        rows: Sequence[Row],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
     ) -> list[Stored] | None:
-        """Store jobs, in order; skip any whose id is taken. Return the stored ones.
+        """Store jobs, in order; skip those whose id is taken. Return the stored ones.
 
-        `new`: the ids are ours, and none is taken. `admit`: only if it costs no look to say that
-        their queues have room; None says that it does, and that nothing was stored (or that the id
-        of a single job is taken).
+        `generated_ids`: the ids were generated, and cannot be taken. `only_if_admitted`: return
+        None and store nothing unless the queues have room without counting their jobs; None also
+        where the id of a single job is taken.
         """
 
     @abstractmethod
-    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
-        """Return up to `most` available jobs of a queue, the oldest ones, locked."""
+    def oldest_available(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[UUID]:
+        """Return the ids of the available jobs of a queue that have waited longest, locked.
 
-    @abstractmethod
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
-        """Keep all others from adding to a queue until the transaction ends.
-
-        Waits for those who have added to it and not committed; OperationalError when that takes
-        longer than `seconds`, or when they wait for us. Return the version of the bound as it is
-        then; None when the transaction sees only what was committed before it began.
+        Jobs that another transaction has locked are left out.
         """
 
     @abstractmethod
-    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Give out new tickets of a queue that has none left and room."""
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
+        """Lock a bounded queue until the transaction ends: no other transaction adds jobs to it.
+
+        Wait for the transactions that have added jobs to it; OperationalError after `timeout`
+        seconds, or on a deadlock. Return the version of the bound as it is then; None when the
+        transaction sees only what was committed before it began.
+        """
 
     @abstractmethod
-    def depth(
+    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Make new admission tickets of a queue valid, if it has room and none is left.
+
+        A ticket is the permission to add a job without counting jobs (see `storage.bounds`).
+        """
+
+    @abstractmethod
+    def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
-        """Return (state, jobs, bytes) of a queue in these states, all of one moment."""
+        """Return (state, jobs, bytes) of a queue in these states, under one snapshot."""
 
     @abstractmethod
-    def spend(
+    def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
-        """Note that a turn added `cost` tickets' worth, and left room for so many more.
+        """Take `cost` tickets for jobs added under the queue lock; make `room` more valid.
 
-        Nothing is noted when the bound is of another version by now.
+        Do nothing when the bound has another version by now.
         """
 
     @abstractmethod
@@ -158,23 +149,22 @@ class Dialect(ABC):
         connection: BaseDatabaseWrapper,
         *,
         queue: str,
-        count: int,
+        limit: int,
         worker_id: str | None,
         lease_ms: int,
-        own: bool,
+        own_lease: bool,
     ) -> list[tuple[Any, ...]]:
-        """Claim up to `count` available jobs of one queue.
+        """Claim up to `limit` available jobs of one queue.
 
-        `own`: a job's own visibility timeout goes before `lease_ms`.
-
-        Return rows of `CLAIMED`, in no particular order.
+        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
+        of `CLAIMED`, in no particular order.
         """
 
     @abstractmethod
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
 
-        Return those it still held.
+        Return the ids of those that it still held.
         """
 
     @abstractmethod
@@ -193,29 +183,32 @@ class Dialect(ABC):
 
     @abstractmethod
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
-        """Return (queue, state, counted, actual) where the counts are wrong, at one moment."""
+        """Return where the counts differ from the jobs, under one snapshot."""
 
     @abstractmethod
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Correct the counts, and return what was wrong."""
 
-    def tidy(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # most have nothing to do
-        """Give back the space of rows that are written and deleted all the time."""
+    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # nothing to do on most
+        """Free the space of changes that were folded into the counts."""
 
     @abstractmethod
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Take the write lock at the start of a transaction, where the database has just one."""
 
     @abstractmethod
-    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        """Wait for the unique keys, given in hexadecimal, and hold them until the transaction ends.
+    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        """Lock unique keys, given in hexadecimal, until the transaction ends.
 
-        Return whether the transaction sees what was committed while it waited.
+        Return whether the transaction sees what was committed while it waited for them.
         """
 
     @abstractmethod
-    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
-        """Wait until no other transaction is at this, and keep others out until this one ends."""
+    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
+        """Lock a subject, a word such as "events", until the transaction ends.
+
+        Transactions that lock the same subject run one after the other.
+        """
 
     @abstractmethod
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
@@ -226,10 +219,10 @@ class Dialect(ABC):
         """Say whether the session may write. A replica's may not."""
 
     @abstractmethod
-    def lost_a_race(self, error: OperationalError) -> bool:
-        """Say whether the statement failed only because others were at work.
+    def is_contention_error(self, error: OperationalError) -> bool:
+        """Say whether the statement failed because of other transactions, so that a retry may pass.
 
-        That is a deadlock, a lock wait or a busy database.
+        That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
     @abstractmethod
@@ -242,23 +235,52 @@ class Dialect(ABC):
 
     @abstractmethod
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Tell listening workers that these queues have work, outside the caller's transaction.
+        """Notify listening workers that these queues have work; not in the caller's transaction.
 
         Where `can_notify` is false it does nothing.
         """
 
+    def listen(self, connection: BaseDatabaseWrapper) -> None:
+        """Receive notifications on this connection. Only where `can_notify`."""
+        raise NotImplementedError
+
+    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the queues of the notifications that have arrived; it does not wait for any."""
+        raise NotImplementedError
+
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
-        """Identify the server process of a connection, when that has one to itself."""
+        """Return the server process of a connection, when no pooler shares it with others."""
+        return None
+
+    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
+        """Return how long the oldest other transaction has been open, if there is one.
+
+        While it is open, no row that was changed since can be removed, and claims get slower. None
+        also where the database does not tell.
+        """
         return None
 
     @abstractmethod
-    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting one expired."""
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> AbstractContextManager[QueryLimit]:
+        """Open a block of queries, each of which is stopped after so many seconds.
+
+        A query runs in a block of the returned limit; it is stopped by a DatabaseError, after which
+        the others still run.
+        """
+
+    @abstractmethod
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        """Return what is wrong with the version or the settings of the database (system checks)."""
+
+    @abstractmethod
+    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+        """Say whether a scheduled or retryable job is due, and whether a waiting job expired."""
 
     @abstractmethod
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
-        """Return registered workers that are dead.
+        """Return workers that count as dead, by id.
 
-        Without a session: it kept silent for longer than it may. With the session it had: the
-        server knows that no more.
+        With None: its last heartbeat is too old. With its session: that has ended on the server.
         """

@@ -1,32 +1,81 @@
 """PostgreSQL 14 and later."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from django.core.checks import CheckMessage
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects import postgresql_sql as sql
-from django_ojs.storage.dialects.base import Dialect, Difference, Row, Session, Stored
+from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Row, Session, Stored
+from django_ojs.storage.dialects.sql_files import load
+
+#: The channel on which idle workers listen; the payload is a queue's name.
+CHANNEL = "ojs"
+
+_WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
+_SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
+
+#: By whether the ids were generated, and whether the queues are asked for room.
+_INSERT_JOBS = {
+    (generated_ids, only_if_admitted): load(
+        "postgresql",
+        "insert_jobs",
+        where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
+        on_conflict="" if generated_ids else _SKIP_TAKEN,
+    )
+    for generated_ids in (True, False)
+    for only_if_admitted in (True, False)
+}
+_ADD_EVENTS = load("postgresql", "add_events")
+_CAN_WRITE = load("postgresql", "can_write")
+_CLAIM = load("postgresql", "claim")
+_COMPLETE = load("postgresql", "complete")
+_COUNTS = load("postgresql", "counts")
+_COUNT_DIFFERENCES = load("postgresql", "count_differences")
+_DEAD_WORKERS = load("postgresql", "dead_workers")
+_DUE_WORK = load("postgresql", "due_work")
+_FOLD_COUNTS = load("postgresql", "fold_counts")
+_LISTEN = load("postgresql", "listen", channel=CHANNEL)
+_LOCK_QUEUE = load("postgresql", "lock_queue")
+_LOCK_SUBJECT = load("postgresql", "lock_subject")
+_LOCK_UNIQUE_KEYS = load("postgresql", "lock_unique_keys")
+_NOTIFY = load("postgresql", "notify", calls="{calls}")
+_OLDEST_AVAILABLE = load("postgresql", "oldest_available")
+_OLDEST_TRANSACTION = load("postgresql", "oldest_transaction")
+_PROMOTE = load("postgresql", "promote")
+_PUSH_JOB = load("postgresql", "push_job", named="{named}")
+_QUEUE_COUNTS = load("postgresql", "queue_counts")
+_READ_BOUND_VERSION = load("postgresql", "read_bound_version")
+_RENEW_TICKETS = load("postgresql", "renew_tickets")
+_REPAIR_COUNTS = load("postgresql", "repair_counts", count_differences=_COUNT_DIFFERENCES)
+_SESSION = load("postgresql", "session")
+_SET_READ_COMMITTED = load("postgresql", "set_read_committed")
+_SET_STATEMENT_TIMEOUT = load("postgresql", "set_statement_timeout")
+_SPEND_TICKETS = load("postgresql", "spend_tickets")
+_VACUUM_COUNTS = load("postgresql", "vacuum_counts")
 
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
-#: Where each statement sees what was committed before it; elsewhere, before the first one.
-_FRESH = {"read committed", "read uncommitted"}
-#: As psycopg numbers it, and Django keeps it.
+#: Isolation levels in which each statement has a snapshot of its own.
+_SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
+#: psycopg's number of the isolation level, which Django keeps.
 _READ_COMMITTED = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
-_NOT_PLAIN = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
-_MORE = ("priority", "meta", "options", "timeout_ms", "visibility_timeout_ms")
+#: A job with one of these is stored by the general statement, not by `ojs_push`.
+_NOT_FOR_PUSH_JOB = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
+#: Arguments of `ojs_push` that have a default.
+_OPTIONAL = ("priority", "meta", "options", "timeout_ms", "visibility_timeout_ms")
 
 
 def _time(microseconds: int) -> datetime:
-    # Reading a thousand timestamps takes as long as storing the jobs; integers are read in C.
+    # Parsing a thousand timestamps takes as long as storing the jobs; integers are parsed in C.
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -37,11 +86,11 @@ def _stored(key: UUID, state: str, created: int, queued: int | None, *others: An
     return Stored(key, state, created_at, _time(queued), *others)
 
 
-def _one(row: Row) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of `ojs_push` that every job has, and those that this one has."""
+def _push_arguments(row: Row) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of `ojs_push`: by position the required ones, by name the others."""
     args = json.dumps(row["args"])
     text = f"{row['type']}{row['queue']}{args}"
-    more = {name: row[name] for name in _MORE if row.get(name)}
+    more = {name: row[name] for name in _OPTIONAL if row.get(name)}
     for name in ("meta", "options"):
         if name in more:
             more[name] = json.dumps(more[name])
@@ -52,15 +101,16 @@ def _one(row: Row) -> tuple[list[Any], dict[str, Any]]:
     return [row["id"], row["type"], row["queue"], args, size, row["max_attempts"]], more
 
 
-def _wanted(rows: Sequence[Row], text: str) -> list[list[Any]]:
-    # All of the text for each queue: more than they take, and known without writing it twice. A
-    # pending job does not wait in its queue yet.
+def _admission_arguments(rows: Sequence[Row], text: str) -> list[list[Any]]:
+    """Return queues, jobs and bytes for `ojs_admit_all`."""
+    # The bytes of the whole batch for each queue: more than its jobs have, but known without
+    # rendering them twice. A pending job does not count for its queue yet.
     size = len(text) if text.isascii() else len(text.encode())
     jobs = Counter(row["queue"] for row in rows if "pending" not in row)
     return [list(jobs), list(jobs.values()), [size] * len(jobs)]
 
 
-def _is_alone(connection: BaseDatabaseWrapper) -> bool:
+def _is_whole_transaction(connection: BaseDatabaseWrapper) -> bool:
     """Say whether a statement is a transaction of its own."""
     return not connection.in_atomic_block and connection.get_autocommit()
 
@@ -69,167 +119,180 @@ class PostgreSQL(Dialect):
     """PostgreSQL through psycopg 3."""
 
     now = "statement_timestamp()"
+    backend = "postgres"
     can_notify = True
     has_sessions = True
 
-    def insert(
-        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        rows: Sequence[Row],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if len(rows) == 1 and not _NOT_PLAIN & rows[0].keys():
-            return self._insert_one(connection, rows[0], new=new, admit=admit)
+        if len(rows) == 1 and not _NOT_FOR_PUSH_JOB & rows[0].keys():
+            return self._insert_one(
+                connection, rows[0], generated_ids=generated_ids, only_if_admitted=only_if_admitted
+            )
         parameters: list[Any] = [text := json.dumps(rows)]
-        if admit:
-            parameters += [*_wanted(rows, text), _is_alone(connection)]
+        if only_if_admitted:
+            parameters += [*_admission_arguments(rows, text), _is_whole_transaction(connection)]
         with connection.cursor() as cursor:
-            cursor.execute(sql.INSERT[new, admit], parameters)
+            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], parameters)
             found = cursor.fetchall()
-        if not found and admit:
+        if not found and only_if_admitted:
             return None
         return [_stored(*row) for row in found]
 
     def _insert_one(
-        self, connection: BaseDatabaseWrapper, row: Row, *, new: bool, admit: bool
+        self,
+        connection: BaseDatabaseWrapper,
+        row: Row,
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
     ) -> list[Stored] | None:
-        needed, more = _one(row)
-        if not new:
+        needed, more = _push_arguments(row)
+        if not generated_ids:
             more["new"] = False
-        if admit:
-            more["alone"] = _is_alone(connection)
-        named = "".join(f", {name} => %s" for name in more)
+        if only_if_admitted:
+            more["alone"] = _is_whole_transaction(connection)
+        named = "".join([f", {name} => %s" for name in more])
         with connection.cursor() as cursor:
-            cursor.execute(sql.PUSH_ONE.format(named), [*needed, *more.values()])
+            cursor.execute(_PUSH_JOB.format(named=named), [*needed, *more.values()])
             (microseconds,) = cursor.fetchone()
         if microseconds is None:
-            # No room, or an id that is taken: who asked for room has to ask again.
-            return None if admit else []
+            # Not admitted, or an id that is taken; the procedure does not say which.
+            return None if only_if_admitted else []
         created, size = _time(microseconds), needed[4]
         return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None, size)]
 
-    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+    def oldest_available(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.OLDEST, {"queue": queue, "most": most})
+            cursor.execute(_OLDEST_AVAILABLE, {"queue": queue, "limit": limit})
             return [row[0] for row in cursor.fetchall()]
 
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.TAKE_TURN, [f"{int(seconds * 1000)}ms", queue])
-            before, _, fresh, _ = cursor.fetchone()
-            cursor.execute(sql.TURN_TAKEN, [before, queue])
+            cursor.execute(_LOCK_QUEUE, [f"{int(timeout * 1000)}ms", queue])
+            former_timeout, _, locked, _ = cursor.fetchone()
+            cursor.execute(_READ_BOUND_VERSION, [former_timeout, queue])
             version = cursor.fetchone()[1]
-        return (version or "0") if fresh else None
+        return (version or "0") if locked else None
 
-    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
             self.begin_write(connection)
-            cursor.execute("SELECT ojs_admit(%s, 1, 0, true)", [queue])
+            cursor.execute(_RENEW_TICKETS, [queue])
 
-    def depth(
+    def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DEPTH, {"queue": queue, "states": list(states)})
+            cursor.execute(_QUEUE_COUNTS, {"queue": queue, "states": list(states)})
             return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
-    def spend(
+    def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
         values: dict[str, str | int] = {"queue": queue, "version": version}
         values |= {"cost": cost, "room": room}
         with connection.cursor() as cursor:
-            cursor.execute(sql.SPEND, values)
+            cursor.execute(_SPEND_TICKETS, values)
 
     def claim(
         self,
         connection: BaseDatabaseWrapper,
         *,
         queue: str,
-        count: int,
+        limit: int,
         worker_id: str | None,
         lease_ms: int,
-        own: bool,
+        own_lease: bool,
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                sql.CLAIM,
+                _CLAIM,
                 {
                     "queue": queue,
-                    "count": count,
+                    "limit": limit,
                     "worker_id": worker_id,
                     "lease_ms": lease_ms,
-                    "own": own,
+                    "own_lease": own_lease,
                 },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COMPLETE, {"worker_id": worker_id, "finished": finished})
+            cursor.execute(_COMPLETE, {"worker_id": worker_id, "finished": finished})
             return {row[0] for row in cursor.fetchall()}
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.PROMOTE, [limit])
+            cursor.execute(_PROMOTE, [limit])
             return cast("list[tuple[UUID, str]]", cursor.fetchall())
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COUNTS, {"queues": queues})
+            cursor.execute(_COUNTS, {"queues": queues})
             return cast("list[tuple[str, str, int]]", cursor.fetchall())
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(sql.FOLD)
+            cursor.execute(_FOLD_COUNTS)
             return cast("int", cursor.fetchone()[0])
 
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DIFFERENCES)
+            cursor.execute(_COUNT_DIFFERENCES)
             return cast("list[Difference]", cursor.fetchall())
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.REPAIR)
+            cursor.execute(_REPAIR_COUNTS)
             return cast("list[Difference]", cursor.fetchall())
 
-    def tidy(self, connection: BaseDatabaseWrapper) -> None:
-        # Autovacuum looks once a minute; by then tens of thousands of dead changes would stand
-        # between a reader and the live ones.
+    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.in_atomic_block:
             with connection.cursor() as cursor:
-                cursor.execute("VACUUM ojs_count_change")
+                cursor.execute(_VACUUM_COUNTS)
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        # Rows are locked as they are touched. Our own transactions look at what others committed
-        # while they waited, whatever the project's connections are set to.
+        # There is no write lock: rows are locked as they are changed. But each statement has to see
+        # what was committed before it, whatever isolation level the project's connections have.
         level = getattr(connection, "isolation_level", None)
         if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
             with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                cursor.execute(_SET_READ_COMMITTED)
 
-    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        # Half of the hash will do: two keys that share it wait for each other, and no more. In
-        # order, so that two batches never wait for each other in a circle.
+    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
+        # other without need. In order, so that two batches cannot deadlock.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
         with connection.cursor() as cursor:
-            cursor.execute(sql.LOCK_KEYS, [numbers])
-            return str(cursor.fetchone()[1]) in _FRESH
+            cursor.execute(_LOCK_UNIQUE_KEYS, [numbers])
+            return str(cursor.fetchone()[1]) in _SNAPSHOT_PER_STATEMENT
 
-    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.TAKE_TURNS, [what])
+            cursor.execute(_LOCK_SUBJECT, [subject])
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.ADD_EVENTS, [events])
+            cursor.execute(_ADD_EVENTS, [events])
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT current_setting('transaction_read_only') = 'off'")
+            cursor.execute(_CAN_WRITE)
             return bool(cursor.fetchone()[0])
 
-    def lost_a_race(self, error: OperationalError) -> bool:
+    def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (
             _DEADLOCK,
             _LOCK_NOT_AVAILABLE,
@@ -243,29 +306,63 @@ class PostgreSQL(Dialect):
         return cast("datetime | None", value)
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        calls = ", ".join(f"pg_notify('{sql.CHANNEL}', %s)" for _ in queues)
+        calls = ", ".join([f"pg_notify('{CHANNEL}', %s)"] * len(queues))
         with connection.cursor() as cursor:
-            cursor.execute(sql.NOTIFY.format(calls), list(queues))
+            cursor.execute(_NOTIFY.format(calls=calls), list(queues))
+
+    def listen(self, connection: BaseDatabaseWrapper) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_LISTEN)
+
+    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
+        # Not psycopg's `notifies()`: it waits for more while it holds the GIL, and the thread that
+        # was woken waits with it.
+        link = connection.connection.pgconn
+        link.consume_input()
+        queues = []
+        while notification := link.notifies():
+            queues.append(notification.extra.decode())
+        return queues
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-            )
+            cursor.execute(_SESSION)
             pid, started_at = cursor.fetchone()
-        # A pooler answers the start-up packet itself, with a process id of its own invention: then
-        # the server process is not ours, and its end would mean nothing.
-        promised = connection.connection.info.backend_pid
-        return (pid, started_at) if pid == promised else None
+        # A pooler answers the start-up packet itself, with a process id that it made up: then the
+        # server process serves other clients too, and its end says nothing about this one.
+        announced = connection.connection.info.backend_pid
+        return (pid, started_at) if pid == announced else None
 
-    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.WAITING)
+            cursor.execute(_OLDEST_TRANSACTION)
+            return cast("timedelta | None", cursor.fetchone()[0])
+
+    @contextmanager
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> Iterator[QueryLimit]:
+        # One transaction: the timeout is set once and ends with it, through a pooler as well. Each
+        # query has a savepoint, because one that was stopped must not end the transaction.
+        alias = connection.alias
+        with transaction.atomic(using=alias), connection.cursor() as cursor:
+            cursor.execute(_SET_STATEMENT_TIMEOUT, [str(int(seconds * 1000))])
+            (former_timeout, _) = cursor.fetchone()
+            yield lambda: transaction.atomic(using=alias)
+            # A caller's transaction goes on with its own timeout.
+            cursor.execute(_SET_STATEMENT_TIMEOUT, [former_timeout])
+
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        return []
+
+    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+        with connection.cursor() as cursor:
+            cursor.execute(_DUE_WORK)
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DEAD_WORKERS)
+            cursor.execute(_DEAD_WORKERS)
             found = cursor.fetchall()
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]

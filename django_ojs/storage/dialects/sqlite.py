@@ -1,25 +1,53 @@
 """SQLite 3.38 and later, for development, tests and small sites.
 
-One writer at a time; its lock is the only lock.
+There is one writer at a time, and the write lock is the only lock.
 """
 
-from collections.abc import Sequence
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
-from django_ojs.storage.dialects import sqlite_sql as sql
 from django_ojs.storage.dialects.base import (
     Dialect,
     Difference,
+    QueryLimit,
     Row,
     Session,
     Stored,
 )
+from django_ojs.storage.dialects.sql_files import load
+
+#: As Django stores times: text, in UTC.
+_NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
+
+_ADD_EVENTS = load("sqlite", "add_events", now=_NOW)
+_BEGIN_WRITE = load("sqlite", "begin_write")
+_CAN_WRITE = load("sqlite", "can_write")
+_CLAIM = load("sqlite", "claim", now=_NOW)
+_COMPLETE = load("sqlite", "complete", now=_NOW)
+_COUNTS = load("sqlite", "counts")
+_COUNT_DIFFERENCES = load("sqlite", "count_differences")
+_DEAD_WORKERS = load("sqlite", "dead_workers", now=_NOW)
+_DUE_WORK = load("sqlite", "due_work", now=_NOW)
+_INSERT_JOBS = load("sqlite", "insert_jobs", now=_NOW, room="true")
+_INSERT_JOBS_IF_UNBOUNDED = load("sqlite", "insert_jobs", now=_NOW, room=load("sqlite", "no_bound"))
+_OLDEST_AVAILABLE = load("sqlite", "oldest_available")
+_PROMOTE = load("sqlite", "promote", now=_NOW)
+_QUEUE_COUNTS = load("sqlite", "queue_counts")
+_REPAIR_COUNT = load("sqlite", "repair_count")
+
+_OLDEST_SUPPORTED = (3, 38, 0)
+#: Instructions of SQLite's virtual machine between two checks of the clock.
+_INSTRUCTIONS = 20_000
 
 _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -27,16 +55,22 @@ _PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
-    now = sql.NOW
+    now = _NOW
+    backend = "sqlite"
     can_notify = False
     has_sessions = False
 
-    def insert(
-        self, connection: BaseDatabaseWrapper, rows: Sequence[Row], *, new: bool, admit: bool
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        rows: Sequence[Row],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
     ) -> list[Stored] | None:
         with connection.cursor() as cursor:
-            # SQLite's clock stops at milliseconds, and jobs pushed within one must keep their
-            # order, those of a batch too.
+            # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
+            # must those of a batch.
             now = datetime.now(UTC)
             text = json.dumps(
                 [
@@ -45,10 +79,10 @@ class SQLite(Dialect):
                 ]
             )
             cursor.execute(
-                sql.INSERT.format(room=sql.NO_BOUND if admit else "true"), {"rows": text}
+                _INSERT_JOBS_IF_UNBOUNDED if only_if_admitted else _INSERT_JOBS, {"rows": text}
             )
             found = cursor.fetchall()
-        if admit and not found:
+        if only_if_admitted and not found:
             return None
         return [
             Stored(
@@ -59,75 +93,73 @@ class SQLite(Dialect):
             for key, state, size, *times in found
         ]
 
-    def oldest(self, connection: BaseDatabaseWrapper, queue: str, most: int) -> list[UUID]:
+    def oldest_available(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.OLDEST, [queue, most])
+            cursor.execute(_OLDEST_AVAILABLE, [queue, limit])
             return [self.uuid(row[0]) for row in cursor.fetchall()]
 
-    def take_turn(self, connection: BaseDatabaseWrapper, queue: str, seconds: float) -> str | None:
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         self.begin_write(connection)
         return ""
 
-    def renew(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Nothing to do: there are no tickets."""
+    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Nothing to do: the holder of the write lock can count."""
 
-    def depth(
+    def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
-        marks = ", ".join(["%s"] * len(states))
         with connection.cursor() as cursor:
-            cursor.execute(
-                f"SELECT state, n, bytes FROM ojs_count WHERE queue = %s AND state IN ({marks})",
-                [queue, *states],
-            )
+            cursor.execute(_QUEUE_COUNTS, {"queue": queue, "states": json.dumps(list(states))})
             return cast("list[tuple[str, int, int]]", cursor.fetchall())
 
-    def spend(
+    def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
-        """Nothing to do: who has the write lock can look."""
+        """Nothing to do: the holder of the write lock can count."""
 
     def claim(
         self,
         connection: BaseDatabaseWrapper,
         *,
         queue: str,
-        count: int,
+        limit: int,
         worker_id: str | None,
         lease_ms: int,
-        own: bool,
+        own_lease: bool,
     ) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                sql.CLAIM,
+                _CLAIM,
                 {
                     "queue": queue,
-                    "count": count,
+                    "limit": limit,
                     "worker_id": worker_id,
                     "lease_ms": lease_ms,
-                    "own": own,
+                    "own_lease": own_lease,
                 },
             )
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.COMPLETE, {"worker_id": worker_id, "finished": finished})
+            cursor.execute(_COMPLETE, {"worker_id": worker_id, "finished": finished})
             return {self.uuid(row[0]) for row in cursor.fetchall()}
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         with connection.cursor() as cursor:
-            # After whatever was pushed within this millisecond; its last digits order the batch.
+            # After each job pushed within this millisecond; three more digits order the batch.
             next_millisecond = datetime.now(UTC) + timedelta(milliseconds=1)
             now = next_millisecond.strftime(_PYTHON_FORMAT)[:-3]
-            cursor.execute(sql.PROMOTE, {"limit": limit, "now": now})
+            cursor.execute(_PROMOTE, {"limit": limit, "now": now})
             return [(self.uuid(key), queue) for key, queue in cursor.fetchall()]
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT queue, state, n FROM ojs_count ORDER BY queue, state")
+            cursor.execute(_COUNTS)
             rows = cast("list[tuple[str, str, int]]", cursor.fetchall())
         return [row for row in rows if queues is None or row[0] in queues]
 
@@ -137,67 +169,100 @@ class SQLite(Dialect):
 
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.DIFFERENCES)
+            cursor.execute(_COUNT_DIFFERENCES)
             return cast("list[Difference]", cursor.fetchall())
 
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         wrong = self.count_differences(connection)
         with connection.cursor() as cursor:
             for queue, state, _, actual, _, size in wrong:
-                cursor.execute(
-                    "INSERT INTO ojs_count (queue, state, n, bytes) VALUES (%s, %s, %s, %s) "
-                    "ON CONFLICT (queue, state) DO UPDATE "
-                    "SET n = excluded.n, bytes = excluded.bytes",
-                    [queue, state, actual, size],
-                )
+                cursor.execute(_REPAIR_COUNT, [queue, state, actual, size])
         return wrong
 
-    def waiting(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+    @contextmanager
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> Iterator[QueryLimit]:
+        @contextmanager
+        def limit() -> Iterator[None]:
+            connection.ensure_connection()
+            until = time.monotonic() + seconds
+            raw: Any = connection.connection
+            raw.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+            try:
+                yield
+            finally:
+                raw.set_progress_handler(None, 0)
+
+        yield limit
+
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        problems: list[CheckMessage] = []
+        if sqlite3.sqlite_version_info < _OLDEST_SUPPORTED:
+            problems.append(
+                Error(
+                    f"django_ojs needs SQLite 3.38; Python here has {sqlite3.sqlite_version}.",
+                    id="django_ojs.E004",
+                )
+            )
+        if connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+            problems.append(
+                Warning(
+                    f"The SQLite database {connection.alias!r} opens transactions in deferred "
+                    "mode: one that reads and then writes fails with 'database is locked' when "
+                    "a worker wrote in between.",
+                    hint=(
+                        f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode']"
+                        " = 'IMMEDIATE'"
+                    ),
+                    id="django_ojs.W001",
+                )
+            )
+        return problems
+
+    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.WAITING, {})
+            cursor.execute(_DUE_WORK, {})
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(sql.SILENT, {})
+            cursor.execute(_DEAD_WORKERS, {})
             return [(row[0], None) for row in cursor.fetchall()]
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        # A deferred transaction that reads first and writes later fails at once when another has
-        # written in between, without waiting. A write that changes nothing takes the lock, and
-        # waits for it.
         with connection.cursor() as cursor:
-            cursor.execute("UPDATE ojs_job SET run = run WHERE 0")
+            cursor.execute(_BEGIN_WRITE)
 
-    def lock_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        # The one writer's lock is the lock on every key. It cannot be had on an old snapshot.
+    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        # The write lock locks every key. A transaction with an old snapshot cannot take it.
         self.begin_write(connection)
         return True
 
-    def take_turns(self, connection: BaseDatabaseWrapper, what: str) -> None:
+    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self.begin_write(connection)
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(sql.ADD_EVENTS, {"events": events})
+            cursor.execute(_ADD_EVENTS, {"events": events})
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("PRAGMA query_only")
+            cursor.execute(_CAN_WRITE)
             return not cursor.fetchone()[0]
 
     def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Nothing to do: nobody can listen."""
+        """Nothing to do: a connection cannot listen."""
 
-    def lost_a_race(self, error: OperationalError) -> bool:
+    def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
 
     def uuid(self, value: Any) -> UUID:
         return UUID(value)
 
     def time(self, value: Any) -> datetime | None:
-        # Django's converters have read the columns that are declared as times.
-        # `now` is text: an expression is declared as nothing.
+        # Django's converters read the columns that are declared as times; an expression, such as
+        # `now`, has no declared type and comes as text.
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None

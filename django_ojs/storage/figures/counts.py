@@ -33,14 +33,15 @@ def depth(queue: str) -> int:
     return sum(number for state, number in counts.items() if state in WAITING)
 
 
+@database.retry_contention
 def fold() -> int:
     """Fold the changes into the counts. Return how many there were."""
-    return database.retried(lambda: database.dialect().fold_counts(database.connection()))
+    return database.dialect().fold_counts(database.connection())
 
 
-def tidy() -> None:
+def vacuum() -> None:
     """Give back the space of changes that were folded."""
-    database.dialect().tidy(database.connection())
+    database.dialect().vacuum_counts(database.connection())
 
 
 def differences() -> list[Difference]:
@@ -52,14 +53,11 @@ def differences() -> list[Difference]:
     return database.dialect().count_differences(database.connection())
 
 
+@database.write_transaction
 def repair() -> list[Difference]:
     """Correct the counts, while others go on working. Return what was wrong, as `differences`."""
-
-    def operation() -> list[Difference]:
-        wrong = database.dialect().repair_counts(database.connection())
-        if wrong:
-            # What was let into bounded queues by the wrong ones has to be looked at again.
-            Bound.primary.update(until=-1)
-        return wrong
-
-    return database.in_write_transaction(operation)
+    wrong = database.dialect().repair_counts(database.connection())
+    if wrong:
+        # What was let into bounded queues by the wrong ones has to be looked at again.
+        Bound.primary.update(until=-1)
+    return wrong

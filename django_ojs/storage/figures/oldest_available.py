@@ -1,47 +1,25 @@
-"""Since when the job has waited that waits longest, for many queues in one statement.
-
-The index that jobs are claimed by has the oldest of each priority first. So it is one look a queue
-and priority, however many jobs wait.
-"""
+"""Since when the oldest available job of each queue waits, for many queues in one statement."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import Final
 
 from django_ojs.storage import database
+from django_ojs.storage.dialects import sql_files
 
-_LEVELS = """
-WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM ojs_job
-                  WHERE queue = name AND state = 'available')
-    FROM ojs_queue WHERE name IN ({names})
-    UNION ALL
-    SELECT level.queue, (SELECT max(job.priority) FROM ojs_job AS job
-                         WHERE job.queue = level.queue AND job.state = 'available'
-                           AND job.priority < level.priority)
-    FROM level WHERE level.priority IS NOT NULL
-)
-SELECT level.queue, min((SELECT min(job.enqueued_at) FROM ojs_job AS job
-                         WHERE job.queue = level.queue AND job.state = 'available'
-                           AND job.priority = level.priority))
-FROM level WHERE level.priority IS NOT NULL GROUP BY level.queue
-"""
+_OLDEST_BY_QUEUE: Final = sql_files.load("common", "oldest_by_queue", names="{names}")
 
 
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
-    """Return since when the oldest available job of each queue waits; queues without are left out.
+    """Return since when the oldest available job of each queue waits.
 
-    Queues that have no row are not looked at.
+    Queues without one are left out, and so are queues that have no row.
     """
     if not queues:
         return {}
+    read = database.dialect().time
     names = ", ".join(["%s"] * len(queues))
     with database.connection().cursor() as cursor:
-        cursor.execute(_LEVELS.format(names=names), list(queues))
-        return {queue: _moment(since) for queue, since in cursor.fetchall() if since is not None}
-
-
-def _moment(value: datetime | str) -> datetime:
-    # SQLite keeps times as text, in UTC.
-    return (
-        value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
-    )
+        cursor.execute(_OLDEST_BY_QUEUE.format(names=names), list(queues))
+        found = {queue: read(since) for queue, since in cursor.fetchall()}
+    return {queue: since for queue, since in found.items() if since is not None}

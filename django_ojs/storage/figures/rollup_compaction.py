@@ -45,18 +45,16 @@ def fold(limit: int = 200) -> int:
         .filter(rows__gt=1)
         .order_by("minute", "queue", "type")[:limit]
     )
-    keys = list(split)
+    keys = list(split.values_list("minute", "queue", "type"))
+    return _fold(keys) if keys else 0
 
-    def operation() -> int:
-        return sum(
-            _into_one(
-                _rows().filter(minute=key["minute"], queue=key["queue"], type=key["type"]),
-                key["minute"],
-            )
-            for key in keys
-        )
 
-    return database.in_write_transaction(operation) if keys else 0
+@database.write_transaction
+def _fold(keys: Sequence[tuple[datetime, str, str]]) -> int:
+    return sum(
+        _into_one(_rows().filter(minute=minute, queue=queue, type=type), minute)
+        for minute, queue, type in keys
+    )
 
 
 def coarsen(limit: int = 100) -> int:
@@ -71,12 +69,12 @@ def coarsen(limit: int = 100) -> int:
         return 0  # Its last minutes are still wanted.
     within = _rows().filter(minute__gte=hour, minute__lt=hour + _HOUR)
     pairs = within.exclude(minute=hour).order_by("queue", "type").values_list("queue", "type")
-    keys = list(pairs.distinct()[:limit])
+    return _coarsen(within, list(pairs.distinct()[:limit]), hour)
 
-    def operation() -> int:
-        return sum(_into_one(within.filter(queue=queue, type=type), hour) for queue, type in keys)
 
-    return database.in_write_transaction(operation)
+@database.write_transaction
+def _coarsen(within: QuerySet[Rollup], keys: Sequence[tuple[str, str]], hour: datetime) -> int:
+    return sum(_into_one(within.filter(queue=queue, type=type), hour) for queue, type in keys)
 
 
 def prune(keep: timedelta, limit: int = 5000) -> int:

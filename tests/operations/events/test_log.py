@@ -33,7 +33,7 @@ ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 def happen(name: str = "q", number: int = 1) -> None:
     """Let something happen to a queue."""
     for _ in range(number):
-        publish.queue(EventType.QUEUE_PAUSED, name)
+        publish.queue_event(EventType.QUEUE_PAUSED, name)
 
 
 def names(page: log.Page) -> list[str]:
@@ -157,9 +157,9 @@ def test_more_than_can_be_placed_at_once_is_read_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     happen("many", 7)
-    real = stored.place
-    monkeypatch.setattr(stored, "PLACED_AT_ONCE", 3)
-    monkeypatch.setattr(stored, "place", lambda: real(3))
+    real = stored.assign_positions
+    monkeypatch.setattr(stored, "ASSIGNED_AT_ONCE", 3)
+    monkeypatch.setattr(stored, "assign_positions", lambda: real(3))
     assert len(read_all()) == 7
 
 
@@ -190,7 +190,7 @@ def test_one_at_a_time_places_events_and_the_next_one_sees_what_it_did() -> None
     with elsewhere() as other:
         placing = transaction.atomic()
         other(placing.__enter__)
-        assert other(lambda: stored.place(1)) == 1
+        assert other(lambda: stored.assign_positions(1)) == 1
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(_place_in_own_connection)
             _until(_somebody_waits)
@@ -212,8 +212,8 @@ def test_under_repeatable_read_a_lost_race_places_nothing_and_loses_nothing() ->
             lambda: connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         )
         assert other(lambda: Event.objects.count()) == 1
-        assert stored.place() == 1
-        assert other(stored.place) == 0
+        assert stored.assign_positions() == 1
+        assert other(stored.assign_positions) == 0
         # The transaction goes on.
         assert other(lambda: Event.objects.count()) == 1
         other(lambda: old.__exit__(None, None, None))
@@ -222,7 +222,7 @@ def test_under_repeatable_read_a_lost_race_places_nothing_and_loses_nothing() ->
 
 def _place_in_own_connection() -> int:
     with own_connections():
-        return stored.place()
+        return stored.assign_positions()
 
 
 def _somebody_waits() -> bool:

@@ -1,0 +1,29 @@
+-- The reverse of the other files: Django drops the tables of the models itself.
+
+DROP PROCEDURE ojs_push(
+    uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, boolean,
+    boolean
+);
+
+DROP FUNCTION ojs_admit_all(text[], bigint[], bigint[], boolean);
+
+DROP FUNCTION ojs_admit(text, bigint, bigint, boolean);
+
+DROP FUNCTION ojs_spend(integer, bigint);
+
+DO $$
+BEGIN
+    FOR slot IN 0..15 LOOP
+        EXECUTE format('DROP SEQUENCE ojs_ticket_%s', slot);
+    END LOOP;
+END $$;
+
+DROP FUNCTION ojs_job_count_insert() CASCADE;
+
+DROP FUNCTION ojs_job_count_update() CASCADE;
+
+DROP FUNCTION ojs_job_count_delete() CASCADE;
+
+DROP FUNCTION ojs_job_count_truncate() CASCADE;
+
+DROP TABLE ojs_count_change;

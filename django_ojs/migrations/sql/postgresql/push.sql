@@ -1,0 +1,52 @@
+-- PUSH of one available job, as a procedure: a session plans its INSERT once, not with each job.
+--
+-- It is called, not selected, because some poolers send a SELECT to a replica. Arguments that are
+-- the default can be left out. `stored_at` is in microseconds since 1970; NULL: the job was not
+-- stored, because its id is taken or because ojs_admit did not admit it.
+--
+-- `new`: the id was generated and cannot be taken. `alone`: NULL skips the admission; otherwise
+-- whether the statement is a transaction of its own (see ojs_admit).
+CREATE PROCEDURE ojs_push(
+    OUT stored_at bigint,
+    id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
+    priority integer DEFAULT 0, meta jsonb DEFAULT '{}', options jsonb DEFAULT '{}',
+    timeout_ms bigint DEFAULT NULL, visibility_timeout_ms bigint DEFAULT NULL,
+    new boolean DEFAULT true, alone boolean DEFAULT NULL
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    admitted boolean := true;
+BEGIN
+    IF alone THEN
+        admitted := ojs_admit(queue, 1, size_bytes, true);
+    ELSIF NOT alone THEN
+        admitted := ojs_admit_all(ARRAY[queue], ARRAY[1::bigint], ARRAY[size_bytes], false);
+    END IF;
+    IF NOT admitted THEN
+        RETURN;
+    END IF;
+    IF new THEN
+        INSERT INTO ojs_job (
+            id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
+            run, timeout_ms, visibility_timeout_ms, size_bytes, created_at, enqueued_at, dead_letter
+        ) VALUES (
+            id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
+            0, timeout_ms, visibility_timeout_ms, size_bytes, statement_timestamp(),
+            statement_timestamp(), false
+        );
+    ELSE
+        INSERT INTO ojs_job (
+            id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
+            run, timeout_ms, visibility_timeout_ms, size_bytes, created_at, enqueued_at, dead_letter
+        ) VALUES (
+            id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
+            0, timeout_ms, visibility_timeout_ms, size_bytes, statement_timestamp(),
+            statement_timestamp(), false
+        )
+        ON CONFLICT (id) DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
+END $$;

@@ -1,0 +1,27 @@
+-- Counts by queue and state, kept by triggers (storage/counts.py reads them).
+--
+-- SQLite has one writer at a time, so that the triggers can write the counts themselves. A count
+-- without a row was emptied together with the table of jobs.
+--
+-- SQLite changes most columns by building the table anew, and loses its triggers: a migration that
+-- alters ojs_job has to create them again.
+
+CREATE TRIGGER ojs_job_count_insert AFTER INSERT ON ojs_job BEGIN
+    INSERT INTO ojs_count (queue, state, n, bytes)
+    VALUES (NEW.queue, NEW.state, 1, coalesce(NEW.size_bytes, 0))
+    ON CONFLICT (queue, state) DO UPDATE SET n = n + 1, bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER ojs_job_count_update AFTER UPDATE OF queue, state, size_bytes ON ojs_job
+WHEN OLD.queue <> NEW.queue OR OLD.state <> NEW.state OR OLD.size_bytes IS NOT NEW.size_bytes BEGIN
+    UPDATE ojs_count SET n = n - 1, bytes = bytes - coalesce(OLD.size_bytes, 0)
+    WHERE queue = OLD.queue AND state = OLD.state;
+    INSERT INTO ojs_count (queue, state, n, bytes)
+    VALUES (NEW.queue, NEW.state, 1, coalesce(NEW.size_bytes, 0))
+    ON CONFLICT (queue, state) DO UPDATE SET n = n + 1, bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER ojs_job_count_delete AFTER DELETE ON ojs_job BEGIN
+    UPDATE ojs_count SET n = n - 1, bytes = bytes - coalesce(OLD.size_bytes, 0)
+    WHERE queue = OLD.queue AND state = OLD.state;
+END;

@@ -1,0 +1,177 @@
+"""Take jobs back from those who hold them no longer.
+
+Lapsed reservations, dead workers, and claims that never ran.
+"""
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.models import Attempt, Job, Worker
+from django_ojs.models.attempt import Outcome
+from django_ojs.operations.events import publish
+from django_ojs.operations.workers.removal import remove_all
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database, notify, raw_queries, transitions
+from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.figures import rollups
+from django_ojs.storage.transitions import Claim
+
+
+def lapse(limit: int = BATCH) -> int:
+    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5).
+
+    Return how many.
+
+    They become available at once, or are discarded when their attempts are spent.
+    """
+    now = database.dialect().now
+    if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}' AND lease_until <= {now}"):
+        return 0
+    lapsed = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now())
+    failure = Failure(
+        type="visibility_timeout", message="The reservation ended before the worker answered."
+    )
+    return _take_back(lapsed, failure, Outcome.LAPSED, limit)
+
+
+def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
+    """Take back all jobs of workers that are known to be dead, and forget the workers.
+
+    See worker-protocol §10.2.
+    """
+    if not worker_ids:
+        return 0
+    orphans = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
+    failure = Failure(type="worker_death", message="The worker that ran the job died.")
+    rescued = 0
+    while found := _take_back(orphans, failure, Outcome.LOST, limit):
+        rescued += found
+    # A job that somebody had locked is left for the next look, and so is its worker.
+    left = orphans.values_list("worker_id", flat=True)
+    gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
+    remove_all(gone, "error")
+    return rescued
+
+
+class DeadWorkers:
+    """Finds dead workers and takes back their jobs.
+
+    A worker is dead when it kept silent for three beats. It is dead too when its database session
+    is gone, and was gone before: a live worker that lost its connection has another within a
+    moment.
+    """
+
+    def __init__(self, own: str | None = None) -> None:
+        # Whoever looks is alive, however late its beats are.
+        self._own = own
+        self._suspects: set[tuple[str, Session]] = set()
+
+    def take_back(self) -> int:
+        """Look once, and return how many jobs were taken back.
+
+        Two looks must be about half a second apart.
+        """
+        found = database.dialect().dead_workers(database.connection())
+        others = [(worker, session) for worker, session in found if worker != self._own]
+        silent = {worker for worker, session in others if session is None}
+        gone = {(worker, session) for worker, session in others if session is not None}
+        twice = gone & self._suspects
+        self._suspects = gone - twice
+        return rescue(sorted(silent | {worker for worker, _ in twice}))
+
+
+def _take_back(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: int) -> int:
+    return _take_back_some(which, failure, outcome, limit) if which.exists() else 0
+
+
+@database.write_transaction
+def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, limit: int) -> int:
+    held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
+    error = failure.render()
+    Attempt.primary.bulk_create(
+        Attempt(
+            job_id=job.pk,
+            attempt=job.attempt,
+            run=job.run,
+            worker_id=job.worker_id,
+            outcome=outcome,
+            started_at=job.started_at,
+            finished_at=Now(),
+            error=error,
+        )
+        for job in held
+    )
+    spent = [job for job in held if job.spent >= job.max_attempts]
+    again = [job for job in held if job.spent < job.max_attempts]
+    for dead_letter in (True, False):
+        keys = [
+            job.pk
+            for job in spent
+            if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
+        ]
+        transitions.apply(
+            Trigger.LAPSE,
+            State.DISCARDED,
+            Job.primary.filter(pk__in=keys),
+            finished_at=Now(),
+            error=error,
+            lease_until=None,
+            dead_letter=dead_letter,
+            discard_reason="exhausted",
+        )
+    transitions.apply(
+        Trigger.LAPSE,
+        State.AVAILABLE,
+        Job.primary.filter(pk__in=[job.pk for job in again]),
+        enqueued_at=Now(),
+        started_at=None,
+        error=error,
+        lease_until=None,
+        worker_id=None,
+    )
+    rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
+    rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
+    notify.workers_of(job.queue for job in again)
+    publish.runs_lost(again, spent, failure)
+    return len(held)
+
+
+def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
+    """Give back jobs that were claimed, as (id, run), and never started.
+
+    They spend no attempt and leave no trace.
+    """
+    return _give_back(claims, worker_id) if claims else 0
+
+
+@database.write_transaction
+def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
+    which = Q()
+    for key, run in claims:
+        which |= Q(pk=key, run=run)
+    claimed = Job.primary.filter(which)
+    keys: list[UUID] = []
+    if publish.is_recorded(*publish.AVAILABLE):
+        # The update does not say which of them it moved.
+        mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
+        keys = [job.pk for job in mine.select_for_update(no_key=True)]
+    queues = set(claimed.values_list("queue", flat=True))
+    returned = transitions.apply(
+        Trigger.RETURN,
+        State.AVAILABLE,
+        claimed,
+        claim=Claim(worker_id=worker_id),
+        returned=F("returned") + 1,
+        # In the place they had: they were first in line.
+        started_at=None,
+        lease_until=None,
+        worker_id=None,
+    )
+    publish.jobs_available(keys)
+    notify.workers_of(queues)
+    return returned

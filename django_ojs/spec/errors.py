@@ -1,0 +1,534 @@
+"""Every error, one class for each entry of the catalogue (error-catalog §4, §6).
+
+Where the documents disagree, the wire contract of this package decides; docs/reference lists the
+decisions.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Self
+
+#: Seconds to wait before another try, when nothing says how fast the queue is worked.
+RETRY_AFTER: Final = 5
+
+
+class OJSError(Exception):
+    """The base class. Messages name the field and the rule, never a value.
+
+    `code` is what HTTP responses carry, `canonical` the SCREAMING_SNAKE_CASE name of the errors
+    document (None where it has none), `number` the catalogue's OJS-NNNN ("" for this package's own
+    client-side errors), `status` the HTTP status (None: the error is never sent over HTTP), `type`
+    the specification's own name for the condition, where it has one. `details` and `hint` belong
+    to one occurrence.
+    """
+
+    code: ClassVar[str] = "backend_error"
+    canonical: ClassVar[str | None] = None
+    number: ClassVar[str] = ""
+    status: ClassVar[int | None] = None
+    retryable: ClassVar[bool] = False
+    type: ClassVar[str | None] = None
+
+    message: str
+    details: dict[str, Any]
+    hint: str | None
+
+    def __init__(
+        self, message: str, /, *, details: Mapping[str, Any] | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = dict(details) if details else {}
+        self.hint = hint
+
+    @classmethod
+    def of(cls, field: str, rule: str, *, hint: str | None = None, **details: Any) -> Self:
+        """Return the error of a field that breaks a rule: `of("args", "must be an array")`."""
+        return cls(f"{field} {rule}", details={"field": field, **details}, hint=hint)
+
+    def __str__(self) -> str:
+        return self.message
+
+    # Exception.__reduce__ calls cls(*args), which would lose the keyword-only arguments.
+    def __reduce__(self) -> tuple[Callable[..., "OJSError"], tuple[Any, ...]]:
+        return _rebuild, (self.__class__, self.message, self.details, self.hint)
+
+    def with_details(self, **details: Any) -> Self:
+        """Add details, such as the `index` in a batch, and return the error."""
+        self.details.update(details)
+        return self
+
+
+def _rebuild(
+    cls: Callable[..., OJSError], message: str, details: dict[str, Any], hint: str | None
+) -> OJSError:
+    return cls(message, details=details, hint=hint)
+
+
+# OJS-1xxx: the request is wrong, or never reached the server (error-catalog §4.1).
+
+
+class InvalidPayload(OJSError):
+    """The body is not strict JSON, which every database and language can represent."""
+
+    code, canonical, number, status = "invalid_payload", "INVALID_PAYLOAD", "OJS-1000", 400
+
+
+class InvalidRequest(OJSError):
+    """A field is missing or ill-formed. The catalogue counts this under OJS-1000 as well."""
+
+    code, number, status = "invalid_request", "OJS-1000", 400
+
+
+class InvalidJobType(InvalidRequest):
+    """`type` breaks the naming rule."""
+
+    canonical, number = "INVALID_JOB_TYPE", "OJS-1001"
+
+
+class InvalidQueue(InvalidRequest):
+    """`queue` breaks the naming rule."""
+
+    canonical, number = "INVALID_QUEUE", "OJS-1002"
+
+
+class InvalidArgs(InvalidRequest):
+    """`args` holds a value that JSON cannot represent."""
+
+    canonical, number = "INVALID_ARGS", "OJS-1003"
+
+
+class InvalidMetadata(InvalidRequest):
+    """`meta` is not an object, or holds a value that JSON cannot represent."""
+
+    canonical, number = "INVALID_METADATA", "OJS-1004"
+
+
+class Conflict(OJSError):
+    """The state machine does not allow the transition.
+
+    Details: job_id, current_state, expected_state.
+    """
+
+    code, canonical, number, status = "conflict", "INVALID_STATE_TRANSITION", "OJS-1005", 409
+
+
+class ClaimLost(Conflict):
+    """The job is active under another claim: this worker may no longer change it."""
+
+
+class InvalidRetryPolicy(InvalidRequest):
+    """A field of `retry` breaks a rule of ojs-retry §11."""
+
+    canonical, number, status = "INVALID_RETRY_POLICY", "OJS-1006", 422
+    type = "validation_error"
+
+
+class InvalidCronExpression(InvalidRequest):
+    """The cron expression cannot be parsed."""
+
+    canonical, number = "INVALID_CRON_EXPRESSION", "OJS-1007"
+
+
+class SchemaValidationFailed(OJSError):
+    """`args` do not conform to the schema that the job names."""
+
+    code, canonical, number = "schema_validation", "SCHEMA_VALIDATION_FAILED", "OJS-1008"
+    status = 400  # http-binding §16.3; the catalogue has 422
+
+
+class PayloadTooLarge(OJSError):
+    """The envelope is over its limit.
+
+    Details: actual_bytes, max_bytes, field, size_bytes, max_size_bytes.
+    """
+
+    code = canonical = "PAYLOAD_TOO_LARGE"
+    number, status, type = "OJS-1009", 413, "PayloadTooLarge"
+
+
+class MetadataTooLarge(OJSError):
+    """`meta` is over its limit; details as in PayloadTooLarge."""
+
+    code = canonical = "METADATA_TOO_LARGE"
+    number, status, type = "OJS-1010", 413, "MetadataTooLarge"
+
+
+class ConnectionError(OJSError):  # the catalogue's name, and not the builtin
+    """The server could not be reached."""
+
+    code, number, retryable = "CONNECTION_ERROR", "OJS-1011", True
+
+
+class RequestTimeout(OJSError):
+    """The server did not respond in time."""
+
+    code, number, retryable = "REQUEST_TIMEOUT", "OJS-1012", True
+
+
+class SerializationError(OJSError):
+    """A request could not be encoded, or a response could not be decoded."""
+
+    code, number = "SERIALIZATION_ERROR", "OJS-1013"
+
+
+class QueueNameTooLong(InvalidQueue):
+    """`queue` is over its limit in bytes."""
+
+    code = canonical = "QUEUE_NAME_TOO_LONG"
+    number, type = "OJS-1014", "QueueNameTooLong"
+
+
+class JobTypeTooLong(InvalidJobType):
+    """`type` is over its limit in bytes."""
+
+    code = canonical = "JOB_TYPE_TOO_LONG"
+    number, type = "OJS-1015", "JobTypeTooLong"
+
+
+class ChecksumMismatch(OJSError):
+    """An external payload does not match the checksum of its reference (payload-limits: 422)."""
+
+    code = canonical = "CHECKSUM_MISMATCH"
+    number, status, type = "OJS-1016", 422, "PayloadChecksumMismatch"
+    #: The error type of a job that fails with it (§5.4). Another attempt would fail the same way.
+    ojs_type = "PayloadChecksumMismatch"
+    ojs_retryable = False
+
+
+class PayloadRefused(OJSError):
+    """A payload reference names a location that is not allowed, or cannot be read."""
+
+    code, ojs_retryable = "PAYLOAD_REFUSED", False
+
+
+class PayloadUnavailable(OJSError):
+    """An external payload cannot be fetched now; the retry policy applies."""
+
+    code, retryable = "PAYLOAD_UNAVAILABLE", True
+
+
+class UnsupportedCompression(OJSError):
+    """The Content-Encoding is not supported."""
+
+    code = canonical = "UNSUPPORTED_COMPRESSION"
+    number, status, type = "OJS-1017", 415, "UnsupportedCompression"
+
+
+class JobTypeNotAllowed(OJSError):
+    """The job type is not in the allowlist. The catalogue counts this under OJS-1001."""
+
+    code, number, status = "JOB_TYPE_NOT_ALLOWED", "OJS-1001", 422
+
+
+class WrongDatabase(OJSError):
+    """A job was enqueued inside an `atomic()` of another database and would not commit with it."""
+
+    code = "WRONG_DATABASE"
+
+
+# OJS-2xxx: the backend failed; a later attempt may succeed (§4.2).
+
+
+class BackendError(OJSError):
+    """The database or the transport failed."""
+
+    code, canonical, number, status = "backend_error", "BACKEND_ERROR", "OJS-2000", 500
+    retryable = True
+
+
+class BackendUnavailable(BackendError):
+    """The database cannot be reached."""
+
+    canonical, number, status = "BACKEND_UNAVAILABLE", "OJS-2001", 503
+
+
+class BackendTimeout(BackendError):
+    """The database took too long."""
+
+    code = canonical = "BACKEND_TIMEOUT"
+    number, status = "OJS-2002", 504
+
+
+class ReplicationLag(BackendError):
+    """A replica has not seen the write yet."""
+
+    code = canonical = "REPLICATION_LAG"
+    number = "OJS-2003"
+
+
+class InternalServerError(BackendError):
+    """Anything else that went wrong on the server."""
+
+    canonical, number = "INTERNAL_SERVER_ERROR", "OJS-2004"
+
+
+# OJS-3xxx: a job that is missing, or that is not in the state the request needs (§4.3).
+
+
+class NotFound(OJSError):
+    """There is no such resource."""
+
+    code, canonical, number, status = "not_found", "NOT_FOUND", "OJS-3000", 404
+
+
+class JobNotFound(NotFound):
+    """There is no job with this id."""
+
+
+class DuplicateJob(OJSError):
+    """The id is taken, or a unique policy rejects the job; details: existing_job_id."""
+
+    code, canonical, number, status = "duplicate", "DUPLICATE_JOB", "OJS-3001", 409
+
+
+# Both have the code of Conflict over HTTP; Python code may catch them separately.
+class JobAlreadyCompleted(Conflict):
+    """The job has already completed."""
+
+    canonical, number = "JOB_ALREADY_COMPLETED", "OJS-3002"
+
+
+class JobAlreadyCancelled(Conflict):
+    """The job has already been cancelled."""
+
+    canonical, number = "JOB_ALREADY_CANCELLED", "OJS-3003"
+
+
+class QueuePaused(OJSError):
+    """The queue is paused."""
+
+    code, canonical, number, status = "queue_paused", "QUEUE_PAUSED", "OJS-3004", 422
+    retryable = True
+
+
+class HandlerError(OJSError):
+    """The handler raised; the retry policy applies."""
+
+    code, canonical, number = "handler_error", "HANDLER_ERROR", "OJS-3005"
+    retryable = True
+
+
+class HandlerTimeout(OJSError):
+    """The handler ran longer than the job's timeout; the retry policy applies."""
+
+    code, canonical, number = "timeout", "HANDLER_TIMEOUT", "OJS-3006"
+    retryable = True
+
+
+class HandlerPanic(OJSError):
+    """The handler's process died; the retry policy applies."""
+
+    code = canonical = "HANDLER_PANIC"
+    number, retryable = "OJS-3007", True
+
+
+class NonRetryableError(OJSError):
+    """The error type is one of the policy's `non_retryable_errors`."""
+
+    code = canonical = "NON_RETRYABLE_ERROR"
+    number = "OJS-3008"
+
+
+class JobCancelled(OJSError):
+    """The job was cancelled while it ran."""
+
+    code, canonical, number = "cancelled", "JOB_CANCELLED", "OJS-3009"
+
+
+class NoHandlerRegistered(OJSError):
+    """This worker has no handler for the job type."""
+
+    code, number = "NO_HANDLER_REGISTERED", "OJS-3010"
+
+
+# OJS-4xxx: chains, groups and batches (§4.4).
+
+
+class WorkflowNotFound(NotFound):
+    """There is no workflow with this id."""
+
+    canonical, number = "WORKFLOW_NOT_FOUND", "OJS-4000"
+
+
+class ChainStepFailed(OJSError):
+    """A step failed, and the chain ends there."""
+
+    code, number, status = "CHAIN_STEP_FAILED", "OJS-4001", 422
+
+
+class GroupTimeout(OJSError):
+    """The group did not finish in time."""
+
+    code, number, status, retryable = "GROUP_TIMEOUT", "OJS-4002", 504, True
+
+
+class DependencyFailed(OJSError):
+    """A job that this job depends on failed."""
+
+    code, number, status = "DEPENDENCY_FAILED", "OJS-4003", 422
+
+
+class CyclicDependency(OJSError):
+    """The definition of the workflow has a cycle."""
+
+    code, number, status = "CYCLIC_DEPENDENCY", "OJS-4004", 400
+
+
+class BatchCallbackFailed(OJSError):
+    """The callback job of a batch failed; its retry policy applies."""
+
+    code, number, status, retryable = "BATCH_CALLBACK_FAILED", "OJS-4005", 422, True
+
+
+class WorkflowCancelled(OJSError):
+    """The workflow was cancelled."""
+
+    code, number, status = "WORKFLOW_CANCELLED", "OJS-4006", 409
+
+
+# OJS-5xxx: authentication and permissions (§4.5).
+
+
+class Unauthenticated(OJSError):
+    """The credentials are missing or wrong."""
+
+    code = canonical = "UNAUTHENTICATED"
+    number, status = "OJS-5000", 401
+
+
+class PermissionDenied(OJSError):
+    """The caller is authenticated and lacks the permission."""
+
+    code = canonical = "PERMISSION_DENIED"
+    number, status = "OJS-5001", 403
+
+
+class TokenExpired(Unauthenticated):
+    """The credentials have expired."""
+
+    code = canonical = "TOKEN_EXPIRED"
+    number = "OJS-5002"
+
+
+class TenantAccessDenied(PermissionDenied):
+    """The resource belongs to a tenant the caller has no access to."""
+
+    code = canonical = "TENANT_ACCESS_DENIED"
+    number = "OJS-5003"
+
+
+# OJS-6xxx: the caller must slow down (§4.6).
+
+
+class RateLimited(OJSError):
+    """The caller sends too many requests."""
+
+    code, canonical, number, status = "rate_limited", "RATE_LIMITED", "OJS-6000", 429
+    retryable = True
+
+
+class QueueFull(OJSError):
+    """The queue is at its bound (backpressure §4); details: queue, depth, bound, strategy."""
+
+    code = canonical = "QUEUE_FULL"
+    number, status, retryable = "OJS-6001", 429, True
+
+    #: The jobs are more than the bound alone allows: waiting does not help.
+    can_never_fit: bool = False
+    #: The jobs and bytes that did not fit.
+    needs: tuple[int, int] = (1, 0)
+
+    @classmethod
+    def at(cls, queue: str, *, depth: int, bound: int, strategy: str, busy: bool = False) -> Self:
+        """Return the error of a queue that holds `depth` of `bound`, in jobs or in bytes.
+
+        `busy`: open transactions may fill the queue, and did not end in time.
+        """
+        message = f"queue {queue} is full: {depth} of {bound}"
+        if busy:
+            message = f"queue {queue} may be full: {depth} of {bound}, and transactions are open"
+        return cls(
+            message, details={"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
+        )
+
+    @property
+    def queue(self) -> str:
+        return str(self.details["queue"])
+
+    @property
+    def depth(self) -> int:
+        return int(self.details["depth"])
+
+    @property
+    def bound(self) -> int:
+        return int(self.details["bound"])
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds after which another try makes sense."""
+        return int(self.details.get("retry_after", RETRY_AFTER))
+
+
+class ConcurrencyLimited(OJSError):
+    """Too many jobs of this kind run already."""
+
+    code, number, status, retryable = "CONCURRENCY_LIMITED", "OJS-6002", 429, True
+
+
+class BackpressureApplied(OJSError):
+    """The server rejects requests to protect its database."""
+
+    code, number, status, retryable = "BACKPRESSURE_APPLIED", "OJS-6003", 429, True
+
+
+# OJS-7xxx: optional parts of the specification (§4.7).
+
+
+class UnsupportedFeature(OJSError):
+    """The request needs a feature or a version that this server does not support."""
+
+    code, canonical, number, status = "unsupported", "UNSUPPORTED_FEATURE", "OJS-7000", 422
+
+
+class ExtensionNotSupported(UnsupportedFeature):
+    """The request needs an extension that the manifest does not list."""
+
+    code = canonical = "EXTENSION_NOT_SUPPORTED"
+
+
+class CronScheduleConflict(OJSError):
+    """Another schedule has this name."""
+
+    code, number, status = "CRON_SCHEDULE_CONFLICT", "OJS-7001", 409
+
+
+class UniqueKeyInvalid(InvalidRequest):
+    """A field of `unique` is ill-formed."""
+
+    canonical, number = None, "OJS-7002"
+
+
+class MiddlewareError(OJSError):
+    """A middleware raised."""
+
+    code, number, status, retryable = "MIDDLEWARE_ERROR", "OJS-7003", 500, True
+
+
+class MiddlewareTimeout(OJSError):
+    """A middleware took too long."""
+
+    code, number, status, retryable = "MIDDLEWARE_TIMEOUT", "OJS-7004", 504, True
+
+
+def _catalogue() -> Mapping[str, type[OJSError]]:
+    entries: dict[str, type[OJSError]] = {}
+    for found in globals().values():
+        if isinstance(found, type) and issubclass(found, OJSError) and found.number:
+            entries.setdefault(found.number, found)
+    entries[JobNotFound.number] = JobNotFound  # NotFound is defined first, and is no entry
+    return MappingProxyType(entries)
+
+
+#: Catalogue number ("OJS-1000") to the first class above that has it.
+CATALOGUE: Final = _catalogue()

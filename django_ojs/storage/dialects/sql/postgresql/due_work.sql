@@ -1,0 +1,6 @@
+-- Whether a scheduled or retryable job is due, and whether a waiting job has expired.
+--
+-- The least time, not EXISTS: that can only be read from the end of the index.
+SELECT (SELECT min(due_at) FROM ojs_job WHERE state {before_timer}) <= statement_timestamp(),
+       (SELECT min(expires_at) FROM ojs_job
+        WHERE expires_at IS NOT NULL AND state {before_expire}) <= statement_timestamp()

@@ -1,0 +1,12 @@
+-- Adds the changes to the counts and deletes them.
+--
+-- In the order of the key, so that two transactions that fold at once cannot deadlock.
+WITH changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n, bytes),
+folded AS (
+    INSERT INTO ojs_count AS c (queue, state, n, bytes)
+    SELECT queue, state, sum(n), sum(bytes) FROM changes
+    GROUP BY queue, state ORDER BY queue, state
+    ON CONFLICT (queue, state) DO UPDATE
+    SET n = c.n + EXCLUDED.n, bytes = c.bytes + EXCLUDED.bytes
+)
+SELECT count(*) FROM changes

@@ -1,0 +1,2 @@
+-- Receives the notifications of notify.sql on this connection.
+LISTEN {channel}

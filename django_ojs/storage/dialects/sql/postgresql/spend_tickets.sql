@@ -1,0 +1,10 @@
+-- Takes the tickets of what was added under the queue lock, and makes those for the room that is
+-- left valid.
+--
+-- Nothing happens when the bound has another version: then its configuration was changed meanwhile,
+-- and the jobs have not been counted under the new bound yet.
+WITH paid AS MATERIALIZED (
+    SELECT ojs_spend(slot, %(cost)s) AS last FROM ojs_bound WHERE queue = %(queue)s
+)
+UPDATE ojs_bound AS b SET since = paid.last, until = paid.last + %(room)s FROM paid
+WHERE b.queue = %(queue)s AND b.xmin = %(version)s::xid

@@ -1,0 +1,14 @@
+-- FETCH: makes the best available jobs of a queue active.
+UPDATE ojs_job
+SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
+    started_at = {now},
+    lease_until = strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('+%%.3f seconds', (
+        CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
+             ELSE %(lease_ms)s END) / 1000.0))
+WHERE id IN (
+    SELECT id FROM ojs_job
+    WHERE queue = %(queue)s AND state {before_fetch} AND (expires_at IS NULL OR expires_at > {now})
+      AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                      WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s)
+RETURNING {claimed_columns}

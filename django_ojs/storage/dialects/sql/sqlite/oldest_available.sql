@@ -1,0 +1,2 @@
+-- The available jobs of a queue that have waited longest.
+SELECT id FROM ojs_job WHERE queue = %s AND state {before_fetch} ORDER BY enqueued_at, id LIMIT %s

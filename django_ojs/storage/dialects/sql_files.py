@@ -1,0 +1,55 @@
+"""The statements of the dialects: `sql/<vendor>/<name>.sql`, one statement a file.
+
+Those that both databases understand are in `sql/common`.
+
+States come from the transition table only: `{before_<trigger>}` is the condition on
+the old state, `{after_<trigger>}` the new state, and `{<state>}` one in which PUSH stores a job.
+"""
+
+import re
+from importlib.resources import files
+from typing import Final
+
+from django_ojs.spec.states import State, Trigger, initial, sources
+from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
+
+_FOLDER: Final = files(__package__) / "sql"
+_COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
+
+_TRANSITIONS: Final = {
+    Trigger.FETCH: State.ACTIVE,
+    Trigger.ACK: State.COMPLETED,
+    Trigger.TIMER: State.AVAILABLE,
+    Trigger.EXPIRE: State.DISCARDED,
+}
+
+
+def load(folder: str, name: str, **values: str) -> str:
+    """Return a statement, its placeholders filled in from the table and from `values`.
+
+    Without its comments: it is sent with each execution.
+    """
+    text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
+    return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'"
+
+
+def _before(trigger: Trigger, target: State) -> str:
+    # One state is compared with `=`: so the planner sees that a partial index covers the condition.
+    states = [_quoted(state.value) for state in sources(trigger, target)]
+    return f"= {states[0]}" if len(states) == 1 else f"IN ({', '.join(states)})"
+
+
+_PLACEHOLDERS: Final = {
+    "all_queues": _quoted(ALL_QUEUES),
+    "claimed_columns": ", ".join(CLAIMED),
+    **{
+        state.value: _quoted(initial(state).value)
+        for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
+    },
+    **{f"before_{trigger}": _before(trigger, target) for trigger, target in _TRANSITIONS.items()},
+    **{f"after_{trigger}": _quoted(target.value) for trigger, target in _TRANSITIONS.items()},
+}

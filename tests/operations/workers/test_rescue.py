@@ -1,0 +1,246 @@
+"""Jobs are taken back from those who hold them no longer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_ojs.models import Worker
+from django_ojs.operations import ack, beat, fail, fetch
+from django_ojs.operations.workers import rescue
+from django_ojs.operations.workers.rescue import DeadWorkers
+from django_ojs.spec.errors import Conflict
+from django_ojs.storage import database
+from tests.factories import (
+    HOUR,
+    MINUTE,
+    WORKER,
+    active,
+    age,
+    claim,
+    held,
+    hourly,
+    in_state,
+    jobs,
+    push_many,
+    read,
+    silence,
+    worker,
+)
+
+pytestmark = pytest.mark.django_db
+GONE = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(params=["lapse", "death"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def take_back(way: str) -> int:
+    """Let all reservations end, or worker A die, and look."""
+    if way == "death":
+        return rescue.rescue([WORKER])
+    active_jobs = jobs().filter(state="active", worker_id=WORKER)
+    age(list(active_jobs.values_list("pk", flat=True)), HOUR)
+    return rescue.lapse()
+
+
+ERROR = {"lapse": "visibility_timeout", "death": "worker_death"}
+OUTCOME = {"lapse": "lapsed", "death": "lost"}
+
+
+def test_with_attempts_left_the_job_is_available_at_once(way: str) -> None:
+    # worker-protocol §5.5 (1), and ojs-core §6.3: clear started_at.
+    job = active(retry=hourly(2))
+    assert take_back(way) == 1
+    stored = read(job.id)
+    assert (stored.state, stored.worker_id, stored.lease_until, stored.started_at) == (
+        "available",
+        None,
+        None,
+        None,
+    )
+    assert stored.finished_at is None
+
+
+def test_the_lost_attempt_is_counted_and_recorded(way: str) -> None:
+    # worker-protocol §5.5 (2) and (3); `attempt` is increased by FETCH alone (contract §4).
+    job = active(retry=hourly(2))
+    take_back(way)
+    stored = read(job.id)
+    assert (stored.attempt, stored.spent) == (1, 1)
+    assert stored.error["type"] == ERROR[way]
+    (error,) = stored.envelope()["errors"]
+    assert (error["type"], error["attempt"]) == (ERROR[way], 1)
+    row = stored.attempts.get()
+    assert (row.outcome, row.worker_id, row.started_at is None) == (OUTCOME[way], WORKER, False)
+
+
+@pytest.mark.parametrize(("mode", "dead"), [("dead_letter", True), ("discard", False)])
+def test_without_attempts_left_the_job_is_discarded(way: str, mode: Any, dead: bool) -> None:
+    # worker-protocol §5.5 (4).
+    job = active(retry=hourly(1, on_exhaustion=mode))
+    take_back(way)
+    stored = read(job.id)
+    assert (stored.state, stored.discard_reason, stored.dead_letter) == (
+        "discarded",
+        "exhausted",
+        dead,
+    )
+    assert stored.error["type"] == ERROR[way]
+    assert stored.lease_until is None
+
+
+def test_a_job_that_kills_each_of_its_workers_ends_after_its_attempts(way: str) -> None:
+    job = active(queue="a", retry=hourly(3))
+    states = []
+    for _ in range(3):
+        take_back(way)
+        states.append(read(job.id).state)
+        fetch.fetch(["a"], worker_id=WORKER)
+    assert states == ["available", "available", "discarded"]
+
+
+def test_what_was_given_back_before_does_not_count(way: str) -> None:
+    job = active(queue="a", retry=hourly(2))
+    fail.requeue(job.id)
+    claim(read(job.id))
+    take_back(way)
+    assert read(job.id).state == "available"
+
+
+def test_jobs_with_and_without_attempts_left_are_sorted_out_in_one_step(way: str) -> None:
+    keys = [
+        active(retry=hourly(n, on_exhaustion=mode)).id
+        for n in (1, 2)
+        for mode in ("discard", "dead_letter")
+    ]
+    assert take_back(way) == 4
+    assert [(read(k).state, read(k).dead_letter) for k in keys] == [
+        ("discarded", False),
+        ("discarded", True),
+        ("available", False),
+        ("available", False),
+    ]
+
+
+def test_jobs_of_others_and_jobs_that_ended_are_left_alone(way: str) -> None:
+    active()
+    other, ended = active("worker-b"), in_state("completed")
+    assert take_back(way) == 1
+    assert [read(key).state for key in (other.id, ended.pk)] == ["active", "completed"]
+
+
+def test_the_worker_that_comes_back_cannot_change_the_job(way: str) -> None:
+    job = active(queue="a")
+    take_back(way)
+    claim(read(job.id), "worker-b")
+    with pytest.raises(Conflict):
+        ack.ack(job.id, claim=held(job))
+    assert beat.beat(WORKER, holding=[job.id]).lost == {job.id}
+    assert (read(job.id).state, read(job.id).worker_id) == ("active", "worker-b")
+
+
+def test_they_queue_up_at_the_end(way: str) -> None:
+    push_many(2, queue="a")
+    (first,) = fetch.fetch(["a"], worker_id=WORKER)
+    take_back(way)
+    assert fetch.fetch(["a"], count=2)[1].id == first.id
+
+
+def test_a_reservation_that_is_not_over_does_not_lapse() -> None:
+    job = active(visibility_timeout_ms=3_600_000)
+    age(job.id, 59 * MINUTE)
+    assert rescue.lapse() == 0
+    age(job.id, 2 * MINUTE)
+    assert rescue.lapse() == 1
+
+
+def test_a_step_is_bounded_and_a_rescue_goes_on_until_all_are_back() -> None:
+    keys = [job.pk for job in push_many(7, queue="a")]
+    fetch.fetch(["a"], count=7, worker_id=WORKER)
+    age(keys, HOUR)
+    assert rescue.lapse(limit=3) == 3
+    assert rescue.rescue([WORKER], limit=1) == 4
+    assert jobs().filter(state="available").count() == 7
+
+
+def test_nobody_dead_nothing_to_do() -> None:
+    job = active()
+    assert rescue.rescue([]) == 0
+    assert read(job.id).state == "active"
+
+
+def test_a_worker_is_dead_after_three_beats_that_did_not_come() -> None:
+    job = active()
+    worker(interval=timedelta(seconds=20))
+    silence(WORKER, timedelta(seconds=58))
+    dead = DeadWorkers()
+    assert dead.take_back() == 0
+    silence(WORKER, timedelta(seconds=4))
+    assert dead.take_back() == 1
+    assert read(job.id).state == "available"
+    assert not Worker.objects.exists()
+
+
+def test_each_worker_says_how_long_it_may_be_silent() -> None:
+    worker("patient", interval=HOUR)
+    worker("hasty", interval=timedelta(seconds=1))
+    silence("patient")
+    silence("hasty")
+    DeadWorkers().take_back()
+    assert [known.pk for known in Worker.objects.all()] == ["patient"]
+
+
+def test_a_worker_without_jobs_is_forgotten_too() -> None:
+    worker()
+    silence(WORKER, HOUR)
+    assert DeadWorkers().take_back() == 0
+    assert not Worker.objects.exists()
+
+
+@pytest.mark.postgresql
+def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
+    job = active()
+    worker(session=(1, GONE))
+    dead = DeadWorkers()
+    assert dead.take_back() == 0
+    assert read(job.id).state == "active"
+    assert dead.take_back() == 1
+    assert read(job.id).error["type"] == "worker_death"
+
+
+@pytest.mark.postgresql
+def test_a_worker_that_found_another_session_in_between_lives() -> None:
+    active()
+    worker(session=(1, GONE))
+    dead = DeadWorkers()
+    dead.take_back()
+    worker(session=(2, GONE))
+    assert dead.take_back() == 0
+    session = beat.attach_session(WORKER)
+    assert session is not None
+    assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
+    assert Worker.objects.get().session_pid == session[0]
+
+
+@pytest.mark.postgresql
+def test_a_session_counts_only_with_the_time_it_started() -> None:
+    # The server gives the numbers of its processes again.
+    session = database.dialect().session(connection)
+    assert session is not None
+    worker(session=(session[0], GONE))
+    assert database.dialect().dead_workers(connection) == [(WORKER, (session[0], GONE))]
+
+
+@pytest.mark.sqlite
+def test_without_sessions_silence_alone_is_death() -> None:
+    worker(session=(1, GONE))
+    assert beat.attach_session(WORKER) is None
+    dead = DeadWorkers()
+    assert [dead.take_back(), dead.take_back()] == [0, 0]
+    assert Worker.objects.exists()

@@ -1,0 +1,62 @@
+"""The statements of the dialects are files, and the transition table is what names their states."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from django_ojs.spec.errors import Conflict
+from django_ojs.spec.states import State, Trigger, sources
+from django_ojs.storage import dialects
+from django_ojs.storage.dialects import postgresql, sql_files, sqlite
+
+FOLDER = Path(dialects.__path__[0]) / "sql"
+PATHS = sorted(FOLDER.rglob("*.sql"))
+
+
+def code_of(path: Path) -> str:
+    """Return the SQL without comments and keys of JSON objects."""
+    return re.sub(r"--.*|->>? '\w+'", "", path.read_text())
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
+    assert path.read_text().startswith("-- ")
+    words = set(re.findall(r"'(\w+)'", code_of(path)))
+    assert not words & {state.value for state in State}
+    assert ";" not in code_of(path), "one statement a file"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_file_is_loaded(path: Path) -> None:
+    storage = FOLDER.parent.parent
+    sources = storage.glob("*.py" if path.parent.name == "common" else "dialects/*.py")
+    loaded = re.compile(rf'load\(\s*"{path.parent.name}",\s+"{path.stem}"')
+    assert any(loaded.search(source.read_text()) for source in sources)
+
+
+def test_a_statement_moves_jobs_as_the_table_allows() -> None:
+    for claim, complete, promote in (
+        (postgresql._CLAIM, postgresql._COMPLETE, postgresql._PROMOTE),
+        (sqlite._CLAIM, sqlite._COMPLETE, sqlite._PROMOTE),
+    ):
+        assert "SET state = 'active'" in claim
+        assert "state = 'available'" in claim
+        assert "SET state = 'completed'" in complete
+        assert "state = 'active'" in complete
+        assert "SET state = 'available'" in promote
+        assert "state IN ('scheduled', 'retryable')" in promote
+    assert sources(Trigger.TIMER, State.AVAILABLE) == (State.SCHEDULED, State.RETRYABLE)
+
+
+def test_no_comment_is_sent_to_the_database() -> None:
+    assert "--" not in sql_files.load("postgresql", "claim")
+
+
+def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_refused() -> None:
+    with pytest.raises(Conflict):
+        sql_files._before(Trigger.ACK, State.AVAILABLE)
+    with pytest.raises(KeyError):
+        sql_files.load("postgresql", "push_job")
