@@ -147,10 +147,7 @@ def _is(values: dict[str, Any], value: str, now: datetime) -> None:
 
 
 def _text(field: str) -> _Parser:
-    def add(values: dict[str, Any], value: str, now: datetime) -> None:
-        values[field] = value
-
-    return add
+    return lambda values, value, now: values.update({field: value})
 
 
 def _time(name: str, since: str, until: str) -> _Parser:
@@ -176,19 +173,24 @@ def _time(name: str, since: str, until: str) -> _Parser:
     return add
 
 
+#: The fields of a Filter that a qualifier sets: a text, or the beginning and end of a period.
+_TEXTS: Final = {
+    "queue": "queue",
+    "type": "type",
+    "error_type": "error_type",
+    "error": "error",
+    "worker": "worker_id",
+}
+_PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
+
 _PARSERS: Final[dict[str, _Parser]] = {
     "state": _state,
     "id": _id,
     "priority": _priority,
     "tag": _tag,
     "is": _is,
-    "queue": _text("queue"),
-    "type": _text("type"),
-    "error": _text("error"),
-    "error_type": _text("error_type"),
-    "worker": _text("worker_id"),
-    "created": _time("created", "since", "until"),
-    "ended": _time("ended", "ended_since", "ended_until"),
+    **{name: _text(field) for name, field in _TEXTS.items()},
+    **{name: _time(name, *fields) for name, fields in _PERIODS.items()},
 }
 
 
@@ -234,11 +236,7 @@ def render(which: JobFilter) -> str:
     if which.states:
         words.append(f"state:{','.join(which.states)}")
     for name, value in (
-        ("queue", which.queue),
-        ("type", which.type),
-        ("error_type", which.error_type),
-        ("error", which.error),
-        ("worker", which.worker_id),
+        *((name, getattr(which, attribute)) for name, attribute in _TEXTS.items()),
         ("priority", which.priority),
         *(("tag", tag) for tag in which.tags),
     ):
@@ -248,14 +246,11 @@ def render(which: JobFilter) -> str:
         # Two values are a number and its text.
         text = held.values[-1] if len(held.values) > 1 else _rendered(held.values[0])
         words.append(f"{'.'.join((held.column, *held.path))}:{text}")
-    for name, sign, moment in (
-        ("created", ">", which.since),
-        ("created", "<", which.until),
-        ("ended", ">", which.ended_since),
-        ("ended", "<", which.ended_until),
-    ):
-        if moment is not None:
-            words.append(f"{name}:{sign}{moment.astimezone(UTC).isoformat()}")
+    for name, fields in _PERIODS.items():
+        for sign, attribute in zip("><", fields, strict=True):
+            moment = getattr(which, attribute)
+            if moment is not None:
+                words.append(f"{name}:{sign}{moment.astimezone(UTC).isoformat()}")
     return " ".join(words)
 
 

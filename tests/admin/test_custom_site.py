@@ -1,4 +1,4 @@
-"""The pages on an admin site of one's own, at another prefix and with a theme's ModelAdmin."""
+"""The pages on another admin site, under another prefix and with a theme's ModelAdmin."""
 
 from __future__ import annotations
 

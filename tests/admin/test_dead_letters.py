@@ -1,4 +1,4 @@
-"""Dead letters by group, and what is ordered for a whole group."""
+"""Dead letters by group, and bulk operations on a group."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_operation_is_stopped_with_a_button() -> None:
     assert "/action/stop/" not in page
 
 
-@pytest.mark.django_db(transaction=True)  # A refusal is told of from another thread.
+@pytest.mark.django_db(transaction=True)  # A rejection is published by another thread.
 def test_what_was_left_alone_is_told_with_its_reason() -> None:
     for _ in range(3):
         dead()

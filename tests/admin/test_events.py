@@ -1,4 +1,4 @@
-"""Events, newest first: filters, and pages that stay where they are."""
+"""Events, newest first: filters and keyset pagination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, errors and what workers say of themselves are data: they change no page's structure."""
+"""Names, errors and registrations of workers are data: they change no page's structure."""
 
 from __future__ import annotations
 

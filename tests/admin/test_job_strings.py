@@ -1,4 +1,4 @@
-"""What jobs carry, and what is searched for, is data: it changes no page's structure."""
+"""Payloads and searches are data: they change no page's structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages of jobs: what is searched for, what is shown, and the buttons that a state allows."""
+"""The pages of jobs: the search, what is shown, and the buttons that a state allows."""
 
 from __future__ import annotations
 

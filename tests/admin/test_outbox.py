@@ -1,4 +1,4 @@
-"""The outbox in the Django admin: looked at, sent again, and arguments only for those who may."""
+"""The outbox in the Django admin: viewed and requeued; arguments need a permission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages answer, empty and with something to show, within a budget of queries."""
+"""The pages respond, empty and with rows, within a budget of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sees what jobs carry."""
+"""The permission to see payloads, and redaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: every address of the pages and every action, taken from the admin itself."""
+"""Permissions: every URL of the pages and every action, taken from the admin itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does with queues: it happens, it is written down, and skipped is counted."""
+"""The actions on queues: they run, they are logged, and skipped objects are counted."""
 
 from __future__ import annotations
 

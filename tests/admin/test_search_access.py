@@ -1,4 +1,4 @@
-"""A search that finds a job tells what it carries, so it is for those who may see that."""
+"""A search that finds a job reveals its payload, so it needs the permission to see payloads."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) ->
     assert finds(root(), search, failed)
     assert not finds(root("second"), search, other.pk)
     blind = staff(*VIEW)
-    # It is left out, so that neither is told from the other; and the page says so.
+    # The condition is left out, so that the two jobs cannot be told apart, and the page says so.
     assert finds(blind, search, failed)
     assert finds(blind, search, other.pk)
     assert "You need the permission to see payloads to search" in says(blind, search)

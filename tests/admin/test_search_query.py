@@ -1,4 +1,4 @@
-"""The search box: what is typed becomes a filter, and what cannot be read is said."""
+"""The search parser: a text becomes a filter, and errors for what cannot be parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does with workers."""
+"""The actions on workers."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from django.test import Client
 from django.test.testcases import LiveServerThread
 
 TIMEOUT_MS = 60_000
-"""The limit of each wait for the browser, also on a busy machine; no test waits it out."""
+"""The limit of each wait for a signal of the browser; no test waits for it to pass."""
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
