@@ -1,4 +1,4 @@
-"""One worker process: claims jobs, dispatches them, and drains when it is told to stop."""
+"""One worker process: claims jobs, dispatches them, and drains before it stops."""
 
 import logging
 import os

@@ -123,5 +123,5 @@ def test_the_help_teaches() -> None:
 
     text = load_command_class("django_ojs", "ojs_apikey").create_parser("m", "ojs_apikey")
     shown = text.format_help()
-    for word in ("Authorization: Bearer", "producer (enqueue)", "ojs_apikey replace", "Ends with"):
+    for word in ("Authorization: Bearer", "producer (enqueue)", "ojs_apikey replace", "Exit codes"):
         assert word in shown

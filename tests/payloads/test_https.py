@@ -179,9 +179,9 @@ def test_what_a_host_does_wrong_may_be_right_the_next_time(host: HttpsServer, gi
         value(host.uri("/x"))
 
 
-def test_a_packed_payload_is_refused(host: HttpsServer) -> None:
+def test_a_compressed_payload_is_refused(host: HttpsServer) -> None:
     host.paths["/x"] = answer(b"...", "Content-Encoding: gzip")
-    with pytest.raises(PayloadRefused, match="packed"):
+    with pytest.raises(PayloadRefused, match="compressed"):
         value(host.uri("/x"))
 
 
