@@ -26,6 +26,7 @@ FLOORS = {
     "contrib": 4,
     "handlers": 4,
     "options": 4,
+    "registry": 4,
     "payloads": 4,
     "middleware": 3,
     "outbox": 4,

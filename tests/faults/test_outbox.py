@@ -95,7 +95,7 @@ def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothi
         if rolled_back:
             keys.append("")
         else:
-            keys += [str(job.pk) for job in jobs if job is not None]
+            keys += [str(job.id) for job in jobs if job is not None]
 
     def produce(producer: int) -> None:
         with own_connections():

@@ -209,7 +209,7 @@ def test_once_works_in_the_calling_process() -> None:
     job = echo.enqueue("hello")
     assert job is not None
     call_command("ojs_worker", "--once", "--threads", "1")
-    assert factories.read(job.pk).result == ["hello"]
+    assert factories.read(job.id).result == ["hello"]
 
 
 def test_the_help_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

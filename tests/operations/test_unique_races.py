@@ -279,7 +279,7 @@ def test_what_the_transaction_itself_has_done_counts_under_an_old_snapshot(isola
 
 @pytest.mark.postgresql
 def test_many_with_old_snapshots_store_one(isolation: str) -> None:
-    def task() -> Job | None:
+    def task() -> EnqueuedJob | None:
         with suppress(OperationalError), transaction.atomic():
             begin(isolation)
             return store(IGNORE)

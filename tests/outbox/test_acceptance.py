@@ -57,7 +57,7 @@ def relay(linked: Any) -> Iterator[Relay]:
 
 def enqueue(number: int, first: int = 0) -> list[Any]:
     wanted = [ojs.request("test.job", [first + i], queue="remote-a") for i in range(number)]
-    return [job.pk for job in ojs.enqueue_batch(wanted) if job is not None]
+    return [job.id for job in ojs.enqueue_batch(wanted) if job is not None]
 
 
 def numbers(remote: Remote) -> list[Any]:

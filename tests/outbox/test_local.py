@@ -109,4 +109,4 @@ def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> 
         OutboxEntry.objects.using("other").update(state="pending")
         assert local.deliver_all() == 1
         assert not OutboxEntry.objects.using("other").exclude(state="sent").exists()
-    assert list(Job.objects.values_list("pk", flat=True)) == [job.pk]
+    assert list(Job.objects.values_list("pk", flat=True)) == [job.id]

@@ -52,9 +52,7 @@ def work(queue: str) -> None:
 
 
 def enqueue(type: str, *args: Any, **options: Any) -> Job:
-    job = ojs.enqueue(type, args, queue="payloads", **options)
-    assert job is not None
-    return job
+    return ojs.enqueue(type, args, queue="payloads", **options).model()
 
 
 @pytest.mark.requirement("PL-012")

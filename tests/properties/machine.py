@@ -88,7 +88,7 @@ class JobRules(RuleBasedStateMachine):
             policy = hourly(given.pop("max_attempts"))
             times = {"scheduled_at": hours(due), "expires_at": hours(expires)}
             envelopes.append(envelope(id=key, retry=policy, pending=pending, **times, **given))
-        assert [job and job.pk for job in pushing.push_batch(envelopes)] == keys
+        assert [job.id for job in pushing.push_batch(envelopes)] == keys
         return multiple(*keys)
 
     @rule(

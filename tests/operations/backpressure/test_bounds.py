@@ -214,8 +214,8 @@ def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
     add()
     assert pending is not None
     with pytest.raises(QueueFull):
-        activate(pending.pk)
-    assert Job.objects.get(pk=pending.pk).state == "pending"
+        activate(pending.id)
+    assert Job.objects.get(pk=pending.id).state == "pending"
 
 
 def test_a_retry_by_hand_needs_room() -> None:
@@ -249,13 +249,13 @@ def test_drop_oldest_makes_room_with_the_oldest_available_jobs() -> None:
     assert third is not None
     states = {
         job.pk: (job.state, job.discard_reason, job.dead_letter)
-        for job in Job.objects.filter(pk__in=[first.pk, second.pk, third.pk])
+        for job in Job.objects.filter(pk__in=[first.id, second.id, third.id])
     }
-    assert states[first.pk] == states[second.pk] == ("discarded", "dropped", False)
-    assert states[third.pk][0] == "available"
+    assert states[first.id] == states[second.id] == ("discarded", "dropped", False)
+    assert states[third.id][0] == "available"
     assert depth() == 3
     dropped = events("backpressure.dropped")
-    assert [event.data["job_id"] for event in dropped] == [str(first.pk), str(second.pk)]
+    assert [event.data["job_id"] for event in dropped] == [str(first.id), str(second.id)]
 
 
 def test_drop_oldest_refuses_where_nothing_is_available() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django_ojs.models import Job
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from tests.factories import jobs
 from tests.testapp.models import Mark
 from tests.worker.waiting import BOUND, eventually
@@ -13,10 +14,9 @@ from tests.worker.waiting import BOUND, eventually
 ALIASES = ["default", "other"]
 
 
-def stored(job: Job | None) -> Job:
-    """Return the job that an enqueue has stored."""
-    assert job is not None
-    return job
+def stored(job: EnqueuedJob) -> Job:
+    """Return the job that an enqueue stored, as it was then."""
+    return job.model()
 
 
 def marks(job: Job) -> list[str]:
