@@ -140,7 +140,7 @@ def _store(envelopes: Sequence[Envelope], *, generated_ids: bool, at_once: bool)
         jobs = [job_of(envelope, stored[envelope.id], make) for envelope in envelopes]
         database.after_commit(
             notify.callback(job.queue for job in jobs if job.state == State.AVAILABLE),
-            rollups.noting(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
+            rollups.callback(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
         )
         publish.enqueued(jobs)
     return jobs

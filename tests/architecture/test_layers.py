@@ -51,7 +51,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"dialects"},
+        {"dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "rows", "positions"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},

@@ -26,7 +26,7 @@ from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs, rows, transitions
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects.base import Stored
-from django_ojs.storage.figures import recent
+from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.queue_configs import config_of
 
 T = TypeVar("T")
@@ -259,7 +259,7 @@ def retry_after(queue: str, jobs: int = 1) -> int:
     asked, rate = _rates.get(queue, (0.0, 0.0))
     if now - asked > 1.0:
         # Refusals come by the thousand, and one look is good for all of a second.
-        done = recent.by_queue(timedelta(minutes=2), [queue]).get(queue)
+        done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
         rate = done.completed / 120 if done is not None else 0.0
         _rates[queue] = now, rate
     return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
