@@ -106,12 +106,12 @@ class OverviewPages(Pages):
 def _look(ask: Asking) -> dict[str, Any]:
     listing = ask("queues", queues.listing)
     statuses = listing.queues if listing else []
-    listens = ask("workers", queue_overview.listening)
+    listens = ask("workers", queue_overview.listeners)
     flows = ask("throughput", rollup_queries.flows) or {}
     rows = (
         ask(
             "pressure",
-            lambda: queue_overview.board(
+            lambda: queue_overview.overview(
                 statuses, flows=flows, oldest={}, listens=listens.by_queue if listens else None
             ),
         )

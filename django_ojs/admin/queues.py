@@ -113,11 +113,11 @@ def _rows(ask: Asking, words: str, sort: str) -> tuple[list[Row], int | None, in
     statuses = listing.queues if listing else []
     total = len(statuses) if listing else None
     statuses = [status for status in statuses if words in status.name]
-    listens = ask("workers", queue_overview.listening)
+    listens = ask("workers", queue_overview.listeners)
     flows = ask("throughput", rollup_queries.flows) or {}
     rows = ask(
         "pressure",
-        lambda: queue_overview.board(
+        lambda: queue_overview.overview(
             statuses,
             flows=flows,
             oldest={},
@@ -131,12 +131,12 @@ def _rows(ask: Asking, words: str, sort: str) -> tuple[list[Row], int | None, in
 
 def _look(ask: Asking, status: queues.QueueStatus) -> dict[str, Any]:
     name = status.name
-    listens = ask("workers", queue_overview.listening)
+    listens = ask("workers", queue_overview.listeners)
     flows = ask("throughput", rollup_queries.flows) or {}
     since = ask("oldest job", lambda: oldest_available.oldest([name])) or {}
     rows = ask(
         "pressure",
-        lambda: queue_overview.board(
+        lambda: queue_overview.overview(
             [status], flows=flows, oldest=since, listens=listens.by_queue if listens else None
         ),
     )

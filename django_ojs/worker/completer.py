@@ -115,7 +115,7 @@ class Finisher:
         self._add(
             Chore(
                 [run],
-                lambda: fail.hold(
+                lambda: fail.postpone(
                     run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
                 ),
             )
