@@ -2,11 +2,11 @@
 
 Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
 is given, the claim. An operation that loses a race changes nothing and raises. The transitions that
-exist are in `spec.states`; the statements of the hot paths (store, claim, complete, promote) belong
-to the dialects, and are built from the same table.
+exist are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
+belong to the dialects, and are built from the same table. `storage.insert` stores new jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import UUID
@@ -15,12 +15,10 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
+from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database, raw_queries, rows
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,56 +43,6 @@ class Claim:
 
 
 ANY_CLAIM = Claim()
-
-
-def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order, whatever room their queues have.
-
-    Raises DuplicateJob naming the first whose id is taken.
-    """
-    stored = _insert(envelopes, generated_ids=generated_ids, only_if_admitted=False)
-    return [] if stored is None else stored
-
-
-def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored] | None:
-    """Store jobs in one statement, if it costs no look to say that their queues have room.
-
-    Return None, with nothing stored, when it does: `backpressure.bounds` then looks.
-    """
-    return _insert(envelopes, generated_ids=generated_ids, only_if_admitted=True)
-
-
-def _insert(
-    envelopes: Sequence[Envelope], *, generated_ids: bool, only_if_admitted: bool
-) -> list[Stored] | None:
-    stored = database.dialect().insert_jobs(
-        database.connection(),
-        rows.build(envelopes),
-        generated_ids=generated_ids,
-        only_if_admitted=only_if_admitted,
-    )
-    if stored is None:
-        return None
-    if len(stored) != len(envelopes):
-        if generated_ids:
-            raise AssertionError(
-                "The database stored fewer jobs than it was given, and no id was taken."
-            )
-        _refuse_duplicate(envelopes, stored)
-    return stored
-
-
-def _refuse_duplicate(envelopes: Sequence[Envelope], stored: Iterable[Stored]) -> NoReturn:
-    new = {job.id for job in stored}
-    for index, envelope in enumerate(envelopes):
-        if envelope.id not in new:
-            details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
-            if len(envelopes) > 1:
-                details["index"] = index
-            raise DuplicateJob("A job with this id exists already.", details=details)
-        # The same id twice in one call: the second is the duplicate.
-        new.discard(envelope.id)
-    raise AssertionError("Fewer jobs were stored than given, yet each of them was.")
 
 
 def claim(
@@ -222,7 +170,5 @@ __all__ = [
     "lock",
     "oldest_available",
     "promote",
-    "push",
-    "push_if_admitted",
     "refuse",
 ]

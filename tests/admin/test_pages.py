@@ -53,7 +53,7 @@ def budget(address: str) -> int:
 def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
     answer = root().get(f"{BASE}{page}/")
     assert answer.status_code == 200
-    assert "ojs-nothing" in answer.content.decode()
+    assert "ojs-empty" in answer.content.decode()
 
 
 @pytest.mark.parametrize("page", LISTS)

@@ -39,7 +39,7 @@ def handler() -> Iterator[Any]:
     def work(number: int) -> None: ...
 
     yield work
-    handlers.forget("tests.on_full")
+    handlers.registry.remove("tests.on_full")
 
 
 def depth() -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests.factories import jobs
+from tests.sizes import FULL
 
-JOBS = 100_000 if os.environ.get("OJS_FAULTS") == "full" else 20_000
+JOBS = 100_000 if FULL else 8_000
 KILLS = 5
 
 _WORK = """

@@ -96,7 +96,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_refused_and_dropped() -> N
         push(queue="full")
     for _ in range(3):
         push(queue="lossy")
-    rejections.settle()
+    rejections.recorder.reset()
     found = scrape()
     assert value(found, "ojs_backpressure_pressure", queue="full") == 1
     assert value(found, "ojs_backpressure_rejected_total", queue="full") == 1

@@ -32,10 +32,11 @@ from tests.factories import (
     own_connections,
     push_many,
 )
+from tests.sizes import FULL
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-JOBS = 5_000
+JOBS = 5_000 if FULL else 1_000
 CLAIMERS = 64
 ROUNDS = 200
 PATIENCE = 60
@@ -65,7 +66,8 @@ def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     return mine
 
 
-def test_sixty_four_claimers_claim_each_of_five_thousand_jobs_once_and_in_order() -> None:
+@pytest.mark.sized
+def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)
     for _ in range(5):
         pushing.push_batch(

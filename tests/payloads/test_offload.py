@@ -285,7 +285,7 @@ class TestSweep:
     ) -> None:
         for _ in range(5):
             self.roll_back()
-        monkeypatch.setattr(offload, "MOST_AT_ONCE", 2)
+        monkeypatch.setattr(offload, "DELETE_BATCH", 2)
         assert sweep.sweep() == 5
         assert offloading.keys == []
 
@@ -293,15 +293,15 @@ class TestSweep:
         assert sweep.sweep() == 0
         sweeper = sweep.Sweeper()
         assert sweeper.start() == 0
-        assert sweeper._thread is None
+        assert sweeper.thread is None
 
     @pytest.mark.usefixtures("later")
     def test_a_worker_sweeps_beside_its_other_work(self, offloading: Bucket) -> None:
         self.roll_back()
         sweeper = sweep.Sweeper()
         assert sweeper.start() == 0
-        assert sweeper._thread is not None
-        sweeper._thread.join(20)
+        assert sweeper.thread is not None
+        sweeper.thread.join(60)
         assert offloading.keys == []
 
     def test_a_service_that_is_away_is_logged_without_what_it_says(
@@ -311,7 +311,7 @@ class TestSweep:
         settings.OJS = settings.OJS | {"PAYLOAD_S3": away}
         sweeper = sweep.Sweeper()
         sweeper.start()
-        assert sweeper._thread is not None
-        sweeper._thread.join(20)
+        assert sweeper.thread is not None
+        sweeper.thread.join(60)
         assert "ended early" in caplog.text
         assert "127.0.0.1" not in caplog.text

@@ -37,7 +37,7 @@ def declared() -> Iterator[Callable[..., Any]]:
     before = set(handlers.job_types())
     yield ojs.job
     for type in set(handlers.job_types()) - before:
-        handlers.forget(type)
+        handlers.registry.remove(type)
 
 
 def work(queue: str) -> None:

@@ -14,7 +14,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.delete import erase
-from django_ojs.operations.enqueue import size_limits
+from django_ojs.operations.enqueue import admission
 from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -23,7 +23,7 @@ from django_ojs.spec import retry as retries
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.storage import database, rows, transitions
+from django_ojs.storage import database, insert, transitions
 
 #: Totals and figures cover this many dead letters, the newest: some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
@@ -119,7 +119,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     job = _lock(job_id)
     if override:
         change(job, override)
-    with rejections.told([job]):
+    with rejections.recorded([job]):
         revive([job])
     return transitions.get(job_id)
 
@@ -165,7 +165,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     limits = settings().limits
     validate(changed, limits)
     if not given.keys().isdisjoint(("args", "meta", "queue")):
-        size_limits.check(changed, limits)
+        admission.check_queue_size(changed, limits)
     job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
     job.priority = changed.priority
     if "retry" in given:
@@ -178,7 +178,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     # What a bound in bytes counts: `revive` asks for room for it.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
-    job.size_bytes = rows.size_of(sized)
+    job.size_bytes = insert.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
 

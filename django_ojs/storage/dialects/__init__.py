@@ -1,4 +1,8 @@
-"""What differs between databases: a new one is a module here and a line below."""
+"""What differs between databases.
+
+A new database is a module here, a folder in `sql`, a line below, and its functions and triggers in
+`migrations/sql`.
+"""
 
 from django.db import NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper

@@ -6,24 +6,24 @@ from django.db.models import DateTimeField, DurationField, Func
 
 
 class Milliseconds(Func):
-    """A duration, of a number of milliseconds that the database holds."""
+    """A duration, from an expression in milliseconds."""
 
     output_field = DurationField()
     template = "(%(expressions)s * interval '1 millisecond')"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Django keeps durations as microseconds where the database has no type for them."""
+        """Return microseconds, as Django stores durations where the database has no such type."""
         return self.as_sql(compiler, connection, template="(%(expressions)s * 1000)", **extra)
 
 
 class Moment(Func):
-    """A moment as the database's own clock would have written it, to compare with what it wrote."""
+    """A time as the database's own clock writes it, to compare with a time that it wrote."""
 
     output_field = DateTimeField()
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Django writes microseconds or none, SQLite's clock three digits; they compare as text."""
+        """Write three digits, as SQLite's clock does; Django writes six or none."""
         return self.as_sql(
             compiler,
             connection,
@@ -32,34 +32,34 @@ class Moment(Func):
         )
 
 
-# As text, a moment has no fraction, three digits or six.
+# As text, a time has no fraction, three digits or six.
 _SIX_DIGITS = "SUBSTR(%(expressions)s || SUBSTR('.000000', LENGTH(%(expressions)s) - 18), 1, 26)"
 
 
 class Microseconds(Func):
-    """A moment, a column's or a value, such that equal ones compare as equal."""
+    """A time, of a column or a value, such that equal times compare as equal."""
 
     output_field = DateTimeField()
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Fill up with zeros."""
+        """Fill the fraction with zeros, to six digits."""
         return _twice(self, compiler, connection, _SIX_DIGITS, **extra)
 
 
 class Shortest(Func):
-    """A moment such that no other text of the same moment comes before it."""
+    """A time such that no other text of the same time sorts before it."""
 
     output_field = DateTimeField()
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Drop what need not be said."""
+        """Remove the zeros at the end of the fraction."""
         template = f"RTRIM(RTRIM({_SIX_DIGITS}, '0'), '.')"
         return _twice(self, compiler, connection, template, **extra)
 
 
 def _twice(func: Func, compiler: Any, connection: Any, template: str, **extra: Any) -> Any:
-    # The expression stands there twice, and so do its parameters.
+    # The template has the expression twice, so the parameters are needed twice.
     sql, params = func.as_sql(compiler, connection, template=template, **extra)
     return sql, [*params, *params]

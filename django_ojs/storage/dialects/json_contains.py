@@ -1,4 +1,4 @@
-"""Whether a JSON column holds a value at a path, as SQL of each database."""
+"""JSON containment: whether a JSON column has a value at a path, as SQL of each database."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,8 +16,8 @@ _TYPES = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
 class JSONMatch:
     """One of `values`, at a path in a job's `args` or `meta`, or among its `tags`.
 
-    In `args`, which is a list, the path begins in any of its items; or in the one whose number
-    begins the path. Its keys hold no double quotes.
+    In `args`, which is a list, the path begins in any item, or in the item whose index is the first
+    part of the path. No key contains a double quote.
     """
 
     column: Literal["args", "meta", "tags"]
@@ -25,13 +25,13 @@ class JSONMatch:
     values: tuple[Scalar, ...]
 
     @property
-    def numbered(self) -> bool:
-        """Whether it names an argument by its place."""
+    def has_index(self) -> bool:
+        """Whether the path begins with the index of an argument."""
         first = self.path[0] if self.path else ""
         return self.column == "args" and first.isascii() and first.isdecimal() and len(first) < 7
 
     def document(self, value: Scalar) -> str:
-        """Return the least document that holds a value there, as JSON."""
+        """Return the smallest document that has a value at the path, as JSON."""
         found: Any = value
         for key in reversed(self.path):
             found = {key: found}
@@ -41,44 +41,44 @@ class JSONMatch:
 
 
 class JSONContains(Func):
-    """Whether a column of the job has a value; see `JSONMatch`."""
+    """The condition that a job has what a `JSONMatch` describes."""
 
     output_field = BooleanField()
 
-    def __init__(self, held: JSONMatch, *expressions: Any, **extra: Any) -> None:
-        column = "options" if held.column == "tags" else held.column
+    def __init__(self, match: JSONMatch, *expressions: Any, **extra: Any) -> None:
+        column = "options" if match.column == "tags" else match.column
         super().__init__(*expressions or (column,), **extra)
-        self._held = held
+        self._match = match
 
     def __repr__(self) -> str:
-        return f"JSONContains({self._held!r})"
+        return f"JSONContains({self._match!r})"
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Ask for containment, which needs no look at the values beside it (PostgreSQL)."""
+        """Use the containment operator; it does not extract the value (PostgreSQL)."""
         column, given = compiler.compile(self.source_expressions[0])
         parts: list[str] = []
         params: list[Any] = []
-        for value in self._held.values:
-            if self._held.numbered:
+        for value in self._match.values:
+            if self._match.has_index:
                 parts.append(f"{column} #> %s::text[] = %s::jsonb")
-                params += [*given, list(self._held.path), json.dumps(value)]
+                params += [*given, list(self._match.path), json.dumps(value)]
             else:
                 parts.append(f"{column} @> %s::jsonb")
-                params += [*given, self._held.document(value)]
+                params += [*given, self._match.document(value)]
         return f"({' OR '.join(parts)})", params
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Go to the path; what SQLite takes out of JSON has lost its type, so that is asked for."""
+        """Extract the value, and compare its JSON type too: an extracted value has lost it."""
         column, given = compiler.compile(self.source_expressions[0])
-        keys = self._held.path[1:] if self._held.numbered else self._held.path
+        keys = self._match.path[1:] if self._match.has_index else self._match.path
         below = "".join(f'."{key}"' for key in keys)
-        start = f"$[{self._held.path[0]}]" if self._held.numbered else "$"
-        if self._held.column != "meta" and not self._held.numbered:
-            listed = "'$.tags'" if self._held.column == "tags" else "'$'"
-            test, params = _any_of(self._held.values, "each.fullkey || %s", below, column, given)
-            look = f"SELECT 1 FROM JSON_EACH({column}, {listed}) AS each WHERE {test}"
-            return f"EXISTS ({look})", [*given, *params]
-        return _any_of(self._held.values, "%s", start + below, column, given)
+        start = f"$[{self._match.path[0]}]" if self._match.has_index else "$"
+        if self._match.column != "meta" and not self._match.has_index:
+            listed = "'$.tags'" if self._match.column == "tags" else "'$'"
+            test, params = _any_of(self._match.values, "each.fullkey || %s", below, column, given)
+            subquery = f"SELECT 1 FROM JSON_EACH({column}, {listed}) AS each WHERE {test}"
+            return f"EXISTS ({subquery})", [*given, *params]
+        return _any_of(self._match.values, "%s", start + below, column, given)
 
 
 def _any_of(

@@ -24,6 +24,7 @@ from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.spec.failure import Failure
 from tests.factories import (
     BOOM,
+    GENERATED,
     HOUR,
     MINUTE,
     WORKER,
@@ -363,7 +364,7 @@ def test_what_is_refused_is_not_told() -> None:
 def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
     wanted = [envelope(queue="batch") for _ in range(number)]
     with ALL, CaptureQueriesContext(connection) as queries:
-        pushing.push_batch(wanted, generated_ids=True)
+        pushing.push_batch(wanted, GENERATED)
     assert len([q for q in queries if "INTO ojs_event" in q["sql"]]) == 1
     with ALL:
         assert [data["job_id"] for _, data in told()] == [str(job.id) for job in wanted]

@@ -167,7 +167,7 @@ def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]
     active(queue=f"{queue}x")
     counts.fold()
     call_command("ojs_counts", "--check")
-    assert "The counts are right." in capsys.readouterr().out
+    assert "The counts are correct." in capsys.readouterr().out
     Count.objects.filter(queue=queue, state="available").update(n=7)
     with pytest.raises(CommandError, match="--repair"):
         call_command("ojs_counts", "--check")

@@ -33,10 +33,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     bound record;
     cost bigint;
-    mine bigint;
+    spent bigint;
     last bigint;
     doublings integer := 0;
-    crowd bigint;
+    reserved bigint;
     room bigint;
     waiting bigint;
     waiting_bytes bigint;
@@ -48,17 +48,18 @@ BEGIN
     IF bound.ceiling IS NULL AND bound.ceiling_bytes IS NULL THEN
         RETURN true;
     END IF;
+    -- A setting of the transaction holds how many tickets it has taken so far.
     cost := jobs + coalesce(size / bound.unit, 0);
-    mine := cost + coalesce(nullif(current_setting('ojs.tickets', true), ''), '0')::bigint;
-    IF mine > bound.share * 64
+    spent := cost + coalesce(nullif(current_setting('ojs.tickets', true), ''), '0')::bigint;
+    IF spent > bound.share * 64
        OR NOT pg_try_advisory_xact_lock_shared(20298, hashtext(name)) THEN
         RETURN false;
     END IF;
-    WHILE bound.share << doublings < mine LOOP
+    WHILE bound.share << doublings < spent LOOP
         doublings := doublings + 1;
     END LOOP;
     IF doublings > 0 THEN
-        -- Nobody holds this one alone: it says how much may come from here.
+        -- This lock excludes no transaction: it says in pg_locks how much this one may add.
         PERFORM pg_advisory_xact_lock_shared(20298 + doublings, hashtext(name));
     END IF;
     last := ojs_spend(bound.slot, cost);
@@ -66,15 +67,16 @@ BEGIN
         IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
             RETURN false;
         END IF;
-        SELECT sum(most) INTO crowd FROM (
-            SELECT bound.share << max(classid::bigint - 20298)::integer AS most FROM pg_locks
+        SELECT sum(reservation) INTO reserved FROM (
+            SELECT bound.share << max(classid::bigint - 20298)::integer AS reservation
+            FROM pg_locks
             WHERE locktype = 'advisory' AND objsubid = 2
               AND classid::bigint BETWEEN 20298 AND 20298 + 6
               AND objid = (hashtext(name)::bigint & 4294967295)::oid
               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             GROUP BY virtualtransaction
         ) AS holders;
-        -- A running job may come back, and nobody asks again then.
+        -- An active job counts: it may come back to the queue, and is not admitted again then.
         SELECT coalesce(sum(n), 0), coalesce(sum(bytes), 0) INTO waiting, waiting_bytes FROM (
             SELECT n, bytes FROM ojs_count
             WHERE queue = name AND state IN ('available', 'scheduled', 'retryable', 'active')
@@ -82,17 +84,17 @@ BEGIN
             WHERE queue = name AND state IN ('available', 'scheduled', 'retryable', 'active')
         ) AS counted;
         room := least(bound.ceiling - waiting,
-                      (bound.ceiling_bytes - waiting_bytes) / bound.unit) - crowd;
+                      (bound.ceiling_bytes - waiting_bytes) / bound.unit) - reserved;
         IF room < 0 THEN
             RETURN false;
         END IF;
         IF alone THEN
-            -- Not over what another has found since, nor over another bound.
+            -- Unless another transaction has renewed the tickets, or the bound was changed.
             UPDATE ojs_bound SET since = last, until = last + room
             WHERE queue = name AND xmin = bound.version;
         END IF;
     END IF;
-    PERFORM set_config('ojs.tickets', mine::text, true);
+    PERFORM set_config('ojs.tickets', spent::text, true);
     RETURN true;
 END $$;
 
