@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from django.core.exceptions import ImproperlyConfigured
 
-if TYPE_CHECKING:
-    from django_ojs.handlers import Handler
+
+class RegisteredHandler(Protocol):
+    """What the registry compares of a `handlers.Handler`, which imports this module."""
+
+    type: str
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
 
 
 class HandlerRegistry:
     """Handlers, each the only one of its type."""
 
     def __init__(self) -> None:
-        self.handlers: dict[str, Handler[..., Any]] = {}
+        # The values are `handlers.Handler`.
+        self.handlers: dict[str, Any] = {}
 
-    def add(self, handler: Handler[..., Any]) -> None:
+    def add(self, handler: RegisteredHandler) -> None:
         """Add a handler; the same function may be added again, as a reload does.
 
         Raises ImproperlyConfigured when its type has another one.

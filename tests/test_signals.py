@@ -98,7 +98,7 @@ CHANGES = {
     ),
     "give back": Change(make.active, lambda job: fail.requeue(job.id), ["job_returned"]),
     "put aside": Change(
-        make.active, lambda job: fail.hold(job.id, make.BOOM, delay=make.HOUR), ["job_returned"]
+        make.active, lambda job: fail.postpone(job.id, make.BOOM, delay=make.HOUR), ["job_returned"]
     ),
     "activate": Change(
         lambda: make.in_state(State.PENDING), lambda job: ojs.activate(job.pk), ["job_activated"]

@@ -12,7 +12,7 @@ from django_ojs.admin.charts import Series
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
-from django_ojs.operations.figures.queue_overview import Listening, Row
+from django_ojs.operations.figures.queue_overview import Listeners, Row
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.storage.figures import rollup_queries
 
@@ -22,7 +22,7 @@ class QueueRows:
     """Rows of queues, the fullest first. `listening` None: the workers are not known."""
 
     rows: list[Row]
-    listening: Listening | None
+    listening: Listeners | None
 
 
 def queue_rows(
@@ -30,12 +30,14 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    listening = query("workers", queue_overview.listening)
+    listening = query("workers", queue_overview.listeners)
     flows = query("throughput", rollup_queries.flows) or {}
     by_queue = listening.by_queue if listening else None
     rows = query(
         "pressure",
-        lambda: queue_overview.board(statuses, flows=flows, oldest=oldest or {}, listens=by_queue),
+        lambda: queue_overview.overview(
+            statuses, flows=flows, oldest=oldest or {}, listens=by_queue
+        ),
     )
     return QueueRows(rows=rows or [], listening=listening)
 

@@ -206,7 +206,7 @@ def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> l
         jobs = [result.of_stored(envelope, by_id[envelope.id]) for envelope in envelopes]
     database.after_commit(
         notify.callback([job.queue for job in jobs if job.state is State.AVAILABLE]),
-        rollups.noting(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
+        rollups.callback(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
     )
     return jobs
 

@@ -1,4 +1,4 @@
-"""RETRY by hand (ojs-core §6.3): a discarded job gets another life."""
+"""RETRY by hand (ojs-core §6.3): a discarded job becomes available again."""
 
 from collections.abc import Collection
 from typing import Any

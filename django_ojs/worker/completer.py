@@ -121,7 +121,7 @@ class Completer:
         self._add(
             Transition(
                 [run],
-                lambda: fail.hold(
+                lambda: fail.postpone(
                     run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
                 ),
             )

@@ -25,6 +25,7 @@ FLOORS = {
     "context": 4,
     "contrib": 4,
     "handlers": 4,
+    "registry": 4,
     "options": 4,
     "registry": 4,
     "payloads": 4,
@@ -52,9 +53,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"dialects"},
+        {"dialects", "process_state"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "rows", "positions"},
+        {"raw_queries", "notify", "queue_configs", "claims", "insert", "positions"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

@@ -208,6 +208,6 @@ def give(answer: str, job_id: Any, claim: Claim) -> None:
         case "fail":
             fail.fail(job_id, BOOM, claim=claim)
         case "hold":
-            fail.hold(job_id, BOOM, delay=HOUR, claim=claim)
+            fail.postpone(job_id, BOOM, delay=HOUR, claim=claim)
         case "requeue":
             fail.requeue(job_id, claim=claim)

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
         ["failed", "discarded"],
     ),
     "hold": (
-        lambda: (lambda job: lambda: fail.hold(job.id, BOOM, delay=HOUR))(active()),
+        lambda: (lambda job: lambda: fail.postpone(job.id, BOOM, delay=HOUR))(active()),
         ["returned"],
     ),
     "requeue": (lambda: (lambda job: lambda: fail.requeue(job.id))(active()), ["returned"]),

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 ASKED: dict[str, Callable[[UUID], Any]] = {
     "ack": ack.ack,
     "fail": lambda key: fail.fail(key, BOOM),
-    "hold": lambda key: fail.hold(key, BOOM, delay=HOUR),
+    "hold": lambda key: fail.postpone(key, BOOM, delay=HOUR),
     "return": fail.requeue,
     "cancel": cancel.cancel,
     "activate": activate.activate,

@@ -147,14 +147,16 @@ class JobRules(RuleBasedStateMachine):
         self.answer(run, lambda claim: fail.requeue(run.key, error, claim=claim), after)
 
     @rule(run=runs, wait=st.sampled_from([1, 3]))
-    def hold(self, run: Run, wait: int) -> None:
+    def postpone(self, run: Run, wait: int) -> None:
         def after(job: Entry) -> None:
             job.traces += 1
             due = self.model.now + wait * HOUR
             self.model.move(job, "fail", "retryable", due=due, returned=job.returned + 1)
 
         delay = timedelta(hours=wait)
-        self.answer(run, lambda claim: fail.hold(run.key, BOOM, delay=delay, claim=claim), after)
+        self.answer(
+            run, lambda claim: fail.postpone(run.key, BOOM, delay=delay, claim=claim), after
+        )
 
     def held(self, claims: list[Run], worker: str) -> list[Entry]:
         return [

@@ -123,7 +123,7 @@ def test_answers_are_kept_while_the_database_is_away(
     monkeypatch.setattr(ack, "ack_batch", fails(2, error, ack.ack_batch))
     monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
     monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
-    monkeypatch.setattr(fail, "hold", fails(2, error, fail.hold))
+    monkeypatch.setattr(fail, "postpone", fails(2, error, fail.postpone))
     monkeypatch.setattr(rescue, "give_back", fails(2, error, rescue.give_back))
     done, failed, stopped, strange, unstarted = (bench.ended() for _ in range(5))
     trouble = Failure(type="trouble", message="")

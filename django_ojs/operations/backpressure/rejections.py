@@ -22,7 +22,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.storage import bounds, database
-from django_ojs.storage.figures import recent, rollups
+from django_ojs.storage.figures import rollup_queries, rollups
 
 logger = logging.getLogger("django_ojs")
 
@@ -72,7 +72,7 @@ class RejectionRecorder:
         now = time.monotonic()
         read_at, rate = self._rates.get(queue, (0.0, 0.0))
         if now - read_at > _RATE_LIFETIME:
-            done = recent.by_queue(timedelta(minutes=2), [queue]).get(queue)
+            done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
             rate = done.completed / 120 if done is not None else 0.0
             self._rates[queue] = now, rate
         return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER

@@ -123,7 +123,9 @@ CHANGES = {
         lambda job: fail.fail(job.id, BOOM),
         ["job.failed", "job.discarded"],
     ),
-    "put aside": Change(active, lambda job: fail.hold(job.id, BOOM, delay=HOUR), ["job.retrying"]),
+    "postpone": Change(
+        active, lambda job: fail.postpone(job.id, BOOM, delay=HOUR), ["job.retrying"]
+    ),
     "give back": Change(active, lambda job: fail.requeue(job.id), ["job.enqueued"]),
     "give back unstarted": Change(
         active,

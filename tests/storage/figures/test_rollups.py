@@ -77,7 +77,7 @@ def test_lost_and_expired_jobs_are_noted() -> None:
 def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
     rollups.note(rollups.COMPLETED, "q", "t", waited=0.5, ran=0.002)
     with override_settings(), transaction.atomic():
-        rollups._flushed_at = -1e9
+        rollups.accumulator.written_at = -1e9
         rollups.flush_if_due()
         assert not Rollup.objects.filter(queue="q").exists()
     rollups.flush_if_due()
