@@ -192,7 +192,7 @@ def test_every_signal_is_there() -> None:
 
 
 def test_the_unique_policy_has_the_fields_of_its_table() -> None:
-    rows = table("how-to/unique-jobs.md", "Say what is the same")
+    rows = table("how-to/unique-jobs.md", "Define which jobs are the same")
     assert column(rows) == [f.name for f in fields(UniquePolicy) if f.name != "extra"]
     listed = dict(row[:2] for row in rows)
     assert listed["keys"].startswith(f"Of {', '.join(DIMENSIONS)};")
