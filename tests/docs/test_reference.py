@@ -31,7 +31,7 @@ from tests.spec import test_errors
 SETTINGS = [
     row
     for heading in (
-        *("Jobs", "What is accepted", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
+        *("Jobs", "Limits", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
         *("Events", "Admin"),
     )
     for row in table("reference/settings.md", heading)
@@ -97,7 +97,7 @@ def test_an_argument_has_the_default_that_the_table_says(row: list[str]) -> None
 
 
 ERRORS = table("reference/errors.md", "Catalogue")
-OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
+OTHER_ERRORS = table("reference/errors.md", "Other classes")
 
 
 def test_every_error_is_there() -> None:
