@@ -27,7 +27,6 @@ FLOORS = {
     "handlers": 4,
     "registry": 4,
     "options": 4,
-    "registry": 4,
     "payloads": 4,
     "middleware": 3,
     "outbox": 4,

@@ -32,7 +32,7 @@ from tests.spec import test_errors
 SETTINGS = [
     row
     for heading in (
-        *("Jobs", "What is accepted", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
+        *("Jobs", "Limits", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
         *("Events", "Admin"),
     )
     for row in table("reference/settings.md", heading)
@@ -98,7 +98,7 @@ def test_an_argument_has_the_default_that_the_table_says(row: list[str]) -> None
 
 
 ERRORS = table("reference/errors.md", "Catalogue")
-OTHER_ERRORS = table("reference/errors.md", "Beside the catalogue")
+OTHER_ERRORS = table("reference/errors.md", "Other classes")
 
 
 def test_every_error_is_there() -> None:
@@ -221,7 +221,7 @@ def test_every_signal_is_there() -> None:
 
 
 def test_the_unique_policy_has_the_fields_of_its_table() -> None:
-    rows = table("how-to/unique-jobs.md", "Say what is the same")
+    rows = table("how-to/unique-jobs.md", "Define which jobs are the same")
     assert column(rows) == [f.name for f in fields(UniquePolicy) if f.name != "extra"]
     listed = dict(row[:2] for row in rows)
     assert listed["keys"].startswith(f"Of {', '.join(DIMENSIONS)};")
