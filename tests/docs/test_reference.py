@@ -16,6 +16,7 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import checks, conf, handlers, models, signals
+from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models.attempt import Outcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
@@ -203,7 +204,7 @@ def test_the_columns_of_the_envelope_are_fields_of_the_job() -> None:
 
 
 def test_the_interface_describes_the_options_of_the_table() -> None:
-    options = document()["components"]["schemas"]["JobRequest"]["properties"]["options"][
+    options = DOCUMENT.read()["components"]["schemas"]["JobRequest"]["properties"]["options"][
         "properties"
     ]
     assert set(options) == OPTIONS
