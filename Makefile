@@ -7,7 +7,7 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve serve-open test faults soak lint matrix bench plans clean
+.PHONY: help demo serve serve-open test check faults soak lint matrix bench plans clean
 
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
@@ -16,8 +16,9 @@ help:
 	@echo "              client or a worker, and for conformance suites (PORT=8080); keeps nothing"
 	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
 	@echo "              SQLite, branch coverage of both together"
+	@echo "make check    the loop: lint of what changed since main, and the tests of it (a minute)"
 	@echo "make faults   kills, crashes, lost connections, frozen workers, all of it, and the checker's"
-	@echo "              verdict (<= 20 minutes); for a release: make faults KILLS=500 JOBS=100000"
+	@echo "              verdict (<= 25 minutes); for a release: make faults KILLS=500 JOBS=100000"
 	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
 	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
@@ -49,27 +50,24 @@ lint:
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python manage.py makemigrations --check --dry-run --settings $(SQLITE_SETTINGS)
 
-# Python 3.11 turns in a circle when code is traced while an exception waits for a thread that waits in
-# C. Coverage traces; so the few tests that do this run by themselves.
-test: lint
-	$(VENV)/bin/coverage erase
-	OJS_COVERAGE=1 scripts/suite $(VENV) postgresql -m "not interrupts"
-	OJS_COVERAGE=1 scripts/suite $(VENV) sqlite -m "not interrupts"
-	scripts/suite $(VENV) postgresql -m interrupts
-	scripts/suite $(VENV) sqlite -m interrupts
-	$(VENV)/bin/coverage combine --quiet
-	$(VENV)/bin/coverage report
+test:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	@$(VENV)/bin/python scripts/test
+
+check:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	@$(VENV)/bin/python scripts/changed $(ARGS)
 
 faults:
 	@scripts/venv $(VENV) dev $(PYTHON)
-	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_PROCESSES=0 \
-		scripts/suite $(VENV) postgresql tests/faults $(ARGS)
-	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_PROCESSES=0 \
-		scripts/suite $(VENV) sqlite tests/faults $(ARGS)
+	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
+		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) postgresql $(ARGS)
+	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
+		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) sqlite $(ARGS)
 
 soak:
 	@scripts/venv $(VENV) dev $(PYTHON)
-	OJS_FAULTS_SOAK=$(or $(SECONDS),600) OJS_TEST_PROCESSES=0 \
+	OJS_FAULTS_SOAK=$(or $(SECONDS),600) OJS_TEST_TIER=full OJS_TEST_PROCESSES=0 \
 		scripts/suite $(VENV) postgresql tests/faults/test_soak.py
 
 matrix:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
     from django_ojs.models import Job
+    from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.payloads.parameters import PayloadFile, PayloadStream
     from django_ojs.payloads.reference import payload_reference
@@ -67,6 +68,7 @@ _HOME = {
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",
+    "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
     "django_ojs.payloads.parameters": "PayloadFile PayloadStream",
@@ -84,10 +86,12 @@ __all__ = [
     "NORMAL",
     "DeadLetter",
     "Discard",
+    "EnqueuedJob",
     "Handler",
     "Job",
     "JobContext",
     "OJSError",
+    "Outcome",
     "PayloadFile",
     "PayloadStream",
     "Request",

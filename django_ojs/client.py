@@ -1,4 +1,4 @@
-"""The Python way in: enqueue jobs, look at them, cancel them.
+"""The Python client: enqueue, read, cancel, activate and retry jobs; pause and resume queues.
 
 Every function has an `a…` twin for `async` code.
 """
@@ -15,19 +15,19 @@ from django_ojs.operations import cancel as _cancel
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.operations.enqueue import routing as _dispatch
-from django_ojs.operations.enqueue.when_full import WhenFull
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.push import push as _push
+from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.options import (
     Duration,
     OnFull,
     OptionArguments,
-    Options,
     Request,
     envelope_of,
+    push_options_of,
+    push_options_of_batch,
     read_options,
-    when_full_of,
 )
-from django_ojs.payloads import offload
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
@@ -40,27 +40,30 @@ def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArgume
     return Request(type=type, args=args, options=read_options(options))
 
 
-def enqueue(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Job | None:
+def enqueue(
+    type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]
+) -> EnqueuedJob:
     """Store a job, in the transaction that is open on the jobs' database (ojs-core §7.1).
 
-    Return the stored job, or None when an enqueue middleware dropped it. A handler for the type
-    need not exist here; where one does, its defaults apply. Raises an OJSError that names the field
-    and the rule: InvalidArgs for arguments that JSON cannot carry, DuplicateJob for an id that is
-    taken, WrongDatabase inside an `atomic()` of another alias, QueueFull for a queue at its bound.
-    With `on_full="block"` it waits for room first, for `block_timeout` (30 seconds), where no
-    transaction is open; with "outbox" the job is kept in the outbox, in the same transaction, and
-    comes back when there is room.
+    Return an EnqueuedJob, whose `outcome` says what was done: `stored`; `duplicate`, where a unique
+    policy ignored the job (then it is the existing job); `outbox`, where OUTBOX sends it elsewhere
+    or its queue is full (then it has a `destination`); `dropped`, where an enqueue middleware
+    dropped it. Its `job()` reads the row.
 
-    A job that OUTBOX sends elsewhere is stored in the outbox, in the same transaction: what is
-    returned then has the id, the state `pending` and a `destination`, and is not a row of this
-    site's jobs.
+    A handler for the type need not exist here; where one does, its defaults apply. Raises an
+    OJSError that names the field and the rule: InvalidArgs for arguments that JSON cannot carry,
+    DuplicateJob for an id that is taken, WrongDatabase inside an `atomic()` of another alias,
+    QueueFull for a queue at its bound. With `on_full="block"` it waits for room first, for
+    `block_timeout` (30 seconds), where no transaction is open; with "outbox" the job is stored in
+    the outbox, in the same transaction, and comes back when there is room.
     """
-    return send(Request(type=type, args=args, options=read_options(options)))
+    item = Request(type=type, args=args, options=read_options(options))
+    return _push(envelope_of(item), push_options_of(item))
 
 
 def enqueue_after_commit(
     type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]
-) -> Job | None:
+) -> EnqueuedJob:
     """Store a job that runs after the current transaction commits, and only then.
 
     See ojs-framework-adapters §5.1.
@@ -75,7 +78,7 @@ def enqueue_batch(
     *,
     on_full: OnFull | None = None,
     block_timeout: Duration | None = None,
-) -> list[Job | None]:
+) -> list[EnqueuedJob]:
     """Store many jobs in one statement, all or none, and return them in order.
 
     `on_full` and `block_timeout` are those of `enqueue`, for all of the batch; without them its
@@ -100,35 +103,7 @@ def enqueue_batch(
         except OJSError as error:
             error.details.setdefault("index", index)
             raise
-    ours = all(item.options.id is None for item in wanted)
-    full = _when_full(wanted, on_full, block_timeout)
-    return _dispatch.batch(envelopes, generated_ids=ours, aside=offload.offloader(), full=full)
-
-
-def _when_full(
-    wanted: Sequence[Request], on_full: OnFull | None, block_timeout: Duration | None
-) -> WhenFull:
-    if on_full is not None or block_timeout is not None:
-        options = Options(on_full=on_full, block_timeout=block_timeout)
-        return when_full_of(Request(type="", args=(), options=options))
-    asked = [when_full_of(item) for item in wanted]
-    first = asked[0]
-    if any(each is not first and each != first for each in asked):
-        raise InvalidRequest(
-            "on_full must be the same for all jobs of a batch; enqueue_batch takes it too.",
-            details={"field": "on_full"},
-        )
-    return first
-
-
-def send(item: Request) -> Job | None:
-    """Store one described job; see `enqueue`."""
-    return _dispatch.one(
-        envelope_of(item),
-        generated_id=item.options.id is None,
-        aside=offload.offloader(),
-        full=when_full_of(item),
-    )
+    return _push_batch(envelopes, push_options_of_batch(wanted, on_full, block_timeout))
 
 
 def cancel(job_id: UUID | str) -> Job:
@@ -159,17 +134,17 @@ def retry(job_id: UUID | str) -> Job:
 
 
 def pause_queue(name: str) -> Queue:
-    """Stop handing out the jobs of a queue, known or not; it still takes jobs in."""
+    """Stop FETCH for a queue, known or not; it still accepts jobs."""
     return _queues.pause(name)
 
 
 def resume_queue(name: str) -> Queue:
-    """Hand out the jobs of a queue again."""
+    """Let FETCH hand out the jobs of a queue again."""
     return _queues.resume(name)
 
 
 def new_id() -> UUID:
-    """Make an id for a job, to enqueue it at most once: a repeated one is refused."""
+    """Make an id for a job, to enqueue it at most once: a repeated id is rejected."""
     return ids.uuid7()
 
 

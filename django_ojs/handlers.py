@@ -1,4 +1,4 @@
-"""Handlers: plain functions that `@job` gives a type, defaults, and the means to be enqueued."""
+"""Handlers: functions to which `@job` gives a type, defaults and `enqueue`."""
 
 import inspect
 import typing
@@ -9,21 +9,21 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpa
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 
-from django_ojs import client
 from django_ojs.conf import settings
 from django_ojs.context import JobContext, current_context
-from django_ojs.models import Job
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.push import push
 from django_ojs.options import (
     NO_OPTIONS,
     OptionArguments,
     Options,
     Request,
-    declared,
     envelope_of,
+    push_options_of,
     read_options,
-    when_full_of,
 )
-from django_ojs.payloads.parameters import Kinds
+from django_ojs.payloads.parameters import ParameterKinds
+from django_ojs.registry import registry
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
@@ -31,8 +31,6 @@ from django_ojs.spec.json import JSON
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_handlers: dict[str, "Handler[..., Any]"] = {}
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -53,18 +51,19 @@ class Enqueuer(Generic[P]):
             type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options
         )
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""
-        return client.send(self.request(*args, **kwargs))
+        item = self.request(*args, **kwargs)
+        return push(envelope_of(item), push_options_of(item))
 
-    def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+    def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job that runs once the current transaction has committed.
 
         See `ojs.enqueue_after_commit`.
         """
         return self.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job | None:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler; see `enqueue`."""
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
@@ -81,9 +80,9 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
-        self.payload_kinds = Kinds(self._signature.parameters.values())
+        self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
-        self.defaults = self._placed(options)
+        self.defaults = self._with_positions(options)
         self.__name__ = getattr(function, "__name__", type)
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
@@ -111,10 +110,10 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
     def options(self, **options: Unpack[OptionArguments]) -> Enqueuer[P]:
         """Set options for the next job: `handler.options(priority=ojs.HIGH).enqueue(…)`."""
-        return Enqueuer(self, self._placed(read_options(options)))
+        return Enqueuer(self, self._with_positions(read_options(options)))
 
-    def _placed(self, options: Options) -> Options:
-        # A unique policy may name parameters; what is stored has their places, which any other
+    def _with_positions(self, options: Options) -> Options:
+        # A unique policy may name parameters; the stored one has their positions, which any other
         # producer of this type can name as well.
         if options.unique is None:
             return options
@@ -132,9 +131,9 @@ class Handler(Enqueuer[P], Generic[P, R]):
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
         """Return the positional arguments of a job.
 
-        Keyword arguments go to their places by the signature.
+        Keyword arguments become positional by the signature.
 
-        Raises InvalidArgs when they do not fit, so that the caller sees it and not the worker.
+        Raises InvalidArgs when they do not fit: the caller gets the error, not the worker.
         """
         if not kwargs and self._minimum <= len(args) <= self._maximum:
             return list(args)
@@ -150,8 +149,8 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return list(bound.args)
 
     def _fill_gaps(self, given: dict[str, Any]) -> None:
-        # Only what stands before a given argument needs its default now; the worker's code knows
-        # the others.
+        # Only the parameters before a given argument need their defaults now; the worker's code
+        # has the others.
         last = next(name for name in reversed(self._signature.parameters) if name in given)
         for name, parameter in self._signature.parameters.items():
             if name == last:
@@ -194,20 +193,13 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     # The defaults are checked here, not at the first enqueue.
     wanted = Request(type=type, args=(), options=defaults)
     validate(envelope_of(wanted), settings().limits)
-    when_full_of(wanted)
+    push_options_of(wanted)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
         if not inspect.isroutine(function):
             raise ImproperlyConfigured(f"The handler of {type!r} must be a function.")
         handler: Handler[..., Any] = Handler(function, type, atomic=atomic, options=defaults)
-        known = _handlers.get(type)
-        if known is not None and _name(known.function) != _name(function):
-            raise ImproperlyConfigured(
-                f"The job type {type!r} has two handlers: {_name(known.function)} and "
-                f"{_name(function)}."
-            )
-        _handlers[type] = handler
-        declared[type] = handler.defaults
+        registry.add(handler)
         return handler
 
     return typing.cast("Decorator", decorate)
@@ -215,22 +207,12 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
 
 def get_handler(type: str) -> Handler[..., Any] | None:
     """Return the handler of a job type, or None."""
-    return _handlers.get(type)
+    return registry.handlers.get(type)
 
 
 def job_types() -> list[str]:
     """Return the job types that have a handler here, sorted."""
-    return sorted(_handlers)
-
-
-def forget(type: str) -> None:
-    """Remove a handler (for tests that declare their own)."""
-    _handlers.pop(type, None)
-    declared.pop(type, None)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    return sorted(registry.handlers)
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
@@ -238,8 +220,8 @@ def _takes_context(function: Callable[..., Any]) -> bool:
     if not parameters:
         return False
     annotation = parameters[0].annotation
-    # `from __future__ import annotations` leaves strings; resolving them would import what may be
-    # for type checkers only.
+    # `from __future__ import annotations` leaves strings; resolving them could import modules that
+    # are for type checkers only.
     return annotation is JobContext or (
         isinstance(annotation, str) and annotation.split(".")[-1].strip("'\"") == "JobContext"
     )

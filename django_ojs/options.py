@@ -1,15 +1,17 @@
-"""What a job is asked for: its options, and the envelope that is made of them."""
+"""The options of an enqueue, and the envelope and the push options made of them."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations.backpressure.bounds import Patience
-from django_ojs.operations.enqueue.when_full import RAISE, WhenFull
+from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.push import PushOptions
+from django_ojs.payloads import offload
+from django_ojs.registry import registry
 from django_ojs.spec import ids, retry, times, unique
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
@@ -21,13 +23,13 @@ When = datetime | timedelta | str
 Duration = int | float | timedelta
 OnFull = Literal["raise", "block", "outbox"]
 
-#: Seconds that `on_full="block"` waits when it is not told how long.
+#: Seconds that `on_full="block"` waits without a `block_timeout`.
 BLOCK_TIMEOUT = 30.0
 _ON_FULL = ("raise", "block", "outbox")
 
 
 class OptionArguments(TypedDict, total=False):
-    """The keyword arguments that say how a job is to be run. None is the same as absent."""
+    """The keyword arguments of an enqueue. None is the same as absent."""
 
     queue: str | None
     priority: int | None
@@ -48,12 +50,12 @@ class OptionArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How a job is to be run; what is None is left to the handler's defaults, then to the settings.
+    """The options of an enqueue; for None, the handler's defaults apply, then the settings.
 
     `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339,
     or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the
-    caller's, for idempotent enqueues. `on_full` and `block_timeout` are not the job's but the
-    enqueue's: see `when_full_of`.
+    caller's, for idempotent enqueues. `on_full` and `block_timeout` are options of the enqueue, not
+    of the job: see `full_policy`.
     """
 
     queue: str | None = None
@@ -111,13 +113,9 @@ def read_options(given: OptionArguments) -> Options:
     return Options(**given)
 
 
-#: Defaults of job types, as their handlers declare them; `handlers.job` fills it.
-declared: dict[str, Options] = {}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """A job that is to be enqueued: one entry of `enqueue_batch`."""
+    """A description of a job: one item of `enqueue_batch`."""
 
     type: str
     args: Sequence[JSON]
@@ -132,8 +130,8 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     given = item.options
     if not isinstance(given, Options):
         raise InvalidRequest("options must be an Options.", details={"field": "options"})
-    defaults = declared.get(item.type) if isinstance(item.type, str) else None
-    options = given if defaults is None else given.over(defaults)
+    handler = registry.handlers.get(item.type) if isinstance(item.type, str) else None
+    options = given if handler is None else given.over(handler.defaults)
     if not isinstance(item.args, (list, tuple)):
         raise InvalidArgs(
             "args must be a list of the handler's positional arguments.", details={"field": "args"}
@@ -149,19 +147,60 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     return envelope
 
 
-def when_full_of(item: Request) -> WhenFull:
-    """Return what an enqueue is to do where the queue is full (backpressure §8).
+#: What is done where a queue is full; `full_policy` returns one of these, or one that waits.
+_RAISE: Final = PushOptions()
+_OUTBOX: Final = PushOptions(outbox_when_full=True)
+#: The most common options of a push, made once.
+_PLAIN: Final = PushOptions(generated_ids=True)
 
-    "raise" raises QueueFull; "block" first waits for room, `block_timeout` long, where no
-    transaction is open; "outbox" keeps the job in the outbox, in the caller's transaction.
+
+def push_options_of(item: Request) -> PushOptions:
+    """Return how to push a described job. Raises InvalidRequest."""
+    policy = full_policy(item.type, item.options)
+    generated = item.options.id is None
+    if policy is _RAISE and generated and settings().offload is None:
+        return _PLAIN
+    return replace(policy, generated_ids=generated, offloader=offload.offloader())
+
+
+def push_options_of_batch(
+    items: Sequence[Request], on_full: OnFull | None, block_timeout: Duration | None
+) -> PushOptions:
+    """Return how to push described jobs together; without `on_full` they must agree.
+
     Raises InvalidRequest.
     """
-    given = item.options
-    defaults = declared.get(item.type, NO_OPTIONS) if isinstance(item.type, str) else NO_OPTIONS
+    if on_full is not None or block_timeout is not None:
+        policy = full_policy("", Options(on_full=on_full, block_timeout=block_timeout))
+    else:
+        policies = [full_policy(item.type, item.options) for item in items]
+        policy = policies[0]
+        if any(other is not policy and other != policy for other in policies):
+            raise InvalidRequest(
+                "on_full must be the same for all jobs of a batch; enqueue_batch takes it too.",
+                details={"field": "on_full"},
+            )
+    return replace(
+        policy,
+        batch=True,
+        generated_ids=all(item.options.id is None for item in items),
+        offloader=offload.offloader(),
+    )
+
+
+def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
+    """Return what an enqueue does where the queue is full (backpressure §8), as push options.
+
+    "raise" raises QueueFull; "block" first waits for room, `block_timeout` long, where no
+    transaction is open; "outbox" stores the job in the outbox, in the caller's transaction. What is
+    not given is the default that the handler of the type declares. Raises InvalidRequest.
+    """
+    handler = registry.handlers.get(type) if isinstance(type, str) else None
+    defaults = NO_OPTIONS if handler is None else handler.defaults
     wanted = defaults.on_full if given.on_full is None else given.on_full
     timeout = defaults.block_timeout if given.block_timeout is None else given.block_timeout
     if wanted is None and timeout is None:
-        return RAISE
+        return _RAISE
     if wanted not in _ON_FULL:
         raise InvalidRequest(
             f"on_full must be one of {', '.join(_ON_FULL)}.", details={"field": "on_full"}
@@ -170,8 +209,9 @@ def when_full_of(item: Request) -> WhenFull:
         _milliseconds(timeout, "block_timeout")
     if wanted == "block":
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        return WhenFull(patience=Patience(seconds=seconds or BLOCK_TIMEOUT, always=True))
-    return WhenFull(keep=wanted == "outbox")
+        wait = WaitPolicy(seconds=seconds or BLOCK_TIMEOUT, always=True)
+        return PushOptions(wait=wait, exact_bounds=True)
+    return _OUTBOX if wanted == "outbox" else _RAISE
 
 
 def _apply(options: Options, envelope: Envelope) -> None:

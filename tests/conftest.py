@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connections
 
 from django_ojs.storage import bounds, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
+from tests.plugins import measuring, teardown, tiers
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for plugin in (tiers, measuring):
+        config.pluginmanager.register(plugin)
 
 
 def pytest_report_header() -> str:
-    return f"database: {KIND} (OJS_TEST_DATABASE)"
+    return f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("postgresql", "sqlite"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Make the databases as ever, and learn what a test that commits must leave in them."""
+    with django_db_blocker.unblock():
+        for connection in connections.all():
+            # Django makes those only that a collected test uses.
+            if connection.settings_dict["NAME"] == connection.settings_dict["TEST"]["NAME"]:
+                teardown.remember(connection.alias)
+    teardown.install()
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +50,8 @@ def no_queue_is_configured() -> None:
     """
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
-    if bounds._settled is None:
-        bounds._settled = {}
+    if bounds.configured.queues is None:
+        bounds.configured.queues = {}
 
 
 @pytest.fixture
@@ -58,7 +76,7 @@ def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
         from django_ojs.operations.backpressure import rejections
 
-        rejections.settle()
+        rejections.recorder.reset()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}
         marker = request.node.get_closest_marker("django_db")
         if not (marker and marker.kwargs.get("transaction")) and whole.isdisjoint(

@@ -15,6 +15,10 @@ from django.db.models import F, QuerySet
 from django_ojs.models import Attempt, Job, Lease, Worker
 from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations import push as pushing
+from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.enqueue.admission import admit
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.push import PushOptions
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
@@ -30,6 +34,9 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 #: One hour after each failure, without jitter.
 HOURLY = {"initial_interval": HOUR, "max_interval": HOUR, "jitter": False}
+
+#: For a batch whose ids were made here.
+GENERATED = PushOptions(batch=True, generated_ids=True)
 
 _queues = count()
 
@@ -51,16 +58,31 @@ def envelope(**values: Any) -> Envelope:
 
 def push(**values: Any) -> Job:
     """Store a job as its client would."""
-    job = pushing.push(envelope(**values))
-    assert job is not None
-    return job
+    return pushing.push(envelope(**values)).model()
 
 
 def push_many(number: int, **values: Any) -> list[Job]:
     """Store jobs of one queue in one batch."""
     values.setdefault("queue", f"q{next(_queues)}")
     stored = pushing.push_batch([envelope(**values) for _ in range(number)])
-    return [job for job in stored if job is not None]
+    return [job.model() for job in stored]
+
+
+def is_duplicate(job: EnqueuedJob) -> bool:
+    """Whether a unique policy ignored it."""
+    return job.outcome is Outcome.DUPLICATE
+
+
+def put(
+    wanted: Envelope, destination: str = outbox.LOCAL, *, using: str | None = None
+) -> EnqueuedJob:
+    """Put a job into the outbox, as an enqueue does."""
+    (admitted,) = admit([wanted], batch=False)
+    assert admitted is not None
+    (job,) = outbox.add(
+        [admitted], [destination], using=using or database.alias(), generated_ids=False
+    )
+    return job
 
 
 def claim(job: Job, worker_id: str | None = WORKER) -> Claimed:

@@ -31,6 +31,7 @@ def ids(problems: list[django_checks.CheckMessage]) -> list[str | None]:
     return [problem.id for problem in problems]
 
 
+@pytest.mark.both  # The connection that there is.
 def test_a_sound_project_hears_nothing() -> None:
     assert checks.check_settings() == []
     assert checks.check_database(databases=["default"]) == []

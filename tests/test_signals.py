@@ -15,8 +15,7 @@ from django.dispatch import Signal
 import django_ojs as ojs
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fail, fetch
-from django_ojs.operations.maintenance import maintain
+from django_ojs.operations import ack, cancel, fail, fetch, timer
 from django_ojs.spec.states import State
 from tests import factories as make
 
@@ -99,7 +98,7 @@ CHANGES = {
     ),
     "give back": Change(make.active, lambda job: fail.requeue(job.id), ["job_returned"]),
     "put aside": Change(
-        make.active, lambda job: fail.hold(job.id, make.BOOM, delay=make.HOUR), ["job_returned"]
+        make.active, lambda job: fail.postpone(job.id, make.BOOM, delay=make.HOUR), ["job_returned"]
     ),
     "activate": Change(
         lambda: make.in_state(State.PENDING), lambda job: ojs.activate(job.pk), ["job_activated"]
@@ -107,7 +106,7 @@ CHANGES = {
     "retry": Change(
         lambda: make.in_state(State.DISCARDED), lambda job: ojs.retry(job.pk), ["job_retried"]
     ),
-    "expire": Change(late, lambda _: maintain.expire(), ["job_discarded"]),
+    "expire": Change(late, lambda _: timer.expire(), ["job_discarded"]),
 }
 each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 

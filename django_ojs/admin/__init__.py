@@ -1,12 +1,9 @@
-"""The operator's pages in the Django admin, a file each.
+"""The operator's pages in the Django admin.
 
-Django imports this when its admin is installed; nothing else does. Other sites, and sites with a
-theme, get the pages by `register`.
+Django imports this module when its admin is installed; nothing else does. Other admin sites get
+the pages from `register`.
 """
 
-from django_ojs.admin import api_keys, outbox
-from django_ojs.admin.sites import register
+from django_ojs.admin.sites import register as register
 
 register()
-
-__all__ = ["api_keys", "outbox", "register"]

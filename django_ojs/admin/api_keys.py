@@ -1,4 +1,4 @@
-"""API keys: make one, see it once, change what it may do, revoke it."""
+"""API keys: created, shown once, changed and revoked."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
 
-from django_ojs.http.access import scopes_of
+from django_ojs.admin.base import granted_scopes
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.scopes import Scope, complete
+from django_ojs.spec.scopes import Scope
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[ApiKey]
@@ -23,25 +23,23 @@ else:
     _Form, _Admin = forms.ModelForm, admin.ModelAdmin
 
 SCOPES = {
-    Scope.READ: "look at jobs and queues, arguments and results included",
+    Scope.READ: "read jobs and queues, including arguments and results",
     Scope.PRODUCER: "enqueue",
-    Scope.WORKER: "fetch jobs and finish them",
+    Scope.WORKER: "fetch jobs and report their results",
     Scope.OPERATOR: "read, enqueue, cancel and retry",
     Scope.ADMIN: "everything",
 }
 
 
 class QueueNamesField(forms.CharField):
-    """Names of queues, one a line."""
+    """Queue names, one per line."""
 
     widget = forms.Textarea(attrs={"rows": 3})
 
     def prepare_value(self, value: Any) -> Any:
-        """Show the names."""
         return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
-        """Read the names."""
         try:
             return api_keys.checked_queues((super().to_python(value) or "").split())
         except InvalidRequest as error:
@@ -49,26 +47,25 @@ class QueueNamesField(forms.CharField):
 
 
 class ApiKeyForm(_Form):
-    """What a key may do. A user gives away what the user has, and no more."""
+    """A user can grant only scopes that the user has."""
 
     scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    queues = QueueNamesField(required=False, help_text="One a line. Empty: all queues.")
+    queues = QueueNamesField(required=False, help_text="One per line. Empty: all queues.")
 
     class Meta:
         model = ApiKey
         fields = ("name", "scopes", "queues", "expires_at")
 
     def clean_name(self) -> str:
-        """Refuse what would break a line of a log."""
+        # A line break would forge a line of a log.
         name = str(self.cleaned_data["name"])
         if not name.isprintable():
             raise forms.ValidationError("Use printable characters.")
         return name
 
 
-@admin.register(ApiKey)
 class ApiKeyAdmin(_Admin):
-    """The keys. The secret is on the page that answers its making, and nowhere else."""
+    """The secret of a key is only in the response to its creation."""
 
     form = ApiKeyForm
     fields = (
@@ -76,7 +73,15 @@ class ApiKeyAdmin(_Admin):
         *("prefix", "status", "created_at", "last_used_at"),
     )
     readonly_fields = ("prefix", "status", "created_at", "last_used_at")
-    list_display = ("name", "prefix", "status", "may", "where", "expires_at", "last_used_at")
+    list_display = (
+        "name",
+        "prefix",
+        "status",
+        "scope_names",
+        "queue_names",
+        "expires_at",
+        "last_used_at",
+    )
     list_display_links = ("name",)
     search_fields = ("name", "prefix")
     ordering = ("name", "-pk")
@@ -84,44 +89,41 @@ class ApiKeyAdmin(_Admin):
     show_full_result_count = False
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        """Refuse all: Django would let an address ask for the hash of a key, letter by letter."""
+        # Otherwise a query string could probe the hash of a key, character by character.
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
-        """Add the database's time: it decides what has expired."""
+        # `now`: the database's clock decides whether a key has expired.
         return super().get_queryset(request).annotate(now=Now())
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        """Leave out what a new key does not have."""
         return self.fields if obj else ApiKeyForm.Meta.fields
 
     def get_form(
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """Offer the scopes the user has."""
         form = super().get_form(request, obj, change=change, **kwargs)
-        held = _held(request)
-        if "scopes" in form.base_fields:  # not on a page to look at
+        if "scopes" in form.base_fields:  # Not if the user may only view.
+            granted = granted_scopes(request)
             field: Any = form.base_fields["scopes"]
             field.choices = [
-                (scope.value, f"{scope}: {text}") for scope, text in SCOPES.items() if scope in held
+                (scope.value, f"{scope}: {text}")
+                for scope, text in SCOPES.items()
+                if scope in granted
             ]
         return form
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Require a scope to give away."""
-        return super().has_add_permission(request) and bool(_held(request))
+        # Without a scope of their own, users have none to grant.
+        return super().has_add_permission(request) and bool(granted_scopes(request))
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require all scopes that the key has."""
-        return super().has_change_permission(request, obj) and _covers(request, obj)
+        return super().has_change_permission(request, obj) and _has_scopes_of(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Require the same."""
-        return super().has_delete_permission(request, obj) and _covers(request, obj)
+        return super().has_delete_permission(request, obj) and _has_scopes_of(request, obj)
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        """Make the key, or change it."""
         if change:
             super().save_model(request, obj, form, change)
             audit.note(
@@ -139,15 +141,12 @@ class ApiKeyAdmin(_Admin):
             by=request.user.get_username(),
         )
         obj.pk, obj.prefix = key.pk, key.prefix
-        obj.handed_out = text  # type: ignore[attr-defined]  # for this answer alone
+        obj.secret = text  # type: ignore[attr-defined]  # for response_add
 
     def response_add(
         self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """Show the key.
-
-        In the answer itself: a message would store it, in a cookie or a session.
-        """
+        # In the response itself: a message would store the key in a cookie or a session.
         response = TemplateResponse(
             request,
             "admin/django_ojs/apikey/created.html",
@@ -156,7 +155,7 @@ class ApiKeyAdmin(_Admin):
                 "title": "The new API key",
                 "opts": self.opts,
                 "key": obj,
-                "text": obj.handed_out,  # type: ignore[attr-defined]  # see save_model
+                "text": obj.secret,  # type: ignore[attr-defined]  # set by save_model
             },
         )
         add_never_cache_headers(response)
@@ -165,17 +164,15 @@ class ApiKeyAdmin(_Admin):
     def render_change_form(
         self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Leave one button to a new key: its answer must be seen."""
+        # The other buttons would skip the page that shows the new key.
         if kwargs.get("add"):
             context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        """Let the keys work no more."""
         done = 0
         for key in queryset.filter(revoked_at=None):
-            # Of keys that may do more than the user, the user keeps off.
             if self.has_change_permission(request, key):
                 api_keys.revoke(key.prefix, by=request.user.get_username())
                 self.log_change(request, key, "Revoked.")
@@ -189,23 +186,16 @@ class ApiKeyAdmin(_Admin):
 
     @admin.display(description="status")
     def status(self, key: ApiKey) -> str:
-        """Say whether it works."""
         return api_keys.status(key)
 
     @admin.display(description="scopes")
-    def may(self, key: ApiKey) -> str:
-        """Name the scopes."""
+    def scope_names(self, key: ApiKey) -> str:
         return ", ".join(key.scopes)
 
     @admin.display(description="queues")
-    def where(self, key: ApiKey) -> str:
-        """Name the queues."""
+    def queue_names(self, key: ApiKey) -> str:
         return ", ".join(key.queues) or "all"
 
 
-def _held(request: HttpRequest) -> frozenset[Scope]:
-    return complete(scopes_of(request.user))
-
-
-def _covers(request: HttpRequest, key: ApiKey | None) -> bool:
-    return key is None or api_keys.scopes_of(key) <= _held(request)
+def _has_scopes_of(request: HttpRequest, key: ApiKey | None) -> bool:
+    return key is None or api_keys.scopes_of(key) <= granted_scopes(request)

@@ -1,149 +1,158 @@
-"""What all pages of an operator share: rights, addresses, actions.
+"""What the operator's pages share: permissions, URLs, actions and paging.
 
-Behaviour lives in mixins over `ModelAdmin`, so that a theme's own ModelAdmin does as well; see
+The classes are mixins over `ModelAdmin`, so that a theme's own ModelAdmin can be their base; see
 `django_ojs.admin.register`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
-from django_ojs.admin.actions import Action
-from django_ojs.admin.confirmation import perform_asked
+from django_ojs.admin import payloads
+from django_ojs.admin.actions import Action, perform
+from django_ojs.admin.confirmation import Confirmation
 from django_ojs.http.access import scopes_of
 from django_ojs.spec.scopes import Scope, complete
-from django_ojs.storage import database
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
 else:
     _Admin = object
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """An action on one object: a link to the page that asks, or a form of one button."""
+    """A link to a confirmation page, or a form of one button that posts `key`."""
 
     label: str
-    address: str
-    key: str
-    question: str
-    asks: bool
+    url: str
     destructive: bool
+    needs_confirmation: bool = True
+    key: str = ""
 
 
-class Pages(_Admin):
-    """Pages in place of Django's list and form.
+class OperatorModelAdmin(_Admin):
+    """Pages in place of Django's list and form; only actions change anything.
 
-    A subclass says what its `list_page` and `object_page` show. Nothing is added, changed or
-    deleted but by an action.
+    A subclass implements `list_page` and `object_page`.
     """
 
-    #: What can be done here; see `Action`.
-    operations: ClassVar[tuple[Action, ...]] = ()
+    object_actions: ClassVar[tuple[Action, ...]] = ()
 
-    # Django's own actions run on checkboxes of its list, which is not here.
+    #: The codename of the permission to view the pages, if the model has none of its own.
+    view_permission: ClassVar[str | None] = None
+
+    # Django's actions run on the checkboxes of Django's list, which these pages do not have.
     actions: Any = None
     show_full_result_count = False
 
-    # --- rights -----------------------------------------------------------------------------------
+    # --- permissions ------------------------------------------------------------------------------
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        if self.view_permission is None:
+            return super().has_view_permission(request, obj)
+        user: Any = request.user
+        return bool(user.has_perm(f"django_ojs.{self.view_permission}"))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Add nothing by a form."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Change nothing by a form."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Delete nothing by a form."""
         return False
 
-    def has_operate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say whether the user may operate: the HTTP API's scope."""
-        return self.may_have(request, Scope.OPERATOR)
+    def has_scope(self, request: HttpRequest, scope: Scope) -> bool:
+        """Return whether the user may view these pages and has a scope of the HTTP API."""
+        return self.has_view_permission(request) and scope in granted_scopes(request)
 
-    def has_administer_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say whether the user may do everything."""
-        return self.may_have(request, Scope.ADMIN)
+    def _check_view_permission(self, request: HttpRequest) -> None:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
 
-    def has_payload_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say whether the user may see arguments, results and backtraces."""
-        user: Any = request.user
-        return bool(user.has_perm("django_ojs.view_payload_job"))
-
-    def may_have(self, request: HttpRequest, scope: Scope) -> bool:
-        """Say whether the user may see these pages and has a scope."""
-        return self.has_view_permission(request) and scope in complete(scopes_of(request.user))
-
-    def may(self, request: HttpRequest, action: Action) -> bool:
-        """Say whether the user may do this."""
-        return self.may_have(request, action.needs)
-
-    # --- addresses --------------------------------------------------------------------------------
+    # --- URLs -------------------------------------------------------------------------------------
 
     def get_urls(self) -> list[URLPattern]:
-        """Add `do/<name>/` to Django's addresses."""
         return [
-            path(
-                "do/<slug:name>/",
-                self.wrapped(self.act_view),
-                name=self.named("do", prefixed=False),
-            ),
+            self.pattern("action/<slug:name>/", self.action_view, "action"),
             *super().get_urls(),
         ]
 
-    def wrapped(self, view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-        """Let only those in who may use this admin at all."""
-        return self.admin_site.admin_view(view)
+    def pattern(self, route: str, view: Any, name: str) -> URLPattern:
+        """Return the URL pattern of a page that only users of the admin may open."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        pattern: URLPattern = path(route, self.admin_site.admin_view(view), name=name)
+        return pattern
 
-    def named(self, what: str, *, prefixed: bool = True) -> str:
-        """Return the name of an address: `changelist`, `change`, `do` and what a page adds."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{what}"
-        return f"admin:{name}" if prefixed else name
+    def url(self, name: str, *args: Any, model: str | None = None) -> str:
+        """Return a URL of this model's pages, or of another model's, in this admin site."""
+        view = f"admin:{self.opts.app_label}_{model or self.opts.model_name}_{name}"
+        return reverse(view, args=args, current_app=self.admin_site.name)
 
-    def address(self, what: str, *args: Any) -> str:
-        """Return the address of a page of this model, in this admin."""
-        return reverse(self.named(what), args=args, current_app=self.admin_site.name)
-
-    def back(self, request: HttpRequest) -> str:
-        """Return where an action leads afterwards: where it was asked for, if that is in here."""
-        wanted = request.POST.get("next") or request.GET.get("next") or ""
-        if wanted.startswith("/") and url_has_allowed_host_and_scheme(
-            wanted, allowed_hosts=None, require_https=request.is_secure()
+    def return_url(self, request: HttpRequest) -> str:
+        """Return where an action redirects to: its `next` if that is a path here, or the list."""
+        url = request.POST.get("next") or request.GET.get("next") or ""
+        if url.startswith("/") and url_has_allowed_host_and_scheme(
+            url, allowed_hosts=None, require_https=request.is_secure()
         ):
-            return wanted
-        return self.address("changelist")
+            return url
+        return self.url("changelist")
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = self.model.primary.all()
+        return rows
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
+        return self.objects_by_key(request, [object_id])[object_id]
+
+    def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
+        """Return the object of each key, or None for a key without an object."""
+        parsed = {key: self._parse_key(key) for key in keys}
+        possible = [key for key in parsed.values() if key is not None]
+        rows = self.get_queryset(request).filter(pk__in=possible) if possible else ()
+        found = {row.pk: row for row in rows}
+        return {text: found.get(key) for text, key in parsed.items()}
+
+    def _parse_key(self, text: str) -> Any:
+        # A text that the column cannot hold must not reach the database.
+        try:
+            return None if "\0" in text else self.opts.pk.clean(text, None)
+        except (ValidationError, ValueError, OverflowError):
+            return None
 
     # --- pages ------------------------------------------------------------------------------------
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Look where the jobs are."""
-        return super().get_queryset(request).using(database.alias())
-
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        """Answer with the list."""
         raise NotImplementedError
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Answer with the page of one object. Raises Http404."""
+        """Return the page of one object. Raises Http404."""
         raise Http404
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the list to those who may see it."""
-        self._let_in(request)
+        self._check_view_permission(request)
         return self.list_page(request)
 
     def changeform_view(
@@ -153,89 +162,88 @@ class Pages(_Admin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """Show one object to those who may see it."""
-        self._let_in(request)
-        if object_id is None:  # The form for a new one.
+        self._check_view_permission(request)
+        if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
             return self.object_page(request, unquote(object_id))
-        except Http404 as gone:  # An old link, mostly: what to do next is on no bare page.
-            return self.render(
-                request, "gone", "Not here", {"why": gone.args[0] if gone.args else ""}, status=404
-            )
+        except Http404 as error:  # Mostly an old link: the page says where to go next.
+            reason = error.args[0] if error.args else ""
+            return self.render(request, "not_found", "Not found", {"reason": reason}, status=404)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Refuse: what can be deleted is deleted by an action."""
         raise PermissionDenied
 
-    def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Ask, or act. Raises PermissionDenied, Http404 for what is no action here."""
-        self._let_in(request)
-        action = next((each for each in self.operations if each.name == name), None)
+    def action_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Run an action, or show its confirmation page. Raises PermissionDenied, Http404."""
+        self._check_view_permission(request)
+        action = next((action for action in self.object_actions if action.name == name), None)
         if action is None:
             raise Http404
-        if not self.may(request, action):
+        if not self.has_scope(request, action.scope):
             raise PermissionDenied
-        return perform_asked(self, request, action)
+        if request.method not in ("GET", "HEAD", "POST"):
+            return HttpResponseNotAllowed(["GET", "POST"])
+        data = request.POST if request.method == "POST" else request.GET
+        keys = list(dict.fromkeys(data.getlist("key")))
+        if problem := action.problem_with(keys):
+            self.message_user(request, problem, "WARNING")
+            return HttpResponseRedirect(self.return_url(request))
+        # The button of a list posts here without a confirmation: only confirm.html has `confirmed`.
+        confirmed = request.method == "POST" and (
+            not action.needs_confirmation or "confirmed" in request.POST
+        )
+        objects = self.objects_by_key(request, keys)
+        confirmation = Confirmation(action, objects, request.POST if confirmed else None)
+        if confirmed and confirmation.is_valid():
+            result = perform(action, request, objects, confirmation.values)
+            if not confirmation.shows_error_of(result):
+                for obj, text in result.done:
+                    self.log_change(request, obj, text)
+                self.message_user(request, result.message(action), result.level)
+                return HttpResponseRedirect(self.return_url(request))
+        context = confirmation.context(request)
+        context |= {"url": self.url("action", name), "next": self.return_url(request)}
+        return self.render(request, "confirm", action.label, context)
 
-    def found(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
-        """Return what an action is for, by key; None for what is not there."""
-        wanted = {key: self._as_key(key) for key in keys}
-        possible = [each for each in wanted.values() if each is not None]
-        there = {each.pk: each for each in self.get_queryset(request).filter(pk__in=possible)}
-        return {key: None if each is None else there.get(each) for key, each in wanted.items()}
+    # --- what templates need ----------------------------------------------------------------------
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> Any:
-        """Return an object for Django's own pages; None for what can be no key."""
-        key = self._as_key(object_id)
-        return None if key is None else self.get_queryset(request).filter(pk=key).first()
-
-    def _as_key(self, text: str) -> Any:
-        # What no column can hold must not reach the database.
-        try:
-            return None if "\0" in text else self.opts.pk.to_python(text)
-        except (ValidationError, ValueError, OverflowError):
-            return None
-
-    def offered(self, request: HttpRequest, obj: Any = None) -> list[Action]:
-        """Return the actions the user may take, those alone that this object allows."""
-        return [
-            action
-            for action in self.operations
-            if self.may(request, action)
-            and (action.applies(obj) if obj is not None else action.many)
-        ]
+    def allowed_actions(self, request: HttpRequest) -> list[Action]:
+        return [action for action in self.object_actions if self.has_scope(request, action.scope)]
 
     def buttons(self, request: HttpRequest, obj: Any) -> list[Button]:
-        """Return a button for each of them; see button.html."""
-        key = str(obj.pk)
-        asked = urlencode({"key": key, "next": request.get_full_path()})
+        """Return the buttons of an object's page: what the user and the object's state allow."""
+        query = urlencode({"key": obj.pk, "next": request.get_full_path()})
         return [
             Button(
                 label=action.label,
-                address=self.address("do", action.name),
-                key=key,
-                question=self.address("do", action.name) + f"?{asked}",
-                asks=action.asks,
+                url=self.url("action", action.name) + f"?{query}" * action.needs_confirmation,
                 destructive=action.destructive,
+                needs_confirmation=action.needs_confirmation,
+                key=str(obj.pk),
             )
-            for action in self.offered(request, obj)
+            for action in self.allowed_actions(request)
+            if action.applies_to(obj)
         ]
 
-    def bulk(self, request: HttpRequest) -> list[Button]:
-        """Return a button for each action that can be done to what is ticked in a list."""
+    def selection_buttons(
+        self, request: HttpRequest, examples: Sequence[Any] | None = None
+    ) -> list[Button]:
+        """Return the buttons for the selected rows of a list.
+
+        `examples`: only actions that apply to one of these objects.
+        """
         return [
             Button(
                 label=action.label,
-                address=self.address("do", action.name),
-                key="",
-                question="",
-                asks=action.asks,
+                url=self.url("action", action.name),
                 destructive=action.destructive,
+                needs_confirmation=action.needs_confirmation,
             )
-            for action in self.offered(request)
+            for action in self.allowed_actions(request)
+            if action.multiple and (examples is None or any(map(action.applies_to, examples)))
         ]
 
     def render(
@@ -247,7 +255,7 @@ class Pages(_Admin):
         *,
         status: int = 200,
     ) -> HttpResponse:
-        """Answer with one of the templates in `django_ojs/admin/`."""
+        """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         return TemplateResponse(
             request,
@@ -256,19 +264,25 @@ class Pages(_Admin):
                 **self.admin_site.each_context(request),
                 "title": title,
                 "opts": self.opts,
+                "admin_site": self.admin_site,
                 "here": request.get_full_path(),
-                "list_address": self.address("changelist"),
-                "may_operate": self.has_operate_permission(request),
-                "may_administer": self.has_administer_permission(request),
-                "may_see_payload": self.has_payload_permission(request),
+                "list_url": self.url("changelist"),
+                "may_see_payload": payloads.has_permission(request),
                 **context,
             },
             status=status,
         )
 
-    def _let_in(self, request: HttpRequest) -> None:
-        if not self.has_view_permission(request):
-            raise PermissionDenied
+
+def granted_scopes(request: HttpRequest) -> frozenset[Scope]:
+    """Return the scopes that the user's permissions give, included scopes as well."""
+    return complete(scopes_of(request.user))
 
 
-__all__ = ["Button", "Pages"]
+def page_of(rows: Sequence[T], number: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:
+    """Return the rows of a page, and its context for pages.html; a wrong number is a near one."""
+    last = max(1, -(-len(rows) // size))
+    valid = number.isascii() and number.isdigit() and len(number) < 9
+    page = min(last, max(1, int(number))) if valid else 1
+    context = {"previous_page": page - 1, "next_page": page + 1 if page < last else 0}
+    return rows[(page - 1) * size : page * size], context

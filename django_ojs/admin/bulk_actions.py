@@ -1,101 +1,83 @@
-"""What can be done to all jobs of a filter, and the page that asks before it is ordered."""
+"""The actions on all jobs of a filter, and the buttons that lead to their confirmation pages."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from typing import Final
 
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch
+from django.utils.http import urlencode
 
 from django_ojs.admin import search_query
+from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.models.bulk_operation import Action
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
-if TYPE_CHECKING:
-    from django_ojs.admin.base import Pages
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
-    """One thing that can be done to all of them, and in which states."""
+class BulkAction:
+    """An action on all jobs of a filter that are in one of `states`."""
 
     action: Action
-    needs: Scope
+    scope: Scope
     states: frozenset[State]
     destructive: bool
-    says: str
+    consequence: str
+
+    def applies_to(self, which: JobFilter) -> bool:
+        """Return whether the filter can match a job in one of the states."""
+        return (not which.states or not self.states.isdisjoint(which.states)) and (
+            not which.dead_letter or State.DISCARDED in self.states
+        )
 
 
-ORDERS: Final[dict[str, Order]] = {
-    order.action.value: order
-    for order in (
-        Order(
+BULK_ACTIONS: Final[dict[str, BulkAction]] = {
+    bulk_action.action.value: bulk_action
+    for bulk_action in (
+        BulkAction(
             action=Action.RETRY,
-            needs=Scope.OPERATOR,
+            scope=Scope.OPERATOR,
             states=frozenset({State.DISCARDED}),
             destructive=False,
-            says="Discarded jobs become available again, each with all its attempts.",
+            consequence="Discarded jobs become available again, with all their attempts.",
         ),
-        Order(
+        BulkAction(
             action=Action.CANCEL,
-            needs=Scope.OPERATOR,
+            scope=Scope.OPERATOR,
             states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
             destructive=True,
-            says="Jobs that are cancelled do not run again, and cannot be brought back. "
-            "Running ones are cancelled only if the search names state:active.",
+            consequence="A cancelled job does not run again and cannot be restored. "
+            "Running jobs are cancelled only if the search names state:active.",
         ),
-        Order(
+        BulkAction(
             action=Action.DELETE,
-            needs=Scope.ADMIN,
+            scope=Scope.ADMIN,
             states=TERMINAL,
             destructive=True,
-            says="Jobs that have ended go for good, with arguments, results and errors.",
+            consequence="Finished jobs are deleted permanently, with arguments, results and "
+            "errors.",
         ),
     )
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
-    """A link to the page that asks."""
-
-    label: str
-    address: str
-    destructive: bool
-
-
-def choices(
-    page: "Pages", request: HttpRequest, which: Filter, *, what: str = "all matching"
-) -> Sequence[Choice]:
-    """Return what this user may do to all jobs of a filter; nothing if it leaves no job out."""
+def bulk_buttons(
+    page: OperatorModelAdmin, request: HttpRequest, which: JobFilter, *, what: str = "all matching"
+) -> list[Button]:
+    """Return the buttons for all jobs of a filter; none for a filter that matches every job."""
     if which.empty:
-        return ()
+        return []
+    query = urlencode({"q": search_query.render(which), "next": request.get_full_path()})
     try:
         return [
-            Choice(
-                label=f"{order.action.label} {what}",
-                address=_address(page, order, which),
-                destructive=order.destructive,
+            Button(
+                label=f"{bulk_action.action.label} {what}",
+                url=f"{page.url('create', name, model='bulkoperation')}?{query}",
+                destructive=bulk_action.destructive,
             )
-            for order in ORDERS.values()
-            if page.may_have(request, order.needs)
-            and (not which.states or not order.states.isdisjoint(which.states))
-            and (not which.dead_letter or State.DISCARDED in order.states)
+            for name, bulk_action in BULK_ACTIONS.items()
+            if page.has_scope(request, bulk_action.scope) and bulk_action.applies_to(which)
         ]
-    except NoReverseMatch:  # A site without the page.
-        return ()
-
-
-def _address(page: "Pages", order: Order, which: Filter) -> str:
-    address = reverse(
-        "admin:django_ojs_bulkoperation_order",
-        args=[order.action.value],
-        current_app=page.admin_site.name,
-    )
-    return f"{address}?{urlencode({'q': search_query.write(which)})}"
-
-
-__all__ = ["ORDERS", "Choice", "Order", "choices"]
+    except NoReverseMatch:  # A site without the pages of bulk operations.
+        return []

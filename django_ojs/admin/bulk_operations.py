@@ -1,197 +1,159 @@
-"""Bulk operations: ordered after a question, followed with a bar, stopped with a button."""
+"""Bulk operations: started from a confirmation page, followed by a progress bar, stopped."""
 
 from typing import Any, Final
 
 from django import forms
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern
 from django.utils import timezone
 
-from django_ojs.admin import search_query
+from django_ojs.admin import payloads, search_query
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_actions import ORDERS, Order
-from django_ojs.admin.job_actions import ChangesForm, changes, in_words
-from django_ojs.admin.job_list import address
-from django_ojs.admin.query_timeout import asking
-from django_ojs.admin.search_access import discreet
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
+from django_ojs.admin.job_actions import ChangesForm, describe, overrides
+from django_ojs.admin.job_list import filter_query
+from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.admin.search_access import permitted
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
-#: Operations on a page of the list.
 PER_PAGE: Final = 50
-
-
-class NoChanges(forms.Form):
-    """Nothing to fill in."""
 
 
 def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
     if not bulk_operations.stop(operation.pk, by=request.user.get_username()):
-        raise Skipped("The operation is over already.")
-    return "Stopped. What was done stays done."
+        raise Skipped("The operation has already ended.")
+    return "Stopped. What it has done is not undone."
 
 
-class BulkOperationPages(Pages):
-    """The list is the audit trail: who did what to which jobs, and what came of it."""
+class BulkOperationAdmin(OperatorModelAdmin):
+    """The list is the audit trail: who did what to which jobs, and the result."""
 
-    operations = (
+    view_permission = "view_job"
+    object_actions = (
         Action(
             name="stop",
             label="Stop",
             done="stopped",
-            needs=Scope.OPERATOR,
+            scope=Scope.OPERATOR,
             run=_stop,
             destructive=True,
-            applies=lambda operation: operation.state in bulk_operations.OPEN,
+            applies_to=lambda operation: operation.state in bulk_operations.OPEN,
         ),
     )
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Let those look who may look at jobs."""
-        user: Any = request.user
-        return bool(user.has_perm("django_ojs.view_job"))
-
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that asks."""
-        order = path(
-            "order/<slug:name>/",
-            self.wrapped(self.order_view),
-            name=self.named("order", prefixed=False),
-        )
-        return [order, *super().get_urls()]
-
-    def found(self, request: HttpRequest, keys: Any) -> dict[str, Any]:
-        """Return the operations of these numbers."""
-        return {key: _read(str(key)) for key in keys}
+        create = self.pattern("create/<slug:name>/", self.create_view, "create")
+        return [create, *super().get_urls()]
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        """Show the newest."""
-        before = request.GET.get("before", "")
-        rows = bulk_operations.operations().order_by("-pk").defer("errors")
-        if before.isascii() and before.isdigit() and len(before) < 16:
-            rows = rows.filter(pk__lt=int(before))
+        rows: QuerySet[BulkOperation] = self.get_queryset(request).order_by("-pk").defer("errors")
+        if before := self._parse_key(request.GET.get("before", "")):
+            rows = rows.filter(pk__lt=before)
         shown = list(rows[: PER_PAGE + 1])
         return self.render(
             request,
             "bulk_operations",
             "Bulk operations",
             {
-                "rows": [_shown(operation) for operation in shown[:PER_PAGE]],
+                "rows": [_context(operation) for operation in shown[:PER_PAGE]],
                 "older": shown[PER_PAGE - 1].pk if len(shown) > PER_PAGE else None,
-                "running": any(each.state in bulk_operations.OPEN for each in shown),
+                "running": any(row.state in bulk_operations.OPEN for row in shown),
             },
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Show one: how far it is, what was left alone and why."""
-        operation = _read(key)
+        operation = self.get_object(request, key)
         if operation is None:
-            raise Http404("There is no such operation; old ones are pruned.")
-        return self.render(
-            request,
-            "bulk_operation",
-            str(operation),
-            {
-                **_shown(operation),
-                "buttons": self.buttons(request, operation),
-                "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
-                "running": operation.state in bulk_operations.OPEN,
-                "looked_at": timezone.now(),
-            },
-        )
+            raise Http404("There is no such bulk operation; old ones are pruned.")
+        context = _context(operation) | {
+            "buttons": self.buttons(request, operation),
+            "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
+            "queried_at": timezone.now(),
+        }
+        return self.render(request, "bulk_operation", str(operation), context)
 
-    def order_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Ask, and order. Raises PermissionDenied, Http404 for what cannot be ordered."""
-        self._let_in(request)
-        order = ORDERS.get(name)
-        if order is None:
+    def create_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Confirm and create a bulk operation. Raises PermissionDenied, Http404."""
+        self._check_view_permission(request)
+        bulk_action = BULK_ACTIONS.get(name)
+        if bulk_action is None:
             raise Http404
-        if not self.may_have(request, order.needs):
+        if not self.has_scope(request, bulk_action.scope):
             raise PermissionDenied
-        text = (request.POST if request.method == "POST" else request.GET).get("q", "")
-        which = self._read_search(request, order, text)
+        data = request.POST if request.method == "POST" else None
+        which = self._filter(request, bulk_action, (data or request.GET).get("q", ""))
         if which is None:
-            return HttpResponseRedirect(self.back(request))
-        kind = ChangesForm if which.dead_letter and name == "retry" else NoChanges
-        form = kind(request.POST if request.method == "POST" else None)
-        if request.method == "POST" and form.is_valid():
+            return HttpResponseRedirect(self.return_url(request))
+        form = (ChangesForm if which.dead_letter and name == "retry" else forms.Form)(data)
+        if form.is_valid():
             try:
-                ordered = bulk_operations.order(
-                    order.action,
+                operation = bulk_operations.order(
+                    bulk_action.action,
                     which,
                     by=request.user.get_username(),
-                    changes=changes(form.cleaned_data),
+                    changes=overrides(form.cleaned_data),
                 )
             except OJSError as error:
                 form.add_error(None, error.message)
             else:
-                self.log_addition(request, ordered, f"Ordered for {search_query.write(which)}.")
-                return HttpResponseRedirect(self.address("change", ordered.pk))
-        return self._ask(request, order, which, form)
+                self.log_addition(request, operation, f"For {search_query.render(which)}.")
+                return HttpResponseRedirect(self.url("change", operation.pk))
+        return self._confirmation_page(request, bulk_action, which, form)
 
-    def _read_search(self, request: HttpRequest, order: Order, text: str) -> Filter | None:
-        query = discreet(search_query.parse(text), payload=self.has_payload_permission(request))
-        complaints = query.complaints
-        if not complaints:
+    def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> JobFilter | None:
+        payload = payloads.has_permission(request)
+        search = permitted(search_query.parse(text), payload=payload)
+        errors = search.errors
+        if not errors:
             try:
-                bulk_operations.meant(order.action, query.filter)
+                bulk_operations.meant(bulk_action.action, search.filter)
             except OJSError as error:
-                complaints = [error.message]
-        for each in complaints:
-            self.message_user(request, each, messages.ERROR)
-        return None if complaints else query.filter
+                errors = [error.message]
+        for message in errors:
+            self.message_user(request, message, "ERROR")
+        return None if errors else search.filter
 
-    def _ask(
-        self, request: HttpRequest, order: Order, which: Filter, form: forms.Form
+    def _confirmation_page(
+        self, request: HttpRequest, bulk_action: BulkAction, which: JobFilter, form: forms.Form
     ) -> HttpResponse:
-        meant = bulk_operations.meant(order.action, which)
-        with asking() as ask:
-            number = ask("number of jobs", lambda: listing.number(meant))
+        meant = bulk_operations.meant(bulk_action.action, which)
+        with timed_queries() as query:
+            number = query("number of jobs", lambda: listing.count(meant))
         return self.render(
             request,
-            "bulk_order",
-            f"{order.action.label} all matching",
+            "bulk_action",
+            f"{bulk_action.action.label} all matching",
             {
-                "order": order,
-                "q": search_query.write(which),
-                "jobs": address(which),
+                "bulk_action": bulk_action,
+                "q": search_query.render(which),
+                "jobs_query": filter_query(which),
                 "number": number[0] if number else None,
                 "more": number[1] if number else False,
                 "form": form,
-                "next": self.back(request),
+                "next": self.return_url(request),
             },
         )
 
 
-def _read(key: str) -> BulkOperation | None:
-    if not (key.isascii() and key.isdigit() and len(key) < 16):
-        return None
-    return bulk_operations.operations().filter(pk=int(key)).first()
-
-
-def _shown(operation: BulkOperation) -> dict[str, Any]:
+def _context(operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
-    over = operation.state not in bulk_operations.OPEN
-    whole = max(operation.expected or 0, operation.matched)
-    share = operation.matched / whole if whole and operation.expected is not None else None
+    done = operation.state == BulkState.DONE
+    total = max(operation.expected or 0, operation.matched)
+    share = operation.matched / total if total and operation.expected is not None else None
     return {
         "operation": operation,
-        "q": search_query.write(which),
-        "jobs": address(which),
-        "changes": in_words(operation.changes).removeprefix(", with "),
-        "share": 1.0 if operation.state == BulkState.DONE else share,
-        "over": over,
-        "gone": max(0, (operation.expected or 0) - operation.matched)
-        if operation.state == BulkState.DONE
-        else 0,
+        "q": search_query.render(which),
+        "jobs_query": filter_query(which),
+        "changes": describe(operation.changes),
+        "share": 1.0 if done else share,
+        "running": operation.state in bulk_operations.OPEN,
+        "changed_before": max(0, (operation.expected or 0) - operation.matched) if done else 0,
     }
-
-
-__all__ = ["BulkOperationPages"]

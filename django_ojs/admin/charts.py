@@ -1,7 +1,7 @@
-"""Charts as inline SVG, drawn on the server: geometry here, markup in chart.html.
+"""Charts as inline SVG: the geometry is computed here, the markup is in chart.html.
 
-All geometry is text already, so that no locale puts a comma into it, and colours are classes of the
-stylesheet, so that no page needs an inline style.
+Geometry is text, so that no locale adds a decimal comma. Colours are classes of the stylesheet, so
+that no page needs an inline style.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from typing import Final
 
 from django_ojs.admin.formatting import duration, number, short
 
-#: The box that charts are drawn in; the page stretches it.
+#: The view box of a chart; the page stretches it.
 WIDTH: Final = 600
 HEIGHT: Final = 120
 
-_NICE: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+_ROUND: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """Values of one kind. `kind` is a class of the stylesheet; `line` draws a line, not bars."""
+    """A series of values. `kind` is a class of the stylesheet; `line`: a line instead of bars."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """A path of one kind."""
+    """An SVG path. `kind` is a class of the stylesheet."""
 
     kind: str
     path: str
@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """What is told of one column when the mouse is on it."""
+    """The area of a column, with its tooltip."""
 
     x: str
     width: str
@@ -46,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A drawn chart, and the table behind it."""
+    """A chart, and the same values as a table."""
 
     title: str
     width: int = WIDTH
@@ -54,9 +54,9 @@ class Chart:
     bars: Sequence[Shape] = ()
     lines: Sequence[Shape] = ()
     columns: Sequence[Column] = ()
-    #: The largest value there is room for, as text; and the names of first, middle and last column.
-    top: str = ""
-    ends: Sequence[str] = ()
+    #: The labels of the axes: the largest value; the first, middle and last column.
+    y_max: str = ""
+    x_labels: Sequence[str] = ()
     legend: Sequence[tuple[str, str, str]] = ()
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = field(default=(), repr=False)
@@ -72,27 +72,27 @@ def bars(
     seconds: bool = False,
     height: int = HEIGHT,
 ) -> Chart:
-    """Draw bars, stacked in the order of the series, and lines over them.
+    """Return a chart of stacked bars, in the order of the series, with lines over them.
 
-    `columns` name the columns; `seconds` says that values are durations.
+    `columns` are the names of the columns; `seconds`: values are durations.
     """
-    says = duration if seconds else number
+    render = duration if seconds else number
     stacked = [one for one in series if not one.line]
     highest = max(
         (
-            *(sum(_known(one.values[index]) for one in stacked) for index in range(len(columns))),
-            *(_known(value) for one in series if one.line for value in one.values),
+            *(sum(_or_zero(one.values[index]) for one in stacked) for index in range(len(columns))),
+            *(_or_zero(value) for one in series if one.line for value in one.values),
             0.0,
         ),
         default=0.0,
     )
-    top = highest if seconds else _nice(highest)
+    top = highest if seconds else _round_up(highest)
     step = WIDTH / max(1, len(columns))
     below = [0.0] * len(columns)
-    drawn = []
+    shapes = []
     for one in stacked:
         path = []
-        for index, value in enumerate(map(_known, one.values)):
+        for index, value in enumerate(map(_or_zero, one.values)):
             if value and top:
                 start, end = below[index] / top * height, (below[index] + value) / top * height
                 path.append(
@@ -100,14 +100,14 @@ def bars(
                     f"v{_text(start - end)}h{_text(step * 0.84)}v{_text(end - start)}z"
                 )
                 below[index] += value
-        drawn.append(Shape(kind=one.kind, path="".join(path)))
+        shapes.append(Shape(kind=one.kind, path="".join(path)))
     rows = [
-        (name, *(says(one.values[index]) for one in series)) for index, name in enumerate(columns)
+        (name, *(render(one.values[index]) for one in series)) for index, name in enumerate(columns)
     ]
     return Chart(
         title=title,
         height=height,
-        bars=drawn,
+        bars=shapes,
         lines=[
             Shape(kind=one.kind, path=_line(one.values, top, step, height, middle=True))
             for one in series
@@ -124,10 +124,12 @@ def bars(
             )
             for index, row in enumerate(rows)
         ],
-        top=(duration(top) if seconds else short(top)) if highest else "",
-        ends=(columns[0], columns[len(columns) // 2], columns[-1]) if len(columns) > 2 else columns,
+        y_max=(duration(top) if seconds else short(top)) if highest else "",
+        x_labels=(columns[0], columns[len(columns) // 2], columns[-1])
+        if len(columns) > 2
+        else columns,
         legend=[
-            (one.name, one.kind, "" if seconds else number(sum(map(_known, one.values))))
+            (one.name, one.kind, "" if seconds else number(sum(map(_or_zero, one.values))))
             for one in series
         ],
         head=(first, *(one.name for one in series)),
@@ -137,13 +139,13 @@ def bars(
 
 
 def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Chart:
-    """Draw a line without axes, as high as a line of text. Its title tells the sum and the most."""
+    """Return a line without axes, as high as a line of text; its title has the sum and maximum."""
     width, height, top = 90, 24, max((*values, 0))
     step = width / max(1, len(values) - 1)
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
     return Chart(
-        title=f"{title}: {number(sum(values))} in all, at most {number(top)} a minute",
+        title=f"{title}: {number(sum(values))} in total, at most {number(top)} per minute",
         width=width,
         height=height,
         bars=[Shape(kind=kind, path=area)],
@@ -152,20 +154,22 @@ def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Cha
     )
 
 
-def histogram(title: str, counted: Sequence[int], *, kind: str = "done") -> Chart:
-    """Draw how many took how long, from a histogram by powers of two (see `Rollup`)."""
-    used = [index for index, count in enumerate(counted) if count]
+def histogram(title: str, buckets: Sequence[int], *, kind: str = "done") -> Chart:
+    """Return a chart of a histogram by powers of two milliseconds (see `Rollup`)."""
+    used = [index for index, count in enumerate(buckets) if count]
     shown = range(min(used, default=0), max(used, default=0) + 1)
-    names = [_range(index, len(counted)) for index in shown]
-    series = [Series(name="jobs", kind=kind, values=[counted[index] for index in shown])]
-    return bars(title, names, series, first="took")
+    names = [_range(index, len(buckets)) for index in shown]
+    series = [Series(name="jobs", kind=kind, values=[buckets[index] for index in shown])]
+    return bars(title, names, series, first="duration")
 
 
-def _range(index: int, buckets: int) -> str:
+def _range(index: int, number_of_buckets: int) -> str:
     if index == 0:
         return f"under {duration(0.001)}"
     low = duration(2 ** (index - 1) / 1000)
-    return f"over {low}" if index == buckets - 1 else f"{low} to {duration(2**index / 1000)}"
+    return (
+        f"over {low}" if index == number_of_buckets - 1 else f"{low} to {duration(2**index / 1000)}"
+    )
 
 
 def _line(
@@ -181,7 +185,7 @@ def _line(
         return ""
     path, shift, pen = [], step / 2 if middle else 0.0, "M"
     for index, value in enumerate(values):
-        if value is None:  # A gap: nothing is known of this moment.
+        if value is None:  # Unknown: a gap in the line.
             pen = "M"
             continue
         y = height - value / top * height + down
@@ -190,22 +194,19 @@ def _line(
     return "".join(path)
 
 
-def _nice(highest: float) -> float:
-    """Return a round number not below this one."""
-    if highest <= 0:
+def _round_up(value: float) -> float:
+    """Return the next round number."""
+    if value <= 0:
         return 0.0
     size = 1.0
-    while size * 10 < highest:
+    while size * 10 < value:
         size *= 10
-    return max(1.0, next(size * step for step in _NICE if size * step >= highest))
+    return max(1.0, next(size * step for step in _ROUND if size * step >= value))
 
 
-def _known(value: float | None) -> float:
+def _or_zero(value: float | None) -> float:
     return 0.0 if value is None else float(value)
 
 
 def _text(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-__all__ = ["Chart", "Series", "bars", "histogram", "sparkline"]

@@ -1,96 +1,81 @@
-"""The page between the wish and the deed: it names what will happen, and to what."""
+"""The confirmation page of an action: its consequences, its objects and its forms."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django import forms
+from django.http import HttpRequest
 
-from django_ojs.admin.actions import MOST, Action, Answer, Typed, perform
+from django_ojs.admin.actions import Action, ActionResult
 
-if TYPE_CHECKING:
-    from django_ojs.admin.base import Pages
-
-
-def perform_asked(page: "Pages", request: HttpRequest, action: Action) -> HttpResponse:
-    """Answer `do/<name>/`: with the page that asks, or with the deed and the way back."""
-    if request.method not in ("GET", "HEAD", "POST"):
-        return HttpResponseNotAllowed(["GET", "POST"])
-    given = request.POST if request.method == "POST" else request.GET
-    keys = list(dict.fromkeys(given.getlist("key")))
-    if not keys or len(keys) > (MOST if action.many else 1):
-        reason = "Nothing was selected." if not keys else f"Select at most {MOST}."
-        if keys and not action.many:
-            reason = "This can be done to one at a time."
-        page.message_user(request, reason, messages.WARNING)
-        return HttpResponseRedirect(page.back(request))
-    objects = page.found(request, keys)
-    # A list's own button posts here without having asked: `sure` is a field of the page that asks.
-    decided = request.method == "POST" and (not action.asks or "sure" in request.POST)
-    form, typed = _forms(action, request, objects, bound=decided)
-    valid = all(each is None or each.is_valid() for each in (form, typed))
-    if not decided or not valid:
-        return _ask(page, request, action, objects, form=form, typed=typed)
-    answer = perform(action, request, objects, {} if form is None else form.cleaned_data)
-    if form is not None and not answer.done and len(objects) == 1:
-        # The operation knows better what is wrong than the form did: nothing typed is lost.
-        form.add_error(None, answer.skipped[0][1])
-        return _ask(page, request, action, objects, form=form, typed=typed)
-    for each, text in answer.done:
-        page.log_change(request, each, text)
-    _tell(page, request, action, answer)
-    return HttpResponseRedirect(page.back(request))
+#: Objects that the page names; further objects are counted.
+_MAX_NAMED: Final = 20
 
 
-def _forms(
-    action: Action, request: HttpRequest, objects: Mapping[str, Any], *, bound: bool
-) -> tuple[Any, Typed | None]:
-    data = request.POST if bound else None
-    first = next((each for each in objects.values() if each is not None), None)
-    form = None
-    if action.form is not None:
-        initial = dict(action.initial(first)) if action.initial and first is not None else None
-        form = action.form(data, initial=initial)
-    # Of one object the name; of several, how many they are.
-    name = next(iter(objects)) if len(objects) == 1 else str(len(objects))
-    return form, Typed(data, name=name) if action.typed else None
+class NameForm(forms.Form):
+    """The name of what a destructive action is about to delete, typed by the user."""
 
-
-def _ask(
-    page: "Pages",
-    request: HttpRequest,
-    action: Action,
-    objects: Mapping[str, Any],
-    *,
-    form: Any,
-    typed: Typed | None,
-) -> HttpResponse:
-    there = [each for each in objects.values() if each is not None]
-    return page.render(
-        request,
-        "confirm",
-        action.label,
-        {
-            "action": action,
-            "keys": list(objects),
-            "objects": there[:20],
-            "more": max(0, len(there) - 20),
-            "gone": len(objects) - len(there),
-            "sentences": action.says(request, there) if action.says else (),
-            "form": form,
-            "typed": typed,
-            "name": next(iter(objects)) if len(objects) == 1 else str(len(objects)),
-            "next": page.back(request),
-            "address": page.address("do", action.name),
-        },
+    confirm_name = forms.CharField(
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
     )
 
+    def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._name = name
+        self.fields["confirm_name"].label = f"Type {name} to confirm"
 
-def _tell(page: "Pages", request: HttpRequest, action: Action, answer: Answer) -> None:
-    level = messages.SUCCESS
-    if answer.skipped:
-        level = messages.WARNING if answer.done else messages.ERROR
-    page.message_user(request, answer.sentence(action), level)
+    def clean_confirm_name(self) -> str:
+        typed = str(self.cleaned_data["confirm_name"])
+        if typed != self._name:
+            raise forms.ValidationError(f"This is not the name. Type {self._name}.")
+        return typed
 
 
-__all__ = ["perform_asked"]
+class Confirmation:
+    """An action on some objects, with its forms. `data` is None until the user has confirmed."""
+
+    def __init__(self, action: Action, objects: Mapping[str, Any], data: Any) -> None:
+        self.action = action
+        self.objects = objects
+        self.existing = [obj for obj in objects.values() if obj is not None]
+        self.form: forms.Form | None = None
+        self.name_form: NameForm | None = None
+        if action.form is not None:
+            first = self.existing[0] if self.existing else None
+            initial = dict(action.initial(first)) if action.initial and first is not None else None
+            self.form = action.form(data, initial=initial)
+        if action.confirm_name:
+            name = next(iter(objects)) if len(objects) == 1 else str(len(objects))
+            self.name_form = NameForm(data, name=name)
+
+    def is_valid(self) -> bool:
+        return all(form is None or form.is_valid() for form in (self.form, self.name_form))
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the user has filled in."""
+        return {} if self.form is None else self.form.cleaned_data
+
+    def shows_error_of(self, result: ActionResult) -> bool:
+        """Add the error of an operation to the form, which keeps what the user has filled in.
+
+        Return whether there is a form and an error for it.
+        """
+        if self.form is None or result.done or len(self.objects) != 1:
+            return False
+        self.form.add_error(None, result.skipped[0][1])
+        return True
+
+    def context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the context of confirm.html."""
+        consequences = self.action.consequences
+        return {
+            "action": self.action,
+            "keys": list(self.objects),
+            "objects": self.existing[:_MAX_NAMED],
+            "more": max(0, len(self.existing) - _MAX_NAMED),
+            "missing": len(self.objects) - len(self.existing),
+            "consequences": consequences(request, self.existing) if consequences else (),
+            "form": self.form,
+            "name_form": self.name_form,
+        }

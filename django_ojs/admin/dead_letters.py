@@ -1,81 +1,72 @@
-"""Dead letters by what they have in common, so that one fix is one retry."""
+"""Dead letters in groups of one queue, type and error, so that a group is retried at once."""
 
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
 from django.utils import timezone
 
-from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_actions import choices
-from django_ojs.admin.job_list import address
-from django_ojs.admin.payloads import redacted
-from django_ojs.admin.query_timeout import asking
+from django_ojs.admin import payloads
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.bulk_actions import bulk_buttons
+from django_ojs.admin.job_list import filter_query
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 
 
-class DeadLetterPages(Pages):
-    """The groups; each letter is a job, and has its page there."""
+class DeadLetterAdmin(OperatorModelAdmin):
+    """The groups; a dead letter is a job, and its page is the job's."""
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Let those look who may look at jobs."""
-        user: Any = request.user
-        return bool(user.has_perm("django_ojs.view_job"))
+    view_permission = "view_job"
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        """Show the groups."""
-        latest = request.GET.get("sort") == "last"
-        with asking() as ask:
-            found = ask("dead letters", lambda: dead_letter_groups.groups(latest_first=latest))
-        see = self.has_payload_permission(request)
+        latest_first = request.GET.get("sort") == "last"
+        with timed_queries() as query:
+            found = query(
+                "dead letters", lambda: dead_letter_groups.groups(latest_first=latest_first)
+            )
+        all_dead = JobFilter(dead_letter=True)
         return self.render(
             request,
             "dead_letters",
             "Dead letters",
             {
                 "found": found,
-                "latest": latest,
-                "left_out": found.found - len(found.groups) if found else 0,
-                "rows": [self._row(request, group, see) for group in found.groups] if found else (),
-                "flat": self._jobs() + address(Filter(dead_letter=True)),
-                "whole": choices(self, request, Filter(dead_letter=True), what="all"),
-                "unknown": ask.unknown,
-                "looked_at": timezone.now(),
+                "latest_first": latest_first,
+                "more_groups": found.found - len(found.groups) if found else 0,
+                "rows": [self._row(request, group) for group in found.groups] if found else (),
+                "jobs_url": self.url("changelist", model="job") + filter_query(all_dead),
+                "buttons": bulk_buttons(self, request, all_dead, what="all") if found else (),
+                "timed_out": query.timed_out,
+                "queried_at": timezone.now(),
             },
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Lead to the job."""
-        page = reverse("admin:django_ojs_job_change", args=[key], current_app=self.admin_site.name)
-        return HttpResponseRedirect(page)
+        return HttpResponseRedirect(self.url("change", key, model="job"))
 
-    def _row(self, request: HttpRequest, group: Group, see: bool) -> dict[str, Any]:
+    def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
         which = _filter(group)
-        sample = group.sample
-        error = redacted(sample.error) if sample is not None and see else None
+        jobs_url = self.url("changelist", model="job")
+        error = None
+        if group.sample is not None and payloads.has_permission(request):
+            error = payloads.redacted(group.sample.error)
         return {
             "group": group,
-            "jobs": self._jobs() + address(which) if which else "",
+            "jobs_url": jobs_url + filter_query(which) if which else "",
             "message": error.get("message", "") if isinstance(error, dict) else "",
-            "choices": choices(self, request, which, what="group") if which else (),
+            "buttons": bulk_buttons(self, request, which, what="group") if which else (),
         }
 
-    def _jobs(self) -> str:
-        return reverse("admin:django_ojs_job_changelist", current_app=self.admin_site.name)
 
-
-def _filter(group: Group) -> Filter | None:
+def _filter(group: Group) -> JobFilter | None:
     if group.error_type is None:
-        return None  # It would mean whatever error.
+        return None  # A filter without an error type matches every error.
     try:
-        return Filter(
+        return JobFilter(
             queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
         )
-    except OJSError:  # A text that nobody could type.
+    except OJSError:  # A name that a search cannot hold.
         return None
-
-
-__all__ = ["DeadLetterPages"]

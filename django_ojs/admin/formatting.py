@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-#: What is not known, and what there is nothing of.
+#: Shown for an unknown value and for none.
 DASH: Final = "\N{EM DASH}"
 
 _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
@@ -22,7 +22,7 @@ def number(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """Show a number in four characters or so: 12.3k."""
+    """Show a number in about four characters: 12.3k."""
     if value is None:
         return DASH
     for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -49,6 +49,3 @@ def duration(value: timedelta | float | None) -> str:
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part)
-
-
-__all__ = ["DASH", "duration", "number", "short"]

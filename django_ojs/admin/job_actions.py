@@ -1,6 +1,6 @@
-"""What an operator does with jobs: what the state of each allows, and nothing else."""
+"""The actions on jobs; the state of a job decides which apply."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -20,7 +20,7 @@ _CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
 
 class ChangesForm(forms.Form):
-    """What a dead letter is retried with (ojs-dead-letter §6.3). Empty: as it was."""
+    """What a retry of a dead letter changes (ojs-dead-letter §6.3); empty fields change nothing."""
 
     queue = forms.CharField(required=False, max_length=255)
     priority = forms.IntegerField(required=False, min_value=-100, max_value=100)
@@ -28,17 +28,16 @@ class ChangesForm(forms.Form):
         required=False,
         min_value=1,
         max_value=1000,
-        label="Attempts",
-        help_text="How often it may run; it begins with the first again.",
+        label="Maximum attempts",
+        help_text="Attempts are counted from 1 again.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
-            field.widget.attrs.setdefault("placeholder", "as it was")
+            field.widget.attrs.setdefault("placeholder", "unchanged")
 
     def clean_queue(self) -> str:
-        """Check the name."""
         name = str(self.cleaned_data["queue"] or "")
         try:
             if name:
@@ -48,24 +47,24 @@ class ChangesForm(forms.Form):
         return name
 
 
-def changes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a form asks for, as `dead_letter.retry` takes it."""
-    wanted: dict[str, Any] = {}
+def overrides(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a ChangesForm as `dead_letters.retry` takes them."""
+    changed: dict[str, Any] = {}
     if values.get("queue"):
-        wanted["queue"] = values["queue"]
+        changed["queue"] = values["queue"]
     if values.get("priority") is not None:
-        wanted["priority"] = values["priority"]
+        changed["priority"] = values["priority"]
     if values.get("max_attempts") is not None:
-        wanted["retry"] = {"max_attempts": values["max_attempts"]}
-    return wanted
+        changed["retry"] = {"max_attempts": values["max_attempts"]}
+    return changed
 
 
-def in_words(wanted: Mapping[str, Any]) -> str:
-    """Say what changes."""
-    said = [f"{name} {wanted[name]}" for name in ("queue", "priority") if name in wanted]
-    if "retry" in wanted:
-        said.append(f"{wanted['retry']['max_attempts']} attempts")
-    return f", with {', '.join(said)}" if said else ""
+def describe(changed: Mapping[str, Any]) -> str:
+    """Return the overrides of a retry in words: "queue b, 5 attempts"."""
+    words = [f"{name} {changed[name]}" for name in ("queue", "priority") if name in changed]
+    if "retry" in changed:
+        words.append(f"{changed['retry']['max_attempts']} attempts")
+    return ", ".join(words)
 
 
 def _retry(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
@@ -74,15 +73,18 @@ def _retry(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
 
 
 def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
-    wanted = changes(values)
-    dead_letters.retry(job.pk, override=wanted or None)
-    return f"Retried{in_words(wanted)}: the job is available again, with all its attempts."
+    changed = overrides(values)
+    dead_letters.retry(job.pk, override=changed or None)
+    with_changes = f" with {describe(changed)}" if changed else ""
+    return f"Retried{with_changes}: the job is available again, with all its attempts."
 
 
 def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     _, before = cancel.cancel(job.pk)
     if before is State.ACTIVE:
-        return "Cancelled: its worker is told with the next beat, and its answer is refused."
+        return (
+            "Cancelled: its worker learns of it at the next heartbeat, and its result is rejected."
+        )
     return "Cancelled."
 
 
@@ -93,25 +95,25 @@ def _activate(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
 
 def _delete(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     delete.delete(job.pk)
-    return "Deleted, with the history of its errors."
+    return "Deleted, with its error history."
 
 
-def _says_cancel(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
+def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     running = sum(job.state == State.ACTIVE for job in jobs)
-    said = ["A job that is cancelled does not run again; it cannot be brought back."]
+    sentences = ["A cancelled job does not run again and cannot be restored."]
     if running:
-        said.append(
-            "Of a running job the worker is told with its next beat. What the handler has done by "
-            "then stays done."
+        sentences.append(
+            "The worker of a running job learns of it at its next heartbeat. What the handler has "
+            "done by then is not undone."
         )
-    return said
+    return sentences
 
 
-def _says_delete(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
-    return ("The rows go, with arguments, result and errors, for good. Pruning does this by age.",)
+def _delete_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
+    return ("The rows are deleted permanently, with arguments, result and errors.",)
 
 
-def _in(*states: State) -> Any:
+def _in(*states: State) -> Callable[[Job], bool]:
     return lambda job: job.state in states
 
 
@@ -120,48 +122,46 @@ JOB_ACTIONS = (
         name="retry",
         label="Retry",
         done="retried",
-        needs=Scope.OPERATOR,
+        scope=Scope.OPERATOR,
         run=_retry,
-        applies=_in(State.DISCARDED),
+        applies_to=_in(State.DISCARDED),
     ),
     Action(
         name="retry-with",
         label="Retry with changes",
         done="retried",
-        needs=Scope.OPERATOR,
+        scope=Scope.OPERATOR,
         run=_retry_changed,
         form=ChangesForm,
-        many=False,
-        applies=lambda job: job.state == State.DISCARDED and job.dead_letter,
+        multiple=False,
+        applies_to=lambda job: job.state == State.DISCARDED and job.dead_letter,
     ),
     Action(
         name="activate",
         label="Activate",
         done="activated",
-        needs=Scope.OPERATOR,
+        scope=Scope.OPERATOR,
         run=_activate,
-        applies=_in(State.PENDING),
+        applies_to=_in(State.PENDING),
     ),
     Action(
         name="cancel",
         label="Cancel",
         done="cancelled",
-        needs=Scope.OPERATOR,
+        scope=Scope.OPERATOR,
         run=_cancel,
-        says=_says_cancel,
+        consequences=_cancel_consequences,
         destructive=True,
-        applies=_in(*_CANCELLABLE),
+        applies_to=_in(*_CANCELLABLE),
     ),
     Action(
         name="delete",
         label="Delete",
         done="deleted",
-        needs=Scope.ADMIN,
+        scope=Scope.ADMIN,
         run=_delete,
-        says=_says_delete,
+        consequences=_delete_consequences,
         destructive=True,
-        applies=_in(*TERMINAL),
+        applies_to=_in(*TERMINAL),
     ),
 )
-
-__all__ = ["JOB_ACTIONS", "ChangesForm", "changes", "in_words"]

@@ -1,32 +1,33 @@
-"""The list of jobs: what was searched for, the states as tabs, a page of rows."""
+"""The list of jobs: a page of rows for a filter, with the states as tabs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import urlencode
 from uuid import UUID
+
+from django.utils.http import urlencode
 
 from django_ojs.admin import search_query
 from django_ojs.admin.payloads import redacted
-from django_ojs.admin.query_timeout import Asking
+from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing
-from django_ojs.operations.jobs.cursor import Place
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.cursor import Cursor
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
 PER_PAGE: Final = 50
 
-#: Arguments of larger jobs are on their own page alone.
-_PREVIEWED_BYTES: Final = 16 * 1024
-_PREVIEW: Final = 140
+#: A larger job has no preview of its arguments.
+_PREVIEW_BYTES: Final = 16 * 1024
+_PREVIEW_LENGTH: Final = 140
 
-#: A mark and a colour for each state; the word stands beside.
-MARKS: Final[dict[State, tuple[str, str]]] = {
+#: A symbol and a colour for each state, beside its name.
+SYMBOLS: Final[dict[State, tuple[str, str]]] = {
     State.SCHEDULED: ("◷", ""),
     State.PENDING: ("◌", ""),
     State.AVAILABLE: ("●", ""),
@@ -37,7 +38,8 @@ MARKS: Final[dict[State, tuple[str, str]]] = {
     State.DISCARDED: ("✕", "bad"),
 }
 
-_SINCE: Final[dict[State, tuple[str, str]]] = {
+#: What the time column shows for each state: a word, and a field.
+_TIMES: Final[dict[State, tuple[str, str]]] = {
     State.SCHEDULED: ("due", "due_at"),
     State.PENDING: ("pending", "created_at"),
     State.AVAILABLE: ("waiting", "enqueued_at"),
@@ -47,150 +49,151 @@ _SINCE: Final[dict[State, tuple[str, str]]] = {
     State.CANCELLED: ("cancelled", "finished_at"),
     State.DISCARDED: ("discarded", "finished_at"),
 }
-_ENDED: Final = {"expired": "expired", "dropped": "dropped", "operator": "removed"}
+_DISCARDED: Final = {"expired": "expired", "dropped": "dropped", "operator": "removed"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """A state as mark and word."""
+    """A state as a symbol, a word and a colour."""
 
-    mark: str
+    symbol: str
     word: str
     level: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JobTime:
+    """The time that matters in a job's state. `form`: `age` ("12 s") or `ago` ("in 3 min")."""
+
+    word: str
+    moment: datetime | None
+    form: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One job of the list. The time is told as `age` ("12 s") or `ago` ("2 h ago", "in 3 min")."""
+    """A job of the list."""
 
     job: Job
     badge: Badge
-    verb: str
-    moment: datetime | None
-    form: str
-    preview: str = ""
-    message: str = ""
+    time: JobTime
+    preview: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tab:
-    """A state to look at: how many there are, as far as the counts know."""
+    """A state to filter by, or all. `number` is None if the counters do not know it."""
 
     badge: Badge | None
-    address: str
+    query: str
     number: int | None
-    here: bool
+    current: bool
 
 
 def badge(job: Job) -> Badge:
-    """Return the badge of a job's state; of a dead letter it says so."""
-    mark, level = MARKS[State(job.state)]
-    return Badge(mark=mark, word="dead letter" if job.dead_letter else job.state, level=level)
+    symbol, level = SYMBOLS[State(job.state)]
+    return Badge(symbol=symbol, word="dead letter" if job.dead_letter else job.state, level=level)
 
 
-def since(job: Job) -> tuple[str, datetime | None, str]:
-    """Return what the time of a job means in its state, the time, and how it is told."""
+def job_time(job: Job) -> JobTime:
     state = State(job.state)
-    verb, field = _SINCE[state]
+    word, field = _TIMES[state]
     if state is State.DISCARDED:
-        verb = _ENDED.get(job.discard_reason or "", verb)
-    form = "age" if verb in ("pending", "waiting", "running") else "ago"
-    return verb, getattr(job, field), form
+        word = _DISCARDED.get(job.discard_reason or "", word)
+    form = "age" if word in ("pending", "waiting", "running") else "ago"
+    return JobTime(word=word, moment=getattr(job, field), form=form)
 
 
-def page(ask: Asking, which: Filter, after: str, before: str, *, payload: bool) -> dict[str, Any]:
-    """Return a page of jobs for the template, and where to go on."""
+def page(
+    query: TimedQueries, which: JobFilter, after: str, before: str, *, payload: bool
+) -> dict[str, Any]:
+    """Return the context of a page that begins after a cursor, or ends before one."""
     order = listing.order_of(which)
-    complaints = []
-    start: Place | None = None
+    errors = []
+    start: Cursor | None = None
     try:
         text = after or before
         start = cursor.read(text, order) if text else None
     except OJSError:
-        complaints.append("This page is not there any more; here is the first one.")
+        errors.append("This page does not exist any more; this is the first page.")
     back = bool(before and not after) and start is not None
-    found = ask("jobs", lambda: listing.walk(which, after=start, limit=PER_PAGE, backwards=back))
-    total = ask("number of jobs", lambda: listing.number(which))
-    shown = found.jobs if found else []
-    previews = ask("arguments", lambda: _previews(shown)) if payload and shown else {}
-    older = cursor.write(found.end) if found and found.end and not back else ""
-    if back and shown:
-        older = cursor.write(cursor.of(shown[-1], order))
-    newer = cursor.write(cursor.of(shown[0], order)) if shown and (start or back) else ""
-    if back and found and found.end is None:
-        newer = ""
+    found = query(
+        "jobs", lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back)
+    )
+    total = query("number of jobs", lambda: listing.count(which))
+    jobs = found.jobs if found else []
+    previews = None
+    if payload and jobs:
+        previews = query("arguments", lambda: _previews(jobs))
+    older = newer = ""
+    if back and jobs:
+        older = cursor.write(cursor.of(jobs[-1], order))
+    elif found and found.end and not back:
+        older = cursor.write(found.end)
+    if jobs and start and not (back and found and found.end is None):
+        newer = cursor.write(cursor.of(jobs[0], order))
     return {
-        "rows": [_row(job, (previews or {}).get(job.pk, ""), payload) for job in shown],
+        "rows": [_row(job, (previews or {}).get(job.pk, ""), payload) for job in jobs],
         "known": found is not None,
-        "looked": found.looked if found else None,
+        "scanned": found.scanned if found else None,
         "started": start is not None,
         "older": older,
         "newer": newer,
         "total": total[0] if total else None,
         "more": total[1] if total else False,
-        "complaints": complaints,
-        "look": listing.LOOK,
-        "whole": all(way.whole for way in listing.ways(which)),
+        "errors": errors,
+        "scan_limit": listing.SCAN_LIMIT,
+        "complete": all(way.whole for way in listing.index_scans(which)),
     }
 
 
 def _row(job: Job, preview: str, payload: bool) -> Row:
-    verb, moment, form = since(job)
     error = redacted(job.error) if payload else None
-    message = str(error.get("message", ""))[:_PREVIEW] if isinstance(error, dict) else ""
-    return Row(
-        job=job,
-        badge=badge(job),
-        verb=verb,
-        moment=moment,
-        form=form,
-        preview=preview,
-        message=message,
-    )
+    message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
+    return Row(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
 
 
-def _previews(shown: Sequence[Job]) -> dict[UUID, str]:
-    keys = [job.pk for job in shown]
-    small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEWED_BYTES)
-    return {key: _short(args) for key, args in small.values_list("pk", "args")}
+def _previews(jobs: Sequence[Job]) -> dict[UUID, str]:
+    keys = [job.pk for job in jobs]
+    small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEW_BYTES)
+    return {key: _preview(args) for key, args in small.values_list("pk", "args")}
 
 
-def _short(args: Any) -> str:
-    text = ", ".join(json.dumps(each) for each in redacted(args)) if args else ""
-    return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}…"
+def _preview(args: Any) -> str:
+    text = ", ".join(json.dumps(arg) for arg in redacted(args)) if args else ""
+    return text if len(text) <= _PREVIEW_LENGTH else f"{text[:_PREVIEW_LENGTH]}…"
 
 
-def tabs(ask: Asking, which: Filter) -> list[Tab]:
-    """Return a tab for each state, and one for all; with numbers where the counts know them."""
+def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
+    """Return a tab for all states and one for each, with numbers if the counters know them."""
+    any_state = replace(which, states=(), dead_letter=None)
     numbers = None
-    if replace(which, states=(), dead_letter=None).counted:
-        by_queue = ask("counts", stats.by_queue) or {}
-        wanted = [by_queue.get(which.queue, {})] if which.queue else list(by_queue.values())
-        numbers = {state: sum(counts.get(state, 0) for counts in wanted) for state in State}
-    found = [
-        Tab(
-            badge=None,
-            address=address(replace(which, states=(), dead_letter=None)),
-            number=None if numbers is None else sum(numbers.values()),
-            here=not which.states and which.dead_letter is None,
-        )
-    ]
-    for state, (mark, level) in MARKS.items():
-        found.append(
+    if any_state.counted:
+        by_queue = query("counts", stats.by_queue) or {}
+        counts = [by_queue.get(which.queue, {})] if which.queue else list(by_queue.values())
+        numbers = {state: sum(each.get(state, 0) for each in counts) for state in State}
+    all_tab = Tab(
+        badge=None,
+        query=filter_query(any_state),
+        number=None if numbers is None else sum(numbers.values()),
+        current=not which.states and which.dead_letter is None,
+    )
+    return [
+        all_tab,
+        *(
             Tab(
-                badge=Badge(mark=mark, word=state.value, level=level),
-                address=address(replace(which, states=(state,), dead_letter=None)),
+                badge=Badge(symbol=symbol, word=state.value, level=level),
+                query=filter_query(replace(any_state, states=(state,))),
                 number=None if numbers is None else numbers[state],
-                here=which.states == (state,),
+                current=which.states == (state,),
             )
-        )
-    return found
+            for state, (symbol, level) in SYMBOLS.items()
+        ),
+    ]
 
 
-def address(which: Filter) -> str:
-    """Return the query of a list's address."""
-    text = search_query.write(which)
+def filter_query(which: JobFilter) -> str:
+    """Return the query string of the list for a filter."""
+    text = search_query.render(which)
     return "?" + urlencode({"q": text}) if text else "?"
-
-
-__all__ = ["MARKS", "PER_PAGE", "Badge", "Row", "Tab", "address", "badge", "page", "since", "tabs"]

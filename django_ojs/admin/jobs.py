@@ -1,71 +1,66 @@
-"""Jobs: a list with one search box, and a page that tells the whole story of each."""
+"""Jobs: a list with a search box, and a page with the history of each job."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
-from urllib.parse import urlencode
-from uuid import UUID
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.http import urlencode
 
-from django_ojs.admin import job_list, search_query, state_diagram, timeline
-from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_actions import choices
+from django_ojs.admin import job_list, payloads, search_query
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
 from django_ojs.admin.payloads import redacted
-from django_ojs.admin.query_timeout import asking
-from django_ojs.admin.search_access import discreet
+from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.admin.search_access import permitted
+from django_ojs.admin.state_diagram import state_diagram
+from django_ojs.admin.timeline import timeline
 from django_ojs.conf import settings
 from django_ojs.models import Attempt, Job
 from django_ojs.spec import json, progress
-from django_ojs.spec.states import State
+from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
 
-#: Characters of a JSON value that a page shows.
-MOST_TEXT: Final = 200_000
+#: Characters of a JSON value on a page; a shorter value than the second is unfolded.
+_MAX_JSON: Final = 200_000
+_UNFOLDED_JSON: Final = 4_000
 
-#: Runs and events that a page reads.
-_MOST_ATTEMPTS: Final = 200
-_MOST_EVENTS: Final = 50
+#: Rows of the page of a job.
+_MAX_ATTEMPTS: Final = 200
+_MAX_EVENTS: Final = 50
+_MAX_LOG_ENTRIES: Final = 20
 
 
-class JobPages(Pages):
-    """The list, and a job."""
+class JobAdmin(OperatorModelAdmin):
+    object_actions = JOB_ACTIONS
 
-    operations = JOB_ACTIONS
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        # Actions need none of the large columns.
+        return super().get_queryset(request).defer("args", "meta", "result")
 
-    def found(self, request: HttpRequest, keys: Any) -> dict[str, Any]:
-        """Return the jobs of these ids; a text that is no id is of none."""
-        wanted = {str(key): _uuid(str(key)) for key in keys}
-        there = Job.primary.filter(pk__in=[key for key in wanted.values() if key is not None])
-        by_key = {job.pk: job for job in there.defer("args", "meta", "result")}
-        return {text: by_key.get(key) if key else None for text, key in wanted.items()}
-
-    def back(self, request: HttpRequest) -> str:
-        """Return where an action leads: not to the page of a job that it has deleted."""
-        wanted = super().back(request)
+    def return_url(self, request: HttpRequest) -> str:
+        # The page of a job that the action has deleted does not exist any more.
+        url = super().return_url(request)
         match = request.resolver_match
         deleted = request.method == "POST" and match and match.kwargs.get("name") == "delete"
-        return self.address("changelist") if deleted and "/change/" in wanted else wanted
+        return self.url("changelist") if deleted and "/change/" in url else url
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        """Show a page of jobs."""
         text = request.GET.get("q", "").strip()
-        see = self.has_payload_permission(request)
-        query = discreet(search_query.parse(text), payload=see)
-        which = query.filter
-        with asking() as ask:
-            page = job_list.page(
-                ask,
-                which,
-                request.GET.get("after", ""),
-                request.GET.get("before", ""),
-                payload=see,
-            )
-            tabs = job_list.tabs(ask, which)
-        page["complaints"] = [*query.complaints, *page["complaints"]]
+        payload = payloads.has_permission(request)
+        search = permitted(search_query.parse(text), payload=payload)
+        which = search.filter
+        after, before = request.GET.get("after", ""), request.GET.get("before", "")
+        with timed_queries() as query:
+            page = job_list.page(query, which, after, before, payload=payload)
+            tabs = job_list.tabs(query, which)
+        page["errors"] = [*search.errors, *page["errors"]]
+        examples = [Job(state=state, dead_letter=True) for state in which.states or State]
         return self.render(
             request,
             "jobs",
@@ -73,41 +68,28 @@ class JobPages(Pages):
             {
                 **page,
                 "q": text,
-                "here_q": urlencode({"q": text}),
+                "q_query": urlencode({"q": text}),
                 "tabs": tabs,
-                "known_qualifiers": search_query.KNOWN.values(),
-                "state": which.states[0] if len(which.states) == 1 else None,
-                "any_state": job_list.address(replace(which, states=(), dead_letter=None)),
-                "bulk": [
-                    {
-                        "label": action.label,
-                        "address": self.address("do", action.name),
-                        "asks": action.asks,
-                        "destructive": action.destructive,
-                    }
-                    for action in self.offered(request)
-                    if _fits(action, which.states)
-                ],
-                "all_matching": choices(self, request, which) if not query.complaints else (),
-                "unknown": ask.unknown,
-                "looked_at": timezone.now(),
+                "qualifiers": search_query.QUALIFIERS.values(),
+                "any_state": job_list.filter_query(replace(which, states=(), dead_letter=None)),
+                "buttons": self.selection_buttons(request, examples),
+                "bulk_buttons": () if search.errors else bulk_buttons(self, request, which),
+                "timed_out": query.timed_out,
+                "queried_at": timezone.now(),
             },
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Show one job."""
-        job_id = _uuid(key)
-        job = Job.primary.filter(pk=job_id).first() if job_id else None
+        job = Job.primary.filter(pk=self._parse_key(key)).first()
         if job is None:
             raise Http404("There is no job with this id; it may have been pruned or deleted.")
-        see = self.has_payload_permission(request)
-        with asking() as ask:
-            attempts = ask("attempts", lambda: _attempts(job)) or []
-            happened = events.kept().filter(subject=str(job.pk)).order_by("-id")
-            kept = ask("events", lambda: list(happened[:_MOST_EVENTS]))
+        payload = payloads.has_permission(request)
+        newest = events.kept().filter(subject=str(job.pk)).order_by("-id")[:_MAX_EVENTS]
+        with timed_queries() as query:
+            attempts = query("attempts", lambda: _attempts(job)) or []
+            recorded = query("events", lambda: list(newest))
         now = timezone.now()
-        shown = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
-        verb, moment, form = job_list.since(job)
+        reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
             request,
             "job",
@@ -115,81 +97,72 @@ class JobPages(Pages):
             {
                 "job": job,
                 "badge": job_list.badge(job),
-                "verb": verb,
-                "moment": moment,
-                "form": form,
+                "time": job_list.job_time(job),
                 "buttons": self.buttons(request, job),
-                "machine": state_diagram.draw(job, attempts),
-                "runs": timeline.runs(job, attempts, now),
-                "more_attempts": len(attempts) >= _MOST_ATTEMPTS,
-                "values": _values(job) if see else (),
-                "policies": _shown(_policies(job)),
-                "error": redacted(job.error) if see else None,
-                "progress": shown,
-                "progress_data": _shown(redacted(shown.data)) if see and shown.data else "",
-                "events": kept,
-                "log": self._log(request, job),
+                "diagram": state_diagram(job, attempts),
+                "runs": timeline(job, attempts, now),
+                "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
+                "values": _values(job, reported.data) if payload else (),
+                "policies": _pretty(_policies(job)),
+                "error": redacted(job.error) if payload else None,
+                "progress": reported.progress,
+                "events": recorded,
+                "log": _log(job),
                 "prune_at": _prune_at(job),
-                "unknown": ask.unknown,
-                "looked_at": now,
-                "refresh": job.state not in ("completed", "cancelled", "discarded"),
+                "timed_out": query.timed_out,
+                "queried_at": now,
+                "refresh": job.state not in TERMINAL,
             },
         )
-
-    def _log(self, request: HttpRequest, job: Job) -> list[LogEntry]:
-        kind = get_content_type_for_model(job)
-        entries = LogEntry.objects.filter(content_type=kind, object_id=str(job.pk))
-        return list(entries.select_related("user").order_by("-action_time")[:20])
-
-
-def _fits(action: Any, states: tuple[State, ...]) -> bool:
-    # A button that no job of the list could use is in the way.
-    kinds = [Job(state=state, dead_letter=True) for state in states or State]
-    return any(action.applies(job) for job in kinds)
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _attempts(job: Job) -> list[Attempt]:
     newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")
-    return list(newest[:_MOST_ATTEMPTS])[::-1]
+    return list(newest[:_MAX_ATTEMPTS])[::-1]
 
 
-def _values(job: Job) -> list[tuple[str, str, str, bool]]:
-    """Return what a job carries: a title, the JSON, how long it is, whether it is open at once."""
-    parts = [("Arguments", job.args), ("Metadata", job.meta), ("Result", job.result)]
-    shown = []
-    for title, value in parts:
-        if value in (None, {}) or (value == [] and title != "Arguments"):
-            continue
-        text = _shown(redacted(value))
-        shown.append((title, text, title.lower(), len(text) < 4_000))
-    return shown
+def _log(job: Job) -> list[LogEntry]:
+    content_type = get_content_type_for_model(job)
+    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(job.pk))
+    return list(entries.select_related("user").order_by("-action_time")[:_MAX_LOG_ENTRIES])
 
 
-def _shown(value: Any) -> str:
+def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
+    """Return what a job carries: a title, the JSON, and whether it is unfolded."""
+    values = [("Arguments", _pretty(redacted(job.args)))]
+    values += [
+        (title, _pretty(redacted(value)))
+        for title, value in (
+            ("Metadata", job.meta),
+            ("Result", job.result),
+            ("Progress", progress_data),
+        )
+        if value not in (None, {}, [])
+    ]
+    return [(title, text, len(text) < _UNFOLDED_JSON) for title, text in values]
+
+
+def _pretty(value: Any) -> str:
     text = json.pretty(value)
-    if len(text) <= MOST_TEXT:
+    if len(text) <= _MAX_JSON:
         return text
-    return f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT:,} characters more; GET /ojs/v1/jobs/"
+    return f"{text[:_MAX_JSON]}\n… {len(text) - _MAX_JSON:,} more characters: GET /ojs/v1/jobs/"
 
 
 def _policies(job: Job) -> dict[str, Any]:
-    policies = {"retry": job.retry_policy.render(), "max_attempts": job.max_attempts}
     timeouts = {
         "timeout_ms": job.timeout_ms,
         "visibility_timeout_ms": job.visibility_timeout_ms,
     }
-    policies |= {name: value for name, value in timeouts.items() if value is not None}
-    return policies | {name: value for name, value in job.options.items() if name != "retry"}
+    return {
+        "retry": job.retry_policy.render(),
+        "max_attempts": job.max_attempts,
+        **{name: value for name, value in timeouts.items() if value is not None},
+        **{name: value for name, value in job.options.items() if name != "retry"},
+    }
 
 
-def _prune_at(job: Job) -> Any:
+def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
     keep = settings()
@@ -199,6 +172,3 @@ def _prune_at(job: Job) -> Any:
         State.DISCARDED: keep.keep_dead_letters if job.dead_letter else keep.keep_discarded,
     }
     return job.finished_at + ages[State(job.state)]
-
-
-__all__ = ["JobPages"]

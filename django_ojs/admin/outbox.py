@@ -1,4 +1,4 @@
-"""The outbox: what waits, what was refused and why, and the way to send it again."""
+"""The outbox: pending and rejected jobs, the reasons, and an action to send them again."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 else:
     _Admin, _Paginator = admin.ModelAdmin, Paginator
 
-#: Rows that are counted and can be turned to, the newest; a busy site sends millions a day.
-MOST: Final = 10_000
+#: The newest rows, so many, are counted and listed; a busy site sends millions a day.
+MAX_ROWS: Final = 10_000
 
-#: Rows among which a type or a queue is looked for: no index knows these.
-LOOK: Final = 100_000
+#: The newest rows, so many, are searched for a type or a queue, as no index covers these.
+SCAN_LIMIT: Final = 100_000
 
-_REASON: Final = 120
+_MAX_REASON: Final = 120
 
 _SHOWN = (
     *("job_id", "type", "queue", "destination", "state", "attempts", "error_code"),
@@ -40,68 +40,61 @@ _SHOWN = (
 )
 
 
-class Newest(_Paginator):
-    """Pages of the newest rows: neither counts all of them nor turns to what is further back."""
+class NewestRowsPaginator(_Paginator):
+    """Counts the newest rows only, so that no page has a large offset."""
 
     @cached_property
     def count(self) -> int:
-        """Count as far as pages go."""
         rows: Any = self.object_list
-        return int(rows.order_by().values("pk")[:MOST].count())
+        return int(rows.order_by().values("pk")[:MAX_ROWS].count())
 
 
-class _Filter(admin.SimpleListFilter):
-    """One value of a column, of those that are offered and no other."""
+class _ChoiceFilter(admin.SimpleListFilter):
+    """A filter by one of its choices; any other value is ignored."""
 
     def queryset(
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
     ) -> QuerySet[OutboxEntry]:
-        """Leave the others out."""
         name = self.value()
-        if name not in {offered for offered, _ in self.lookup_choices}:
+        if name not in {choice for choice, _ in self.lookup_choices}:
             return queryset
         return queryset.filter(**{str(self.parameter_name): name})
 
 
-class StateFilter(_Filter):
-    """What became of them."""
-
+class StateFilter(_ChoiceFilter):
     title = "state"
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the states."""
         return [(each.value, str(each.label)) for each in Delivery]
 
 
-class DestinationFilter(_Filter):
-    """Where to, of what the settings name; to ask the table would read all of it."""
+class DestinationFilter(_ChoiceFilter):
+    """The destinations of the settings: a query for those of the table would read all of it."""
 
     title = "destination"
     parameter_name = "destination"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the destinations."""
         return [(each.name, each.name) for each in settings().outbox]
 
 
-@admin.register(OutboxEntry)
 class OutboxEntryAdmin(_Admin):
-    """Rows to look at, to send again and to delete. Nobody writes one by hand."""
+    """Only enqueues create entries; here they are viewed, requeued and deleted."""
 
     list_display = (
-        *("type", "queue", "destination", "state", "reason", "attempts", "then", "created_at"),
+        *("type", "queue", "destination", "state", "reason", "attempts", "next_step", "created_at"),
     )
     list_filter = (StateFilter, DestinationFilter)
-    search_fields = ("job_id",)  # For the box; `get_search_results` says what it finds.
+    search_fields = ("job_id",)  # Shows the search box; `get_search_results` searches.
     search_help_text = (
-        "A job's id; or a type or a queue, the whole of it, among the newest. "
-        f"The newest {MOST:,} rows are listed."
+        f"A job's id, or a complete type or queue among the newest {SCAN_LIMIT:,} rows. "
+        f"The newest {MAX_ROWS:,} rows are listed."
     )
     ordering = ("-pk",)
     sortable_by = ()
     actions = ("requeue",)
-    paginator = Newest
+    paginator = NewestRowsPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
@@ -111,21 +104,18 @@ class OutboxEntryAdmin(_Admin):
         css: ClassVar[dict[str, list[str]]] = {"all": ["django_ojs/admin.css"]}
 
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
-        """Show the arguments to those who may see what jobs carry, and to no one else."""
-        return (*_SHOWN, "carries") if may_see(request) else _SHOWN
+        return (*_SHOWN, "envelope_json") if may_see(request) else _SHOWN
 
     def get_readonly_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
-        """All of them."""
         return self.get_fields(request, obj)
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        """Refuse all but the filters: Django would let an address search in the arguments."""
+        # Otherwise a query string could search in the arguments.
         return lookup in (StateFilter.parameter_name, DestinationFilter.parameter_name)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry], search_term: str
     ) -> tuple[QuerySet[OutboxEntry], bool]:
-        """Find an id by its index, a type or a queue among the newest rows."""
         text = search_term.strip()
         if not text:
             return queryset, False
@@ -134,63 +124,56 @@ class OutboxEntryAdmin(_Admin):
         except ValueError:
             last = queryset.model.objects.using(queryset.db).order_by("-pk").values_list("pk")
             newest = next(iter(last[:1]), (0,))[0]
-            near = queryset.filter(pk__gt=newest - LOOK)
-            return near.filter(type=text) | near.filter(queue=text), False
+            recent = queryset.filter(pk__gt=newest - SCAN_LIMIT)
+            return recent.filter(type=text) | recent.filter(queue=text), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody: an enqueue makes them."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: OutboxEntry | None = None) -> bool:
-        """Nobody: what was enqueued is sent as it is."""
         return False
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
-        """Whoever has the permission of this action."""
         return bool(request.user.has_perm("django_ojs.requeue_outboxentry"))
 
     @admin.display(description="reason", empty_value="")
     def reason(self, entry: OutboxEntry) -> str:
-        """Say why it is not there yet, or never will be."""
         text = ": ".join(filter(None, (entry.error_code, entry.error_message)))
-        return text if len(text) <= _REASON else f"{text[:_REASON]}…"
+        return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
-    @admin.display(description="then")
-    def then(self, entry: OutboxEntry) -> str:
-        """Say when it went, or when it is tried next."""
+    @admin.display(description="next")
+    def next_step(self, entry: OutboxEntry) -> str:
         now = timezone.now()
         if entry.sent_at is not None:
             return f"sent {duration(abs(now - entry.sent_at))} ago"
         if entry.state == Delivery.REFUSED:
-            return "waits for somebody"
+            return "rejected: requeue or delete"
         if entry.next_try_at is not None and entry.next_try_at > now:
-            return f"tried in {duration(entry.next_try_at - now)}"
-        return "is next"
+            return f"next try in {duration(entry.next_try_at - now)}"
+        return "sent next"
 
     @admin.display(description="job")
-    def carries(self, entry: OutboxEntry) -> str:
-        """Show what is sent, without what the settings hide."""
+    def envelope_json(self, entry: OutboxEntry) -> str:
         try:
             text = json.pretty(redacted(json.loads_stored(entry.envelope, exact_integers=True)))
         except (ValueError, RecursionError):
             text = HIDDEN if settings().admin_redact else entry.envelope
         return format_html('<pre class="ojs-pre">{}</pre>', text)
 
-    @admin.action(description="Send refused jobs again", permissions=["requeue"])
+    @admin.action(description="Requeue rejected jobs", permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
-        """Put refused jobs at the end of the line; what is not refused is skipped."""
-        # "All of them" may be millions, of which one request takes a part.
-        refused = queryset.filter(state=Delivery.REFUSED).order_by("pk")
-        keys = list(refused.values_list("pk", flat=True)[: MOST + 1])
-        skipped = queryset.exclude(state=Delivery.REFUSED).order_by()[:MOST].count()
-        done = outbox.requeue(keys[:MOST], using=queryset.db)
-        skipped += len(keys[:MOST]) - done
+        # A selection of all rows may be millions: one request requeues some of them.
+        rejected = queryset.filter(state=Delivery.REFUSED).order_by("pk")
+        keys = list(rejected.values_list("pk", flat=True)[: MAX_ROWS + 1])
+        skipped = queryset.exclude(state=Delivery.REFUSED).order_by()[:MAX_ROWS].count()
+        done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
+        skipped += len(keys[:MAX_ROWS]) - done
         audit.note(
             "outbox.requeued", principal=request.user.get_username(), jobs=done, skipped=skipped
         )
-        text = f"{done} will be sent again."
+        text = f"{done} requeued."
         if skipped:
-            text += f" {skipped} skipped: not refused."
-        if len(keys) > MOST:
-            text += " There are more; choose them again."
+            text += f" {skipped} skipped: not rejected."
+        if len(keys) > MAX_ROWS:
+            text += " There are more; select them again."
         self.message_user(request, text, messages.WARNING if skipped else messages.SUCCESS)

@@ -1,4 +1,4 @@
-"""Questions to the database that a page does without when they take too long."""
+"""Queries of a page that run under a timeout; the page shows a dash for those that exceed it."""
 
 import logging
 import time
@@ -15,39 +15,36 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
-#: Seconds for one question, and for all questions of a page.
-PATIENCE: Final = 1.5
-PATIENCE_OF_A_PAGE: Final = 5.0
+#: Seconds for one query, and for all queries of a page.
+QUERY_SECONDS: Final = 1.5
+PAGE_SECONDS: Final = 5.0
 
 
-class Asking:
-    """Asks until a page's time is up; what is not known is None, and shown as a dash."""
+class TimedQueries:
+    """Runs the queries of a page until the page's time is up."""
 
     def __init__(self, limit: QueryLimit) -> None:
         self._limit = limit
-        self._until = time.monotonic() + PATIENCE_OF_A_PAGE
-        #: Names of what was not answered in time.
-        self.unknown: list[str] = []
+        self._deadline = time.monotonic() + PAGE_SECONDS
+        #: The names of the queries that timed out, for the page.
+        self.timed_out: list[str] = []
 
-    def __call__(self, what: str, question: Callable[[], T]) -> T | None:
-        """Return the answer, or None if it did not come in time."""
-        if time.monotonic() > self._until:
-            self.unknown.append(what)
+    def __call__(self, name: str, query: Callable[[], T]) -> T | None:
+        """Return the result of a query, or None if it timed out."""
+        if time.monotonic() > self._deadline:
+            self.timed_out.append(name)
             return None
         try:
             with self._limit():
-                return question()
+                return query()
         except DatabaseError as error:
-            logger.warning("The admin shows no %s (%s).", what, error.__class__.__name__)
-            self.unknown.append(what)
+            logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
+            self.timed_out.append(name)
             return None
 
 
 @contextmanager
-def asking(seconds: float = PATIENCE) -> Iterator[Asking]:
-    """Let a page ask, each question for at most so many seconds."""
+def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
+    """Run queries with a timeout of so many seconds each."""
     with database.dialect().query_timeout(database.connection(), seconds) as limit:
-        yield Asking(limit)
-
-
-__all__ = ["PATIENCE", "Asking", "asking"]
+        yield TimedQueries(limit)

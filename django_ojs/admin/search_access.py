@@ -1,39 +1,36 @@
-"""What a search may look for: one that finds a job tells what the job carries.
+"""What a search may look in: a search that finds a job reveals what the job carries.
 
-So whoever may not see arguments, metadata and messages may not search in them, and nobody searches
-in what `OJS["ADMIN_REDACT"]` hides.
+So a user without the permission to see payloads cannot search in them, and no user searches in what
+`OJS["ADMIN_REDACT"]` hides.
 """
 
 from dataclasses import replace
 
-from django_ojs.admin.search_query import Query
+from django_ojs.admin.search_query import Search
 from django_ojs.conf import settings
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
-_NOT_ALLOWED = "args, meta and error are searched by those who may see them."
-_HIDDEN = "This site hides what args, meta or error name here; nobody searches in it."
+_NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."
+_REDACTED = "This site hides what args, meta or error name here, so it cannot be searched."
 
 
-def discreet(query: Query, *, payload: bool) -> Query:
-    """Return a search without what would tell more than a page shows, and say what was left out.
+def permitted(search: Search, *, payload: bool) -> Search:
+    """Return a search without the conditions that the user must not use, each with an error.
 
     `payload`: whether the user may see what jobs carry.
     """
-    which, complaints = query.filter, list(query.complaints)
+    which, errors = search.filter, list(search.errors)
     if not payload and (which.held or which.error is not None):
-        complaints.append(_NOT_ALLOWED)
+        errors.append(_NO_PERMISSION)
         which = replace(which, held=(), error=None)
-    hidden = frozenset(name.casefold() for name in settings().admin_redact)
-    held = tuple(each for each in which.held if not _is_hidden(each, hidden))
-    error = None if hidden & {"*", "message"} else which.error
+    names = frozenset(name.casefold() for name in settings().admin_redact)
+    held = tuple(each for each in which.held if not _is_redacted(each, names))
+    error = None if names & {"*", "message"} else which.error
     if (held, error) != (which.held, which.error):
-        complaints.append(_HIDDEN)
+        errors.append(_REDACTED)
         which = replace(which, held=held, error=error)
-    return Query(filter=which, complaints=complaints)
+    return Search(filter=which, errors=errors)
 
 
-def _is_hidden(held: JSONMatch, hidden: frozenset[str]) -> bool:
-    return "*" in hidden or not hidden.isdisjoint(name.casefold() for name in held.path)
-
-
-__all__ = ["discreet"]
+def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:
+    return "*" in names or not names.isdisjoint(name.casefold() for name in held.path)

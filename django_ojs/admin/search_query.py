@@ -1,7 +1,7 @@
-"""The search box: `state:retryable queue:email args.user_id:42 created:>2h` (ojs-admin-api §7.1).
+"""The search parser, for `state:retryable queue:email args.user_id:42` (ojs-admin-api §7.1).
 
-A text is words with a qualifier before a colon; double quotes keep spaces together. What cannot be
-read is said in a sentence that names the qualifier and what there is, and is no error.
+A search is a list of words, each a qualifier, a colon and a value; double quotes keep spaces
+together. A word that cannot be parsed is left out and reported as an error with the valid choices.
 """
 
 import re
@@ -13,21 +13,21 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
-#: What there is, with an example of each.
-KNOWN: Final[dict[str, str]] = {
+#: The qualifiers, with examples.
+QUALIFIERS: Final[dict[str, str]] = {
     "state": "state:retryable or state:available,scheduled",
     "queue": "queue:email",
     "type": "type:email.send or type:email.*",
     "tag": "tag:vip",
     "id": "id:0192…",
     "error": 'error:Timeout or error:"card was declined"',
-    "error_type": "error_type:Timeout, and nothing else",
+    "error_type": "error_type:Timeout (the exact type)",
     "args": "args.user_id:42, args.0:42 or args:42",
     "meta": "meta.tenant_id:acme",
     "created": "created:<2h (in the last two hours), created:>2h, created:>2026-01-31",
@@ -37,8 +37,11 @@ KNOWN: Final[dict[str, str]] = {
     "is": "is:dead",
 }
 
-#: A text of an address; nobody types more.
-LONGEST: Final = 2_000
+#: Characters of a search.
+MAX_LENGTH: Final = 2_000
+
+#: Adds a value to the arguments of a Filter.
+_Parser = Callable[[dict[str, Any], str, datetime], None]
 
 _WORD: Final = re.compile(r'((?:[^\s:"]+:)?)("(?:[^"\\]|\\.)*"?|[^\s]+)')
 _AGE: Final = re.compile(r"([<>])(\d{1,6})(s|m|h|d|w)").fullmatch
@@ -48,39 +51,35 @@ _BARE: Final = re.compile(r'[^\s":]+').fullmatch
 
 
 @dataclass(kw_only=True, slots=True)
-class Query:
-    """What was asked for: a filter of all that could be read, and sentences about the rest."""
+class Search:
+    """The filter of all words that could be parsed, and error messages for the others."""
 
-    filter: Filter
-    complaints: list[str] = field(default_factory=list)
-
-
-class _Unreadable(Exception):
-    """Says what a value must be."""
+    filter: JobFilter
+    errors: list[str] = field(default_factory=list)
 
 
-def parse(text: str, *, now: datetime | None = None) -> Query:
-    """Read a search. Nothing is raised: what cannot be read is among the complaints."""
+class _Invalid(Exception):
+    """A word that cannot be parsed; the text says what it must be."""
+
+
+def parse(text: str, *, now: datetime | None = None) -> Search:
+    """Parse a search; every text has a result."""
     values: dict[str, Any] = {}
-    complaints: list[str] = []
+    errors: list[str] = []
     now = now or timezone.now()
-    if len(text) > LONGEST:
-        complaints.append(f"A search has at most {LONGEST} characters.")
+    if len(text) > MAX_LENGTH:
+        errors.append(f"A search has at most {MAX_LENGTH} characters.")
         text = ""
-    for name, raw in _words(text):
+    for qualifier, raw in _WORD.findall(text):
         value, quoted = _unquoted(raw)
         try:
-            _take(values, name, value, quoted, now)
-        except _Unreadable as reason:
-            complaints.append(str(reason))
+            _add(values, qualifier.rstrip(":"), value, quoted, now)
+        except _Invalid as reason:
+            errors.append(str(reason))
     try:
-        return Query(filter=Filter(**values), complaints=complaints)
+        return Search(filter=JobFilter(**values), errors=errors)
     except OJSError:
-        return Query(filter=_each(values, complaints), complaints=complaints)
-
-
-def _words(text: str) -> list[tuple[str, str]]:
-    return [(name.rstrip(":"), value) for name, value in _WORD.findall(text)]
+        return Search(filter=_valid_only(values, errors), errors=errors)
 
 
 def _unquoted(raw: str) -> tuple[str, bool]:
@@ -90,25 +89,25 @@ def _unquoted(raw: str) -> tuple[str, bool]:
     return re.sub(r"\\(.)", r"\1", inner), True
 
 
-def _take(values: dict[str, Any], name: str, value: str, quoted: bool, now: datetime) -> None:
+def _add(values: dict[str, Any], name: str, value: str, quoted: bool, now: datetime) -> None:
     base, _, path = name.partition(".")
     if not name:
         base, value = _bare(value)
     if not (name + value).isprintable():
-        raise _Unreadable("A search holds printable characters only.")
+        raise _Invalid("Use printable characters only.")
     if base in ("args", "meta"):
         held = _held(base, path, value, quoted)
         values["held"] = (*values.get("held", ()), held)
         return
-    read = _READERS.get(base) if not path else None
-    if read is None:
+    parser = _PARSERS.get(base) if not path else None
+    if parser is None:
         shown = name if name.isprintable() and len(name) <= 40 else "this"
-        raise _Unreadable(f"There is no qualifier {shown}: known are {', '.join(KNOWN)}.")
-    read(values, value, now)
+        raise _Invalid(f"There is no qualifier {shown}. Use one of {', '.join(QUALIFIERS)}.")
+    parser(values, value, now)
 
 
 def _bare(value: str) -> tuple[str, str]:
-    """Say what a word without a qualifier means: an id, or the beginning of a type."""
+    """Return the qualifier of a word without one: an id, or the beginning of a type."""
     try:
         UUID(value)
     except ValueError:
@@ -119,7 +118,7 @@ def _bare(value: str) -> tuple[str, str]:
 def _state(values: dict[str, Any], value: str, now: datetime) -> None:
     names = [name for name in value.lower().split(",") if name]
     if not names or not {*names} <= {*State}:
-        raise _Unreadable(f"state must be one of {', '.join(State)}.")
+        raise _Invalid(f"state must be one of {', '.join(State)}.")
     values["states"] = tuple(dict.fromkeys(State(name) for name in names))
 
 
@@ -127,13 +126,13 @@ def _id(values: dict[str, Any], value: str, now: datetime) -> None:
     try:
         keys = [UUID(key) for key in value.split(",") if key][:100]
     except ValueError:
-        raise _Unreadable("id must be the whole id of a job.") from None
+        raise _Invalid("id must be the complete id of a job.") from None
     values["ids"] = (*values.get("ids", ()), *keys)
 
 
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     if not re.fullmatch(r"-?\d{1,3}", value) or not -100 <= int(value) <= 100:
-        raise _Unreadable("priority must be an integer from -100 to 100.")
+        raise _Invalid("priority must be an integer from -100 to 100.")
     values["priority"] = int(value)
 
 
@@ -143,62 +142,64 @@ def _tag(values: dict[str, Any], value: str, now: datetime) -> None:
 
 def _is(values: dict[str, Any], value: str, now: datetime) -> None:
     if value not in ("dead", "alive"):
-        raise _Unreadable("is must be is:dead, for dead letters.")
+        raise _Invalid("is must be dead or alive, as in is:dead for dead letters.")
     values["dead_letter"] = value == "dead"
 
 
-def _text(field: str) -> Callable[[dict[str, Any], str, datetime], None]:
-    def take(values: dict[str, Any], value: str, now: datetime) -> None:
-        values[field] = value
-
-    return take
+def _text(field: str) -> _Parser:
+    return lambda values, value, now: values.update({field: value})
 
 
-def _time(name: str, since: str, until: str) -> Callable[[dict[str, Any], str, datetime], None]:
-    def take(values: dict[str, Any], value: str, now: datetime) -> None:
+def _time(name: str, since: str, until: str) -> _Parser:
+    def add(values: dict[str, Any], value: str, now: datetime) -> None:
         if found := _AGE(value):
             try:
                 moment = now - timedelta(**{_UNITS[found[3]]: int(found[2])})
             except OverflowError:
-                raise _Unreadable(f"{name}: that is too long ago.") from None
-            # An age: more than two hours is before then.
+                raise _Invalid(f"{name} must be a more recent time.") from None
+            # An age: more than two hours old is before that moment.
             values[until if found[1] == ">" else since] = moment
             return
         try:
             moment = datetime.fromisoformat(value.lstrip("<>="))
             moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (ValueError, OverflowError):
-            raise _Unreadable(
+            raise _Invalid(
                 f"{name} must be an age such as {name}:<2h or {name}:>7d (s, m, h, d, w), "
                 f"or a date such as {name}:>2026-01-31."
             ) from None
         values[until if value.startswith("<") else since] = moment
 
-    return take
+    return add
 
 
-_READERS: Final[dict[str, Callable[[dict[str, Any], str, datetime], None]]] = {
+#: The fields of a Filter that a qualifier sets: a text, or the beginning and end of a period.
+_TEXTS: Final = {
+    "queue": "queue",
+    "type": "type",
+    "error_type": "error_type",
+    "error": "error",
+    "worker": "worker_id",
+}
+_PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
+
+_PARSERS: Final[dict[str, _Parser]] = {
     "state": _state,
     "id": _id,
     "priority": _priority,
     "tag": _tag,
     "is": _is,
-    "queue": _text("queue"),
-    "type": _text("type"),
-    "error": _text("error"),
-    "error_type": _text("error_type"),
-    "worker": _text("worker_id"),
-    "created": _time("created", "since", "until"),
-    "ended": _time("ended", "ended_since", "ended_until"),
+    **{name: _text(field) for name, field in _TEXTS.items()},
+    **{name: _time(name, *fields) for name, fields in _PERIODS.items()},
 }
 
 
 def _held(column: Any, path: str, value: str, quoted: bool) -> JSONMatch:
     keys = tuple(path.split(".")) if path else ()
     if '"' in path or "\\" in path or not all(keys) or len(keys) > 10:
-        raise _Unreadable(f"{column}: name what is looked for as in {KNOWN[column]}.")
+        raise _Invalid(f"{column} needs a path and a value, as in {QUALIFIERS[column]}.")
     if column == "meta" and not keys:
-        raise _Unreadable("meta needs a name, as in meta.tenant_id:acme.")
+        raise _Invalid("meta needs a path, as in meta.tenant_id:acme.")
     return JSONMatch(column=column, path=keys, values=_scalars(value, quoted))
 
 
@@ -214,55 +215,48 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
     return (value,)
 
 
-def _each(values: dict[str, Any], complaints: list[str]) -> Filter:
-    """Return the filter of those values that are allowed, and say what the others must be."""
+def _valid_only(values: dict[str, Any], errors: list[str]) -> JobFilter:
+    """Return the filter of the valid values; the messages of the others go to `errors`."""
     good: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            Filter(**{name: value})
+            JobFilter(**{name: value})
         except OJSError as error:
-            complaints.append(error.message)
+            errors.append(error.message)
         else:
             good[name] = value
-    return Filter(**good)
+    return JobFilter(**good)
 
 
-def write(which: Filter) -> str:
-    """Return a filter as a text that reads as the same filter."""
+def render(which: JobFilter) -> str:
+    """Return a text that parses as this filter."""
     words = [f"id:{key}" for key in which.ids]
     if which.dead_letter is not None:
         words.append("is:dead" if which.dead_letter else "is:alive")
     if which.states:
         words.append(f"state:{','.join(which.states)}")
     for name, value in (
-        ("queue", which.queue),
-        ("type", which.type),
-        ("error_type", which.error_type),
-        ("error", which.error),
-        ("worker", which.worker_id),
+        *((name, getattr(which, attribute)) for name, attribute in _TEXTS.items()),
         ("priority", which.priority),
         *(("tag", tag) for tag in which.tags),
     ):
         if value is not None:
             words.append(f"{name}:{_quoted(str(value))}")
     for held in which.held:
-        # Two values are a number and the text it was written as.
-        text = held.values[-1] if len(held.values) > 1 else _text_of(held.values[0])
+        # Two values are a number and its text.
+        text = held.values[-1] if len(held.values) > 1 else _rendered(held.values[0])
         words.append(f"{'.'.join((held.column, *held.path))}:{text}")
-    for name, sign, moment in (
-        ("created", ">", which.since),
-        ("created", "<", which.until),
-        ("ended", ">", which.ended_since),
-        ("ended", "<", which.ended_until),
-    ):
-        if moment is not None:
-            words.append(f"{name}:{sign}{moment.astimezone(UTC).isoformat()}")
+    for name, fields in _PERIODS.items():
+        for sign, attribute in zip("><", fields, strict=True):
+            moment = getattr(which, attribute)
+            if moment is not None:
+                words.append(f"{name}:{sign}{moment.astimezone(UTC).isoformat()}")
     return " ".join(words)
 
 
-def _text_of(value: Scalar) -> str:
+def _rendered(value: Scalar) -> str:
     if isinstance(value, str):
-        # What would read as something else keeps its quotes.
+        # A text that parses as another value keeps its quotes.
         plain = _BARE(value) and len(_scalars(value, False)) == 1
         return value if plain else _quoted(value, always=True)
     return json.dumps(value)
@@ -273,6 +267,3 @@ def _quoted(value: str, *, always: bool = False) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-__all__ = ["KNOWN", "Query", "parse", "write"]

@@ -1,4 +1,4 @@
-"""Which model has which pages, and how a site gets them."""
+"""The ModelAdmin of each model, and their registration on an admin site."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,15 +6,15 @@ from django.contrib import admin
 from django.db import models
 
 from django_ojs.admin.api_keys import ApiKeyAdmin
-from django_ojs.admin.base import Pages
-from django_ojs.admin.bulk_operations import BulkOperationPages
-from django_ojs.admin.dead_letters import DeadLetterPages
-from django_ojs.admin.events import EventPages
-from django_ojs.admin.jobs import JobPages
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.bulk_operations import BulkOperationAdmin
+from django_ojs.admin.dead_letters import DeadLetterAdmin
+from django_ojs.admin.events import EventAdmin
+from django_ojs.admin.jobs import JobAdmin
 from django_ojs.admin.outbox import OutboxEntryAdmin
-from django_ojs.admin.overview import OverviewPages
-from django_ojs.admin.queues import QueuePages
-from django_ojs.admin.workers import WorkerPages
+from django_ojs.admin.overview import OverviewAdmin
+from django_ojs.admin.queues import QueueAdmin
+from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.models import (
     ApiKey,
     BulkOperation,
@@ -32,35 +32,33 @@ if TYPE_CHECKING:
 else:
     _Admin = admin.ModelAdmin
 
-PAGES: dict[type[models.Model], type[Pages]] = {
-    Overview: OverviewPages,
-    Queue: QueuePages,
-    Job: JobPages,
-    DeadLetter: DeadLetterPages,
-    BulkOperation: BulkOperationPages,
-    Worker: WorkerPages,
-    Event: EventPages,
+#: Built on a theme's ModelAdmin when they are registered.
+OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
+    Overview: OverviewAdmin,
+    Queue: QueueAdmin,
+    Job: JobAdmin,
+    DeadLetter: DeadLetterAdmin,
+    BulkOperation: BulkOperationAdmin,
+    Worker: WorkerAdmin,
+    Event: EventAdmin,
 }
 
-#: Plain tables and forms of Django's.
-FORMS: dict[type[models.Model], type[_Admin]] = {
+#: Django's own lists and forms.
+FORM_ADMINS: dict[type[models.Model], type[_Admin]] = {
     ApiKey: ApiKeyAdmin,
     OutboxEntry: OutboxEntryAdmin,
 }
 
 
 def register(site: admin.AdminSite = admin.site, base: type[_Admin] = admin.ModelAdmin) -> None:
-    """Put the operator's pages on an admin site, in place of what is there for these models.
+    """Register the operator's pages on an admin site; a second call replaces the first.
 
     `base` is the ModelAdmin of a theme, such as Unfold's.
     """
-    for model, pages in PAGES.items():
+    for model, operator_admin in OPERATOR_ADMINS.items():
         if site.is_registered(model):
             site.unregister(model)
-        site.register(model, type(f"{model.__name__}Admin", (pages, base), {}))
-    for model, form in FORMS.items():
+        site.register(model, type(f"{model.__name__}Admin", (operator_admin, base), {}))
+    for model, form_admin in FORM_ADMINS.items():
         if not site.is_registered(model):
-            site.register(model, form)
-
-
-__all__ = ["PAGES", "register"]
+            site.register(model, form_admin)

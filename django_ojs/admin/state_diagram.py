@@ -1,4 +1,4 @@
-"""The state machine of a job (ojs-core §6) as a drawing, with the path the job took through it."""
+"""The state machine of a job (ojs-core §6) as a diagram, with the path that the job took."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,16 +7,15 @@ from itertools import pairwise
 from typing import Final
 
 from django_ojs.models import Attempt, Job
-from django_ojs.models.attempt import Outcome
 from django_ojs.spec.states import TERMINAL, State
 
 WIDTH: Final = 740
 HEIGHT: Final = 216
-_WIDE: Final = 104
-_HIGH: Final = 30
+_BOX_WIDTH: Final = 104
+_BOX_HEIGHT: Final = 30
 
-#: The middle of each state's box.
-_PLACES: Final[dict[State, tuple[int, int]]] = {
+#: The centre of each state's box.
+_CENTRES: Final[dict[State, tuple[int, int]]] = {
     State.SCHEDULED: (60, 48),
     State.PENDING: (60, 148),
     State.AVAILABLE: (238, 98),
@@ -27,7 +26,7 @@ _PLACES: Final[dict[State, tuple[int, int]]] = {
     State.CANCELLED: (676, 178),
 }
 
-#: The usual ways, and how each is drawn; those that are rare are drawn where a job took them.
+#: The paths of the usual transitions; a rare one is drawn only if the job took it.
 _USUAL: Final[dict[tuple[State, State], str]] = {
     (State.SCHEDULED, State.AVAILABLE): "M112 48C150 48 150 90 184 94",
     (State.PENDING, State.AVAILABLE): "M112 148C150 148 150 106 184 102",
@@ -50,8 +49,7 @@ _RARE: Final[dict[tuple[State, State], str]] = {
     (State.RETRYABLE, State.DISCARDED): "M394 172C470 160 540 120 622 106",
 }
 
-
-#: Where it is said how often a way was taken.
+#: Where a transition shows how often the job took it.
 _LABELS: Final[dict[tuple[State, State], tuple[int, int]]] = {
     (State.AVAILABLE, State.ACTIVE): (341, 90),
     (State.ACTIVE, State.RETRYABLE): (452, 160),
@@ -61,8 +59,8 @@ _LABELS: Final[dict[tuple[State, State], tuple[int, int]]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Box:
-    """A state: where its box begins, and how the job stands to it: here, been or not."""
+class StateBox:
+    """A state. `kind`: `current`, `visited` or `other`."""
 
     name: str
     x: int
@@ -73,8 +71,8 @@ class Box:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Edge:
-    """A way between two states, and how often the job took it."""
+class Transition:
+    """A transition, and how many times the job took it."""
 
     path: str
     title: str
@@ -83,74 +81,69 @@ class Edge:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """The drawing. `told` is the path in words, for those who do not see it."""
+class StateDiagram:
+    """The diagram; `description` is the path in words, for screen readers."""
 
-    boxes: Sequence[Box]
-    edges: Sequence[Edge]
-    told: str
+    boxes: Sequence[StateBox]
+    transitions: Sequence[Transition]
+    description: str
     width: int = WIDTH
     height: int = HEIGHT
-    box_width: int = _WIDE
-    box_height: int = _HIGH
+    box_width: int = _BOX_WIDTH
+    box_height: int = _BOX_HEIGHT
 
 
-def path(job: Job, attempts: Sequence[Attempt]) -> list[State]:
-    """Return the states that a job has been in, in order, as far as its rows tell."""
-    gone: list[State] = []
+def visited_states(job: Job, attempts: Sequence[Attempt]) -> list[State]:
+    """Return the states that a job has been in, in order, as far as its rows show them."""
+    visited: list[State] = []
     if job.activated_at is not None or job.state == State.PENDING:
-        gone.append(State.PENDING)
+        visited.append(State.PENDING)
     elif "scheduled_at" in job.options or job.state == State.SCHEDULED:
-        gone.append(State.SCHEDULED)
+        visited.append(State.SCHEDULED)
     for attempt in attempts:
-        gone += [State.AVAILABLE, State.ACTIVE]
+        visited += [State.AVAILABLE, State.ACTIVE]
         if attempt.retry_delay_ms is not None:
-            gone.append(State.RETRYABLE)
-    here = State(job.state)
-    ran_last = bool(attempts) and attempts[-1].run == job.run
-    if here in TERMINAL and not ran_last and job.run and job.started_at is not None:
-        gone += [State.AVAILABLE, State.ACTIVE]
-    elif here is State.ACTIVE or (here in TERMINAL and not job.run and job.enqueued_at is not None):
-        gone += [State.AVAILABLE]
-    if not gone or gone[-1] is not here:
-        gone.append(here)
-    return gone
+            visited.append(State.RETRYABLE)
+    current = State(job.state)
+    last_run_is_stored = bool(attempts) and attempts[-1].run == job.run
+    if current in TERMINAL and not last_run_is_stored and job.run and job.started_at is not None:
+        visited += [State.AVAILABLE, State.ACTIVE]
+    elif current is State.ACTIVE or (
+        current in TERMINAL and not job.run and job.enqueued_at is not None
+    ):
+        visited.append(State.AVAILABLE)
+    if not visited or visited[-1] is not current:
+        visited.append(current)
+    return visited
 
 
-def draw(job: Job, attempts: Sequence[Attempt]) -> Machine:
-    """Draw it."""
-    gone = path(job, attempts)
-    taken = Counter(pairwise(gone))
-    here = State(job.state)
-    edges = [
-        Edge(
+def state_diagram(job: Job, attempts: Sequence[Attempt]) -> StateDiagram:
+    visited = visited_states(job, attempts)
+    times = Counter(pairwise(visited))
+    current = State(job.state)
+    transitions = [
+        Transition(
             path=line,
-            title=f"{way[0]} to {way[1]}",
-            times=taken[way],
-            label=_LABELS.get(way) if taken[way] > 1 else None,
+            title=f"{states[0]} to {states[1]}",
+            times=times[states],
+            label=_LABELS.get(states) if times[states] > 1 else None,
         )
-        for way, line in (_USUAL | _RARE).items()
-        if way in _USUAL or taken[way]
+        for states, line in (_USUAL | _RARE).items()
+        if states in _USUAL or times[states]
     ]
-    return Machine(
+    return StateDiagram(
         boxes=[
-            Box(
+            StateBox(
                 name=state.value,
-                x=x - _WIDE // 2,
-                y=y - _HIGH // 2,
+                x=x - _BOX_WIDTH // 2,
+                y=y - _BOX_HEIGHT // 2,
                 text_x=x,
                 text_y=y + 4,
-                kind="here" if state is here else "been" if state in gone else "not",
+                kind="current" if state is current else "visited" if state in visited else "other",
             )
-            for state, (x, y) in _PLACES.items()
+            for state, (x, y) in _CENTRES.items()
         ],
-        # Those that were taken lie above the others.
-        edges=sorted(edges, key=lambda edge: edge.times > 0),
-        told=" → ".join(gone),
+        # Transitions that the job took are drawn over the others.
+        transitions=sorted(transitions, key=lambda transition: transition.times > 0),
+        description=" → ".join(visited),
     )
-
-
-#: What ends a run and is nobody's mistake.
-HARMLESS: Final = frozenset({Outcome.RETURNED, Outcome.SHUTDOWN, Outcome.CANCELLED})
-
-__all__ = ["HARMLESS", "Box", "Edge", "Machine", "draw", "path"]

@@ -1,4 +1,4 @@
-"""The runs of a job on an axis of time: who ran it, how long it waited and ran, what went wrong."""
+"""The timeline of a job's runs: the worker, the waiting and running time and the error of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,22 +6,24 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django_ojs.admin.payloads import redacted
-from django_ojs.admin.state_diagram import HARMLESS
 from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import Outcome
 from django_ojs.spec.states import State
 
-#: The axis, in units of its drawing.
+#: The width of the axis, and of the shortest run, in units of the SVG.
 WIDTH: Final = 1000
-#: A run that took no time at all is still seen.
-_LEAST: Final = 4.0
+_MIN_WIDTH: Final = 4.0
 
-#: Runs that are shown; the first ones of a job that never gives up are left out.
-SHOWN: Final = 50
+#: The latest runs are shown, so many of them.
+MAX_RUNS: Final = 50
+
+#: Ends of a run that are no failure.
+_NO_FAILURE: Final = frozenset({Outcome.RETURNED, Outcome.SHUTDOWN, Outcome.CANCELLED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run. `waited` is how long it could have run before, where that is known."""
+    """One run. `waited` is how long the job was available before it, if that is known."""
 
     number: int
     attempt: int
@@ -40,20 +42,20 @@ class Run:
     wait_width: str = "0"
 
 
-def runs(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Run]:
-    """Return the runs, oldest first, with their places on an axis from the first to the last."""
-    found = [_ended(job, attempts, index) for index in range(len(attempts))]
+def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Run]:
+    """Return the runs, oldest first, positioned on an axis from the first to the last."""
+    found = [_stored_run(job, attempts, index) for index in range(len(attempts))]
     if not attempts or attempts[-1].run != job.run:
-        found += _latest(job)
+        found += _latest_run(job)
     times = [time for run in found for time in (run.started, run.finished) if time is not None]
     if not times:
         return []
     first = min([job.created_at, *times])
     last = max([*times, now] if job.state == State.ACTIVE else times)
-    return [_placed(run, first, last, now) for run in found[-SHOWN:]]
+    return [_positioned(run, first, last, now) for run in found[-MAX_RUNS:]]
 
 
-def _ended(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
+def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
     attempt = attempts[index]
     waited = _waited(job, attempts, index)
     started, finished = attempt.started_at, attempt.finished_at
@@ -62,7 +64,7 @@ def _ended(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
         number=attempt.run,
         attempt=attempt.attempt,
         outcome=attempt.get_outcome_display(),
-        level="fair" if attempt.outcome in HARMLESS else "bad",
+        level="fair" if attempt.outcome in _NO_FAILURE else "bad",
         worker_id=attempt.worker_id,
         started=started,
         finished=finished,
@@ -73,7 +75,7 @@ def _ended(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
     )
 
 
-def _latest(job: Job) -> list[Run]:
+def _latest_run(job: Job) -> list[Run]:
     if job.started_at is None or not job.run or job.state in (State.AVAILABLE, State.RETRYABLE):
         return []
     running = job.state == State.ACTIVE
@@ -107,23 +109,20 @@ def _waited(job: Job, attempts: Sequence[Attempt], index: int) -> timedelta | No
     return None if began is None else max(timedelta(0), attempt.started_at - began)
 
 
-def _placed(run: Run, first: datetime, last: datetime, now: datetime) -> Run:
-    whole = max((last - first).total_seconds(), 0.001)
+def _positioned(run: Run, first: datetime, last: datetime, now: datetime) -> Run:
+    length = max((last - first).total_seconds(), 0.001)
 
     def at(moment: datetime) -> float:
-        return (moment - first).total_seconds() / whole * WIDTH
+        return (moment - first).total_seconds() / length * WIDTH
 
     started = run.started or run.finished or now
     start, end = at(started), at(run.finished or now)
     waited = at(started - run.waited) if run.waited is not None else start
-    start = min(start, WIDTH - _LEAST)
+    start = min(start, WIDTH - _MIN_WIDTH)
     return replace(
         run,
         x=f"{start:.1f}",
-        width=f"{max(_LEAST, min(WIDTH, end) - start):.1f}",
+        width=f"{max(_MIN_WIDTH, min(WIDTH, end) - start):.1f}",
         wait_x=f"{max(0.0, waited):.1f}",
         wait_width=f"{max(0.0, start - max(0.0, waited)):.1f}",
     )
-
-
-__all__ = ["Run", "runs"]

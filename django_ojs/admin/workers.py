@@ -1,4 +1,4 @@
-"""Workers: who is there, how busy, since when silent, and what each has in hand."""
+"""Workers: their state, last heartbeat, busy slots and jobs in flight."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -6,8 +6,8 @@ from typing import Any, Final
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
-from django_ojs.admin.base import Pages
-from django_ojs.admin.query_timeout import asking
+from django_ojs.admin.base import OperatorModelAdmin, page_of
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
 from django_ojs.operations.workers import registry
@@ -16,60 +16,54 @@ from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
 
-#: Jobs of one worker that its page shows.
-JOBS: Final = 100
+#: Workers of the list, and jobs and labels on the page of a worker.
+_MAX_WORKERS: Final = 10_000
+_MAX_JOBS: Final = 100
+_MAX_LABELS: Final = 20
 
-#: What a beat may carry, and a page does not show whole.
-_LABELS: Final = 20
 
+class WorkerAdmin(OperatorModelAdmin):
+    """The workers that have sent a heartbeat and were not deregistered since."""
 
-class WorkerPages(Pages):
-    """The workers that have sent a beat and were not deregistered since."""
+    object_actions = ACTIONS
 
-    operations = ACTIONS
-
-    def found(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
-        """Return the workers, each with its condition."""
-        return {key: _worker(key) for key in dict.fromkeys(keys)}
+    def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
+        return {key: _worker(key) for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        """Show them, the silent ones first."""
-        text = request.GET.get("p", "")
-        page = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 7 else 1
-        with asking() as ask:
-            found = ask("workers", lambda: registry.listing(limit=10_000))
-            rows = sorted(
+        with timed_queries() as query:
+            found = query("workers", lambda: registry.listing(limit=_MAX_WORKERS))
+            stale_first = sorted(
                 found.workers if found else [], key=lambda each: each.condition != registry.STALE
             )
-            page = max(1, min(page, -(-len(rows) // PER_PAGE)))
-            shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
-            held = ask("jobs in hand", lambda: registry.held([each.worker.pk for each in shown]))
+            shown, paging = page_of(stale_first, request.GET.get("p", ""), PER_PAGE)
+            keys = [status.worker.pk for status in shown]
+            in_flight = query("jobs in flight", lambda: registry.held(keys))
         return self.render(
             request,
             "workers",
             "Workers",
             {
+                **paging,
                 "rows": [
-                    (each, None if held is None else held.get(each.worker.pk, 0)) for each in shown
+                    (status, None if in_flight is None else in_flight.get(status.worker.pk, 0))
+                    for status in shown
                 ],
                 "found": found,
-                "before": page - 1,
-                "after": page + 1 if page * PER_PAGE < len(rows) else 0,
-                "unknown": ask.unknown,
-                "bulk": self.bulk(request),
-                "looked_at": timezone.now(),
+                "timed_out": query.timed_out,
+                "buttons": self.selection_buttons(request),
+                "queried_at": timezone.now(),
             },
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Show one, and the jobs in its hands."""
-        with asking() as ask:
-            worker = ask("worker", lambda: _worker(key))
-            if worker is None and not ask.unknown:
-                raise Http404("There is no such worker: it ended, or was deregistered.")
-            jobs = (
-                ask("jobs in hand", lambda: registry.jobs_of(key)) if worker is not None else None
-            )
+        with timed_queries() as query:
+            worker = query("worker", lambda: _worker(key))
+            if worker is None and not query.timed_out:
+                raise Http404("There is no such worker: it has exited or was deregistered.")
+            jobs = None
+            if worker is not None:
+                jobs = query("jobs in flight", lambda: registry.jobs_of(key))
         return self.render(
             request,
             "worker",
@@ -78,11 +72,11 @@ class WorkerPages(Pages):
                 "worker": worker,
                 "queues": WorkerStatus(worker=worker, condition="").queues if worker else (),
                 "labels": _texts(worker.labels) if worker else (),
-                "jobs": None if jobs is None else jobs[:JOBS],
-                "more_jobs": max(0, len(jobs or ()) - JOBS),
-                "unknown": ask.unknown,
-                "buttons": self.buttons(request, worker) if worker is not None else (),
-                "looked_at": timezone.now(),
+                "jobs": None if jobs is None else jobs[:_MAX_JOBS],
+                "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
+                "timed_out": query.timed_out,
+                "buttons": self.buttons(request, worker) if worker else (),
+                "queried_at": timezone.now(),
             },
         )
 
@@ -92,12 +86,10 @@ def _worker(key: str) -> Worker | None:
         status = registry.get(key)
     except OJSError:
         return None
-    status.worker.condition = status.condition  # type: ignore[attr-defined]  # for `applies`
+    status.worker.condition = status.condition  # type: ignore[attr-defined]  # for `applies_to`
     return status.worker
 
 
 def _texts(values: Any) -> list[str]:
-    return [str(each) for each in values[:_LABELS]] if isinstance(values, list) else []
-
-
-__all__ = ["WorkerPages"]
+    # Any client can send a heartbeat, so the labels may be any JSON value.
+    return [str(value) for value in values[:_MAX_LABELS]] if isinstance(values, list) else []

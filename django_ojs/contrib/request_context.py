@@ -1,4 +1,4 @@
-"""Carry the request that enqueued a job into its `meta`, and back round its handler.
+"""Store the context of a request in the `meta` of its jobs, and restore it around their handlers.
 
 See ojs-framework-adapters §7.1.
 
@@ -24,7 +24,7 @@ from django_ojs.spec.envelope import Envelope
 
 _request: ContextVar[HttpRequest | None] = ContextVar("django_ojs_request", default=None)
 
-#: W3C Trace Context, version 00: anything else in that header is noise and is not passed on.
+#: W3C Trace Context, version 00: any other value of the header is invalid and ignored.
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -32,10 +32,7 @@ Response = HttpResponseBase | Awaitable[HttpResponseBase]
 
 
 class RequestContextMiddleware:
-    """Remember the current request.
-
-    Jobs that are enqueued while it is answered can then say where they came from.
-    """
+    """Keep the current request in a context variable, for `add_request_context`."""
 
     sync_capable = True
     async_capable = True
@@ -48,17 +45,17 @@ class RequestContextMiddleware:
 
     def __call__(self, request: HttpRequest) -> Response:
         if self.is_async:
-            return self._answer(request)
+            return self._respond(request)
         token = _request.set(request)
         try:
             return self.get_response(request)
         finally:
             _request.reset(token)
 
-    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+    async def _respond(self, request: HttpRequest) -> HttpResponseBase:
         token = _request.set(request)
         try:
-            # Asynchronous, or __call__ would not have come here.
+            # A coroutine: __call__ comes here only when `get_response` is async.
             return await cast("Awaitable[HttpResponseBase]", self.get_response(request))
         finally:
             _request.reset(token)
@@ -67,7 +64,7 @@ class RequestContextMiddleware:
 def add_request_context(envelope: Envelope, proceed: EnqueueNext) -> Envelope | None:
     """Add user id, request id, trace context and locale to `meta`.
 
-    What the caller set itself stays.
+    Values that the caller has set stay.
     """
     request = _request.get()
     if request is not None:
@@ -106,8 +103,8 @@ def _context(request: HttpRequest) -> dict[str, Any]:
 
 
 def _loaded_user(request: HttpRequest) -> Any:
-    # Only a user that was loaded: an enqueue must not cost a query, nor turn an async view into a
-    # synchronous one.
+    # Only a user that is loaded already: an enqueue must not cost a query, and an async view
+    # cannot make one here.
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject) and user._wrapped is empty:
         # `await request.auser()` leaves it here.

@@ -1,53 +1,79 @@
-"""Bounded queues over HTTP (ojs-backpressure §5.2, §7): waiting for room, and how full it is."""
+"""Bounded queues over HTTP (ojs-backpressure §5.2, §7): waiting for room, and the headers."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Final
 
 from django.http import HttpRequest
 
 from django_ojs.http import fields, long_poll
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.bounds import Patience
+from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.push import PushOptions
+from django_ojs.options import full_policy
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage.bounds import nearer
 
 HEADER: Final = "OJS-Block-Timeout"
-#: Who asks for more waits this long: proxies cut what is silent for a minute.
+#: The longest wait, in seconds: proxies cut connections that are silent for a minute.
 LONGEST_BLOCK: Final = 50
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}").fullmatch
 
 
-def patience(request: HttpRequest) -> Patience:
-    """Return how long a request may wait for room. Raises InvalidRequest.
+def push_options(
+    request: HttpRequest, types: Collection[str], *, generated_ids: bool, batch: bool = False
+) -> PushOptions:
+    """Return how a request pushes jobs of these types. Raises InvalidRequest.
 
-    One that finds HTTP_WAITING_REQUESTS others waiting in this process is refused at once.
+    The header says how long to wait for room. Without it, the `on_full` applies that the handlers
+    of the types declare; where they differ, none does. A request that finds HTTP_WAITING_REQUESTS
+    others waiting in this process does not wait.
     """
-    given = request.headers.get(HEADER, "0").strip()
-    if not _SECONDS(given):
-        raise fields.refuse(HEADER, "must be a whole number of seconds, 0 or more")
-    return Patience(seconds=min(int(given), LONGEST_BLOCK), place=long_poll.place)
+    return replace(
+        _full_policy(request.headers.get(HEADER), types),
+        generated_ids=generated_ids,
+        batch=batch,
+        exact_bounds=True,
+    )
+
+
+def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:
+    if given is not None:
+        if not _SECONDS(given.strip()):
+            raise fields.refuse(HEADER, "must be a whole number of seconds, 0 or more")
+        return PushOptions(wait=_waiting(float(given), always=False))
+    first, *others = [full_policy(type) for type in types]
+    if any(other != first for other in others):
+        return PushOptions()
+    if first.wait is None:
+        return first
+    return replace(first, wait=_waiting(first.wait.seconds, always=True))
+
+
+def _waiting(seconds: float, *, always: bool) -> WaitPolicy:
+    return WaitPolicy(seconds=min(seconds, LONGEST_BLOCK), always=always, slot=long_poll.slot)
 
 
 def warning(queues: Iterable[str]) -> dict[str, str]:
-    """Return the headers of a success (§7.3): of the fullest of these queues that is above its
-    warning threshold, as it is now; none where there is no such queue.
+    """Return the headers of a success (§7.3).
+
+    They describe the fullest of these queues that is above its warning threshold now; none where
+    there is no such queue.
     """
-    found = [one for queue in sorted(set(queues)) if (one := bounds.pressure(queue)) is not None]
+    found = [pair for queue in sorted(set(queues)) if (pair := bounds.pressure(queue)) is not None]
     if not found:
         return {}
-    load, bound = max(found, key=lambda one: one[0].pressure(one[1]))
-    depth, most = nearer(load, bound)
-    # It may be above: a bound that was lowered throws nothing away.
+    load, bound = max(found, key=lambda pair: pair[0].pressure(pair[1]))
+    # It may be above 1: a bound that was lowered discards nothing.
     share = min(1.0, load.pressure(bound))
-    return {**_where(depth, most), "X-OJS-Queue-Pressure": f"{share:.4g}"}
+    return {**_headers(*load.nearest(bound)), "X-OJS-Queue-Pressure": f"{share:.4g}"}
 
 
 def refusal(full: QueueFull) -> dict[str, str]:
     """Return the headers of a 429 beside Retry-After (§7.2)."""
-    return _where(full.depth, full.bound)
+    return _headers(full.depth, full.bound)
 
 
-def _where(depth: int, bound: int) -> dict[str, str]:
+def _headers(depth: int, bound: int) -> dict[str, str]:
     return {"X-OJS-Queue-Depth": str(depth), "X-OJS-Queue-Bound": str(bound)}

@@ -1,4 +1,4 @@
-"""A request that waits for something, and never so many that the server has no hand free."""
+"""Long polling: requests that wait, limited so that the server keeps threads for others."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,53 +14,58 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.25
 
 
-class _Room:
-    """Counts who waits in this process. No semaphore: its size would not follow the setting."""
+class WaitingRequests:
+    """Counts the waiting requests of this process.
+
+    No semaphore: its size would not follow the setting.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting = 0
+        self.count = 0
 
     def enter(self) -> bool:
+        """Return whether a request may wait, and count it then."""
         with self._lock:
-            if self._waiting >= settings().http_waiting_requests:
+            if self.count >= settings().http_waiting_requests:
                 return False
-            self._waiting += 1
+            self.count += 1
             return True
 
     def leave(self) -> None:
+        """Count a request no longer."""
         with self._lock:
-            self._waiting -= 1
+            self.count -= 1
 
 
-_room: Final = _Room()
+waiting: Final = WaitingRequests()
 
 
-def until(look: Callable[[], T], seconds: float) -> T:
-    """Look until there is something, or `seconds` are over; return what the last look found.
+def until(check: Callable[[], T], seconds: float) -> T:
+    """Call `check` until its result is true or `seconds` are over; return the last result.
 
-    Between looks nothing is held, no transaction and no lock. When HTTP_WAITING_REQUESTS requests
-    of this process wait already, it looks once.
+    Between the calls it holds no transaction and no lock. When HTTP_WAITING_REQUESTS requests of
+    this process wait already, it checks once.
     """
-    found = look()
+    found = check()
     if found or seconds <= 0:
         return found
-    with place() as there_is_one:
-        end = time.monotonic() + (seconds if there_is_one else 0)
+    with slot() as may_wait:
+        end = time.monotonic() + (seconds if may_wait else 0)
         pause = _FIRST_PAUSE
         while not found and (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
-            found = look()
+            found = check()
         return found
 
 
 @contextmanager
-def place() -> Iterator[bool]:
-    """Take one of the places for requests that wait; False when HTTP_WAITING_REQUESTS wait."""
-    entered = _room.enter()
+def slot() -> Iterator[bool]:
+    """Count this request as waiting; False when HTTP_WAITING_REQUESTS requests wait already."""
+    entered = waiting.enter()
     try:
         yield entered
     finally:
         if entered:
-            _room.leave()
+            waiting.leave()

@@ -20,7 +20,7 @@ from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
-from django_ojs.storage.figures import all_time, recent, rollups
+from django_ojs.storage.figures import all_time, rollup_queries, rollups
 from django_ojs.storage.figures.all_time import Total
 from django_ojs.storage.queue_configs import config_of
 
@@ -91,7 +91,7 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
 
 def _totals(within: Collection[str] | None) -> all_time.Totals:
     found: all_time.Totals = {}
-    for place, (key, total) in enumerate(all_time.ever().items()):
+    for place, (key, total) in enumerate(all_time.sums.totals().items()):
         if within is not None and key[0] not in within:
             continue
         known = key if place < MOST_SERIES else (OTHERS, OTHERS)
@@ -108,7 +108,9 @@ def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: list[in
     total += histogram[-1]
     buckets.append(("+Inf", float(total)))
     # What was measured is not kept to the millisecond: the sum may be off by a third.
-    family.add_metric(list(key), buckets, sum_value=(recent.mean(histogram) or 0) * total / 1000)
+    family.add_metric(
+        list(key), buckets, sum_value=(rollup_queries.mean(histogram) or 0) * total / 1000
+    )
 
 
 def _queues(within: Collection[str] | None) -> Iterator[Metric]:

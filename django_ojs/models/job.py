@@ -77,11 +77,6 @@ class Job(StoredModel):
     dead_letter = models.BooleanField(default=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 
-    #: Set on what an enqueue returns in place of a new job, by a policy that ignores duplicates.
-    deduplicated: bool = False
-    #: Set on what an enqueue returns for a job that waits in the outbox: where it is sent.
-    destination: str | None = None
-
     class Meta:
         db_table = "ojs_job"
         # The scopes of the HTTP API and of the admin, for users; `view_job` is the scope to read.

@@ -14,14 +14,14 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
 from django_ojs.storage.figures import rollups
-from django_ojs.storage.transitions import ANYBODY, Claim
+from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 
-def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Job:
+def ack(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> Job:
     """Complete an active job and keep its result. A result of None is no result.
 
     Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active under
-    another claim, InvalidRequest when JSON cannot carry the result.
+    another claim, InvalidRequest when JSON cannot represent the result.
     """
     job = complete(job_id, claim=claim, result=result) or transitions.get(job_id)
     rollups.completed_after_commit(job)
@@ -29,11 +29,10 @@ def ack(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Jo
     return job
 
 
-def complete(job_id: UUID, *, claim: Claim = ANYBODY, result: json.JSON = None) -> Job | None:
-    """Complete an active job. Raises as `ack` does.
+def complete(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> Job | None:
+    """Complete an active job without the signal of `ack`. Raises as `ack` does.
 
-    It does what `ack` does, without its signal, and returns the job only if it had to be read: if
-    its event is kept.
+    Return the job only if it was read for its event, which is not always recorded.
     """
     check_result(result)
     return _complete(job_id, claim, result)
@@ -58,8 +57,7 @@ def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
 def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return the ids of those it still held: what is missing was cancelled, or lapsed and belongs to
-    another.
+    Return the ids of those under its claim: the others were cancelled, or lapsed.
     """
     with publish.atomic_if_published(*publish.COMPLETED, signal=signals.job_completed):
         kept = transitions.complete(worker_id, finished)
@@ -68,6 +66,6 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
 
 
 def check_result(result: json.JSON) -> None:
-    """Refuse a result that JSON cannot carry, naming the place."""
+    """Raise InvalidRequest, naming the path, for a result that JSON cannot represent."""
     if result is not None:
         json.check(result, "result", exact_integers=settings().exact_integers, error=InvalidRequest)

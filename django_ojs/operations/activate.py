@@ -20,7 +20,7 @@ def activate(job_id: UUID) -> Job:
     held = transitions.lock(job_id)
     if held.state == State.PENDING:
         # It waited outside of its queue's bound, and enters it now.
-        with rejections.told([held]):
+        with rejections.recorded([held]):
             bounds.enter_all([held])
     transitions.apply_one(
         Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()

@@ -1,7 +1,4 @@
-"""BEAT: a worker is alive, holds these jobs, and asks what to do.
-
-See ojs-core §7.5 and worker-protocol §4.
-"""
+"""BEAT (ojs-core §7.5, worker-protocol §4): a worker's heartbeat, its jobs, and its directive."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -17,20 +14,19 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
-from django_ojs.operations.workers.removal import Reason, forget
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Session
 
-#: A worker is dead after this many beats that did not come.
+#: A worker is dead after this many missed heartbeats.
 MISSED_BEATS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """What a worker says of itself (worker-protocol §3.1)."""
+    """What a worker registers with (worker-protocol §3.1)."""
 
     hostname: str = ""
     pid: int | None = None
@@ -42,10 +38,10 @@ class Registration:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """What the worker is told.
+class BeatResponse:
+    """The response to a BEAT: the directive, and the jobs that are no longer the worker's.
 
-    `lost` are the jobs it named that it no longer holds: cancelled, or taken over.
+    `lost` are the jobs it named that were cancelled, or lapsed.
     """
 
     state: Directive
@@ -64,10 +60,10 @@ def beat(
     interval: timedelta | None = None,
     registration: Registration | None = None,
     session: Session | None = None,
-) -> Answer:
-    """Note that the worker is alive, extend its reservations and answer with what it shall do.
+) -> BeatResponse:
+    """Record the heartbeat, extend the reservations, and return the directive.
 
-    `holding` are the jobs in its hands; their reservations are extended to the full visibility
+    `holding` are its jobs in flight; their reservations are extended to the full visibility
     timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
     extend when not all need it. `interval` is the time to its next beat. `session`: a database
     session that lives as long as the worker, so that its end says the worker died.
@@ -78,8 +74,8 @@ def beat(
     wanted = holding if extend is None else extend
 
     @database.write_transaction
-    def note_and_extend() -> Answer:
-        directive = _note(
+    def record_and_extend() -> BeatResponse:
+        directive = _record(
             worker_id,
             state=state,
             active_jobs=len(holding) if active_jobs is None else active_jobs,
@@ -87,14 +83,14 @@ def beat(
             registration=registration,
             session=session,
         )
-        extended = _extend_and_tell(worker_id, wanted, visibility_timeout) if wanted else 0
-        return Answer(
+        extended = _extend_and_publish(worker_id, wanted, visibility_timeout) if wanted else 0
+        return BeatResponse(
             state=directive,
             jobs_extended=extended,
             lost=_lost(worker_id, holding) if holding else frozenset(),
         )
 
-    return note_and_extend()
+    return record_and_extend()
 
 
 @database.retry_contention
@@ -104,13 +100,13 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
     Return whether it is held.
     """
     with publish.atomic_if_published(EventType.JOB_HEARTBEAT):
-        return bool(_extend_and_tell(worker_id, [job_id], by))
+        return bool(_extend_and_publish(worker_id, [job_id], by))
 
 
 def attach_session(worker_id: str) -> Session | None:
-    """Tie a worker's life to this thread's database session, and return it.
+    """Record this thread's database session as the worker's, and return it.
 
-    Return None when the session is not its own.
+    Return None when it is not the worker's alone.
     """
     session = database.dialect().session(database.connection())
     if session is not None:
@@ -119,28 +115,20 @@ def attach_session(worker_id: str) -> Session | None:
     return session
 
 
-def deregister(
-    worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
-) -> None:
-    """Forget a worker that ended well and holds no jobs (worker-protocol §3.4)."""
-    workers = Worker.primary.filter(pk=worker_id)
-    forget(workers, reason, jobs_completed=jobs_completed)
-
-
 @database.write_transaction
 def direct(worker_id: str, directive: Directive) -> bool:
-    """Tell a worker what to do with its next beat. Return whether it is known."""
+    """Set the directive that a worker gets with its next BEAT. Return whether it is known."""
     workers = Worker.primary.filter(pk=worker_id)
     running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
     active = running.select_for_update().values_list("active_jobs", flat=True).first()
     known = bool(workers.update(directive=directive))
     if directive is Directive.QUIET and active is not None:
-        # From now on it is handed no jobs.
+        # From now on FETCH returns it no jobs.
         publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active)
     return known
 
 
-def _note(
+def _record(
     worker_id: str,
     *,
     state: Directive,
@@ -170,12 +158,12 @@ def _note(
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)
     if state is Directive.QUIET:
-        # One that was told to be quiet has been so since, and that was told.
+        # A worker with the directive quiet counts as quiet since then, and its event is out.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
             publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
-        # The first beat registers; so does one of a worker that was given up for dead and is not.
+        # The first BEAT registers; so does one of a live worker that was taken for dead.
         _, made = workers.get_or_create(
             id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
         )
@@ -184,7 +172,7 @@ def _note(
                 EventType.WORKER_STARTED,
                 worker_id,
                 queues=list(registration.queues) if registration else [],
-                # The document wants a number; a worker that says none has one slot at least.
+                # The event requires a number; a worker that names none has one slot at least.
                 concurrency=(registration.concurrency if registration else None) or 1,
             )
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
@@ -192,15 +180,15 @@ def _note(
         publish.worker_event(
             EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
         )
-    told = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
-    return Directive(told) if told is not None else Directive.RUNNING
+    directive = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
+    return Directive(directive) if directive is not None else Directive.RUNNING
 
 
 def _mine(worker_id: str, jobs: Collection[UUID]) -> Any:
     return Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=worker_id)
 
 
-def _extend_and_tell(
+def _extend_and_publish(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
@@ -237,4 +225,4 @@ def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
 
 
-__all__ = ["MISSED_BEATS", "Answer", "Registration", "beat", "deregister", "direct"]
+__all__ = ["MISSED_BEATS", "BeatResponse", "Registration", "beat", "direct"]

@@ -17,8 +17,8 @@ from django_ojs.storage import database, transitions
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with the state it was in.
 
-    An active job is cancelled at once; its worker is told by its next BEAT, and its answer will be
-    refused. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
+    An active job is cancelled at once; its worker learns it from its next BEAT, and its ACK or FAIL
+    is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
     job = transitions.lock(job_id)

@@ -40,9 +40,9 @@ def not_ended(job: Job) -> Conflict:
 
 def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
-    for look in before_erase:
-        look(keys)
+    for callback in before_erase:
+        callback(keys)
     alias = database.alias()
-    # Raw: what Django's collector would read first is known here to be all there is.
+    # Raw: these are all rows that refer to the jobs, so the collector has nothing to find.
     Attempt.objects.using(alias).filter(job_id__in=keys)._raw_delete(alias)
     return int(Job.primary.filter(pk__in=keys)._raw_delete(alias))

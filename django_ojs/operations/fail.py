@@ -16,17 +16,18 @@ from django_ojs.spec.retry import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups
-from django_ojs.storage.transitions import ANYBODY, Claim
+from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 
 @database.write_transaction
 def fail(
-    job_id: UUID, failure: Failure, *, claim: Claim = ANYBODY, outcome: Outcome = Outcome.FAILED
+    job_id: UUID, failure: Failure, *, claim: Claim = ANY_CLAIM, outcome: Outcome = Outcome.FAILED
 ) -> Job:
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
-    The handler's answer goes before the policy (ojs-retry §7.2). Raises JobNotFound, Conflict when
-    the job is not active, ClaimLost when it is active under another claim.
+    An outcome that the handler raised takes precedence over the policy (ojs-retry §7.2). Raises
+    JobNotFound, Conflict when the job is not active, ClaimLost when it is active under another
+    claim.
     """
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     decision = job.retry_policy.decide(
@@ -42,25 +43,23 @@ def fail(
     else:
         _discard(job, failure, decision, outcome)
     ended = transitions.get(job_id)
-    _tell(ended, failure, worker_id=job.worker_id)
+    _publish(ended, failure, worker_id=job.worker_id)
     return ended
 
 
 @database.write_transaction
-def hold(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANYBODY) -> Job:
-    """Put a job aside for `delay` without spending an attempt.
-
-    This worker cannot run it; another may.
+def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY_CLAIM) -> Job:
+    """Postpone a job that this worker cannot run by `delay`, without spending an attempt.
 
     Raises as `fail` does.
     """
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
-    # Told once: a job may be put aside every half minute until a deployment is through.
-    told = (job.error or {}).get("type") == failure.type
-    _wait(job, failure, delay, None if told else Outcome.RETURNED, spend=False)
-    held = transitions.get(job_id)
-    publish.postponed(held, failure, worker_id=job.worker_id)
-    return held
+    # Recorded once: until a deployment ends, a job may be postponed every half minute.
+    recorded = (job.error or {}).get("type") == failure.type
+    _wait(job, failure, delay, None if recorded else Outcome.RETURNED, spend=False)
+    postponed = transitions.get(job_id)
+    publish.postponed(postponed, failure, worker_id=job.worker_id)
+    return postponed
 
 
 @database.write_transaction
@@ -68,12 +67,12 @@ def requeue(
     job_id: UUID,
     failure: Failure | None = None,
     *,
-    claim: Claim = ANYBODY,
+    claim: Claim = ANY_CLAIM,
     outcome: Outcome = Outcome.RETURNED,
 ) -> Job:
-    """Give a job back at once, without spending an attempt (http-binding, nack with `requeue`).
+    """Return a job to its queue at once, without spending an attempt.
 
-    Raises as `fail` does.
+    It is the `requeue` of the HTTP binding's NACK. Raises as `fail` does.
     """
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = failure.render() if failure is not None else None
@@ -99,7 +98,7 @@ def requeue(
 def record(
     job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None
 ) -> None:
-    """Keep what went wrong in the run that just ended."""
+    """Store the attempt that just ended."""
     Attempt.primary.create(
         job_id=job.pk,
         attempt=job.attempt,
@@ -155,7 +154,7 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -
     )
 
 
-def _tell(job: Job, failure: Failure, *, worker_id: str | None) -> None:
+def _publish(job: Job, failure: Failure, *, worker_id: str | None) -> None:
     ended = job.state == State.DISCARDED
     for what in (rollups.FAILED, *([rollups.DISCARDED] if ended else [])):
         rollups.note_after_commit(what, [(job.queue, job.type)])

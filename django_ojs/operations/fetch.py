@@ -7,9 +7,9 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import timer
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
-from django_ojs.operations.maintenance import maintain
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries, transitions
@@ -29,20 +29,20 @@ def fetch(
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
-    In a queue the highest priority goes first, then the first come.
+    In a queue, the job with the highest priority goes first, then the oldest.
 
-    A paused queue hands out nothing, nor does any queue to a worker that was told to be quiet. What
-    is due counts as available and what has expired is discarded first; a worker whose maintenance
-    does both on its own passes `due=False`. The jobs are reserved for their visibility timeout (the
+    A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
+    promoted and expired ones discarded first; a worker whose maintenance does both passes
+    `due=False`. The jobs are reserved for their visibility timeout (the
     given one, their own, or the setting, in this order).
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id):
         return []
     if due:
-        passing = maintain.Passing()
-        passing.promote()
-        passing.expire()
+        check = timer.DueCheck()
+        check.promote()
+        check.expire()
     lease = visibility_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
@@ -88,7 +88,7 @@ def _check(
 
 
 def check_worker_id(worker_id: str | None) -> None:
-    """Refuse what cannot be a worker's id: 1 to 255 characters, no NUL."""
+    """Raise InvalidRequest unless this can be a worker's id: 1 to 255 characters, no NUL."""
     if worker_id is not None:
         check_text(worker_id, "worker_id")
 

@@ -1,4 +1,4 @@
-"""PROGRESS (ojs-progress §6): a worker says how far its run is, which is also a heartbeat."""
+"""PROGRESS (ojs-progress §6): a worker reports progress, which also extends the reservation."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,15 +16,15 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.progress import Report, after
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
-from django_ojs.storage.transitions import ANYBODY, Claim
+from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
-#: A job's progress is told of this often at most (ojs-progress §6.2).
-TOLD_EVERY = timedelta(seconds=1)
+#: The shortest time between two progress events of a job (ojs-progress §6.2).
+EVENT_EVERY = timedelta(seconds=1)
 
 
 @database.write_transaction
-def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
-    """Keep what a run reported, extend its reservation, and return the job.
+def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
+    """Store what a run reported, extend its reservation, and return the job.
 
     A job that is not active is left as it is, without an error: it may have ended while the report
     was on its way. Raises JobNotFound, and ClaimLost when it is active under another claim.
@@ -46,16 +46,16 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANYBODY) -> Job:
     Job.primary.filter(pk=job_id).update(
         progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
     )
-    _tell(job, before, now)
+    _publish(job, before, now)
     return job
 
 
-def _tell(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
+def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
     if share is None or not publish.is_recorded(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
-        if timedelta(0) <= since < TOLD_EVERY:
+        if timedelta(0) <= since < EVENT_EVERY:
             return
     publish.record([job_events.progress(job, round(100 * share, 2))])

@@ -1,4 +1,4 @@
-"""RETRY by hand (ojs-core §6.3): a discarded job gets another life."""
+"""RETRY by hand (ojs-core §6.3): a discarded job becomes available again."""
 
 from collections.abc import Collection
 from typing import Any
@@ -22,7 +22,7 @@ def retry(job_id: UUID) -> Job:
     JobNotFound, Conflict when it is not discarded, and QueueFull.
     """
     job = transitions.lock(job_id)
-    with rejections.told([job]):
+    with rejections.recorded([job]):
         revived = revive([job])
     if not revived:
         transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)

@@ -1,1 +1,1 @@
-"""The relay: sends the jobs of the outbox on (ojs-framework-adapters §6.4)."""
+"""The relay: sends the jobs of the outbox to their servers (ojs-framework-adapters §6.4)."""

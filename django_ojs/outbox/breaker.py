@@ -1,4 +1,4 @@
-"""When to send, and when to leave a server alone (ojs-backpressure §8.1, §8.2)."""
+"""A circuit breaker with exponential backoff (ojs-backpressure §8.1, §8.2)."""
 
 import random
 import time
@@ -10,20 +10,20 @@ from typing import Final
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.storage import outbox
 
-#: Failures in a row that open it, and seconds until it lets one request through.
+#: Consecutive failures that open it, and seconds until it lets one request through.
 THRESHOLD: Final = 5
 COOLDOWN: Final = 10.0
-#: Nobody is made to wait longer than this by a server's word.
+#: The most seconds of a server's `Retry-After` that are honoured.
 LONGEST_WAIT: Final = outbox.LONGEST_WAIT.total_seconds()
 
-#: 1, 2, 4, 8 seconds and no more than the cooldown, half to one and a half of each.
+#: 1, 2, 4, 8 seconds, at most the cooldown, each with a jitter of 50 %.
 BACKOFF: Final = RetryPolicy(
     max_attempts=1, initial_interval=timedelta(seconds=1), max_interval=timedelta(seconds=COOLDOWN)
 )
 
 
-class State(StrEnum):
-    """A breaker's: requests flow; none does; one may show whether they can again."""
+class BreakerState(StrEnum):
+    """Closed: requests are sent. Open: none is. Half-open: one is, as a probe."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -31,38 +31,39 @@ class State(StrEnum):
 
 
 class Breaker:
-    """Counts failures in a row, and says how long to wait.
+    """Counts consecutive failures, and derives how long to wait.
 
-    While it is closed the waits grow exponentially; once open it lets a probe through after the
-    cooldown. A server's own `Retry-After` is never undercut.
+    While it is closed the waits grow exponentially; when open it lets a probe through after the
+    cooldown. A wait is never shorter than the server's `Retry-After`.
     """
 
     def __init__(
         self,
         *,
         clock: Callable[[], float] = time.monotonic,
-        dice: Callable[[], float] = random.random,
+        random_: Callable[[], float] = random.random,
     ) -> None:
         self.failures = 0
         self._clock = clock
-        self._dice = dice
-        self._until = 0.0
+        self._random_ = random_
+        #: The time, by the clock, before which nothing may be sent.
+        self.retry_at = 0.0
 
     @property
-    def state(self) -> State:
-        """Where it stands now."""
+    def state(self) -> BreakerState:
+        """The state now."""
         if self.failures < THRESHOLD:
-            return State.CLOSED
-        return State.OPEN if self.wait > 0 else State.HALF_OPEN
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if self.wait > 0 else BreakerState.HALF_OPEN
 
     @property
     def wait(self) -> float:
-        """Seconds until something may be sent; 0 for now."""
-        return max(0.0, self._until - self._clock())
+        """Seconds until a request may be sent; 0 for at once."""
+        return max(0.0, self.retry_at - self._clock())
 
     def succeeded(self) -> None:
-        """Note an answer that took jobs, or judged them: the server is well."""
-        self.failures, self._until = 0, 0.0
+        """Note a response that accepted or refused jobs: the server works."""
+        self.failures, self.retry_at = 0, 0.0
 
     def failed(self, retry_after: float | None = None) -> timedelta:
         """Note a failure. Return how long to wait."""
@@ -70,7 +71,7 @@ class Breaker:
         if self.failures >= THRESHOLD:
             wait = COOLDOWN
         else:
-            wait = BACKOFF.delay(self.failures, self._dice).total_seconds()
+            wait = BACKOFF.delay(self.failures, self._random_).total_seconds()
         wait = min(max(wait, retry_after or 0.0), LONGEST_WAIT)
-        self._until = self._clock() + wait
+        self.retry_at = self._clock() + wait
         return timedelta(seconds=wait)

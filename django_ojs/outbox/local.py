@@ -1,7 +1,4 @@
-"""Jobs of the outbox that belong to this site.
-
-They found a full queue, or were enqueued in the transaction of another database.
-"""
+"""The outbox's jobs for this site: their queue was full, or the transaction another database's."""
 
 import logging
 import random
@@ -10,10 +7,10 @@ from collections.abc import Sequence
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.models import OutboxEntry
 from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.operations.enqueue.outbox import LOCAL
-from django_ojs.operations.push import push_batch
+from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.outbox.breaker import BACKOFF
 from django_ojs.payloads import offload
 from django_ojs.payloads.reference import KEY
@@ -29,11 +26,11 @@ logger = logging.getLogger("django_ojs.outbox")
 
 
 def deliver() -> int:
-    """Store what there is room for, in order within each queue. Return how many were stored.
+    """Store the jobs for which there is room, in order within each queue. Return how many.
 
     Where the outbox is in the jobs' database, a job leaves it and is stored in one transaction;
-    elsewhere a job that is stored already counts as arrived. A full queue keeps its own jobs
-    waiting and no others.
+    in another database's outbox a job that is stored already counts as arrived. A full
+    queue holds up its own jobs only.
     """
     home, count = database.alias(), 0
     for using in operations.aliases():
@@ -46,14 +43,14 @@ def deliver() -> int:
         except Error as error:
             if using == home:
                 raise
-            # Another database that is away must not keep this one from its own work.
+            # An unreachable database must not hold up the other outboxes.
             logger.warning("The outbox of %r cannot be read (%s).", using, type(error).__name__)
             connections[using].close()
     return count
 
 
 def deliver_all() -> int:
-    """Store all that there is room for. Return how many were stored."""
+    """Store all jobs for which there is room. Return how many."""
     count = 0
     while done := deliver():
         count += done
@@ -76,7 +73,7 @@ def _deliver(queue: str, using: str) -> int:
 
 
 def _store_one(entry: OutboxEntry, using: str) -> int:
-    """Store a job, or say why not. Return 0 when it has to wait, and all behind it."""
+    """Store a job, or note why not. Return 0 when it has to wait, and all jobs after it."""
     try:
         return _store([entry], using)
     except DuplicateJob as error:
@@ -106,17 +103,17 @@ def _store(entries: Sequence[OutboxEntry], using: str) -> int:
     return outbox.sent(keys, using)
 
 
-def _push(entries: Sequence[OutboxEntry]) -> list[Job | None]:
-    return push_batch([_envelope(entry) for entry in entries], accepted=True)
+def _push(entries: Sequence[OutboxEntry]) -> None:
+    push_batch([_envelope(entry) for entry in entries], PushOptions(batch=True, admitted=True))
 
 
 def _envelope(entry: OutboxEntry) -> Envelope:
     document = json.loads_stored(entry.envelope, exact_integers=True)
     assert isinstance(document, dict)
-    # Complete as it is: what was the default then is not made another one now.
+    # It is complete: a default of today must not replace one of the time of the enqueue.
     envelope = parse(document, default_retry=retry.DEFAULT, limits=settings().limits)
     envelope.unique_key = entry.unique_key
-    # Its large arguments were put elsewhere before it came here; they go with the job.
+    # Its large arguments were offloaded before it was put into the outbox.
     uris = [str(arg[KEY]) for arg in envelope.args if isinstance(arg, dict) and KEY in arg]
     envelope.offloaded = tuple(uri for uri in uris if offload.owns(uri, envelope.id))
     return envelope

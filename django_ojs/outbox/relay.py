@@ -1,4 +1,4 @@
-"""Sends what one outbox holds for one destination: in order, one relay at a time."""
+"""Send the jobs of one outbox to one destination, in order, one relay at a time."""
 
 import hashlib
 import logging
@@ -11,35 +11,35 @@ from typing import Final, Protocol, TypeVar
 from django_ojs.models import OutboxEntry
 from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import sizes
-from django_ojs.outbox.breaker import Breaker, State
+from django_ojs.outbox.breaker import Breaker, BreakerState
 from django_ojs.outbox.manifest import Manifest
-from django_ojs.outbox.responses import Answer, Unreachable, Verdict, unreachable
+from django_ojs.outbox.responses import Outcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
 
 logger = logging.getLogger("django_ojs.outbox")
 T = TypeVar("T")
 
-#: Between two looks at an outbox that had nothing, or at a lease that another one has.
-POLL: Final = 1.0
-#: The lease is taken again this often while an answer is waited for.
-KEEP: Final = lease.TERM.total_seconds() / 3
+#: Seconds between two polls of an empty outbox, or of a lease that another relay holds.
+POLL_INTERVAL: Final = 1.0
+#: Seconds after which the lease is renewed, also during a request.
+RENEW_INTERVAL: Final = lease.TERM.total_seconds() / 3
 
 
-class Sends(Protocol):
-    """What a relay needs of a sender."""
+class SenderProtocol(Protocol):
+    """The methods of a sender that a relay uses."""
 
     def manifest(self) -> Manifest: ...
-    def send(self, entries: list[OutboxEntry]) -> Answer: ...
-    def hang_up(self) -> None: ...
+    def send(self, entries: list[OutboxEntry]) -> Result: ...
+    def abort(self) -> None: ...
     def close(self) -> None: ...
 
 
 class Relay:
-    """One destination's. It sends each job at least once; a repeated id counts as arrived.
+    """Sends each job at least once; a duplicate of the same id counts as delivered.
 
-    The database belongs to the thread that calls `turn`; requests are made in another one, so that
-    the lease is kept while a server is slow.
+    `send_next` uses the database in the thread that calls it. Requests are made in another thread,
+    so that the lease can be renewed while a server is slow.
     """
 
     def __init__(
@@ -47,89 +47,89 @@ class Relay:
         destination: Destination,
         using: str,
         holder: str,
-        sender: Sends,
+        sender: SenderProtocol,
         *,
         breaker: Breaker | None = None,
     ) -> None:
         self.destination = destination
         self.using = using
         self.breaker = breaker or Breaker()
-        self.arrived = 0
-        self.refusals = 0
+        self.sent_count = 0
+        self.refused_count = 0
         self._holder = holder
         self._sender = sender
         self._lease = lease_name(destination.name, using)
         self._kept_at = 0.0
-        # After a failure one job goes first, then twice as many each time.
+        # After a failure one job is sent, then twice as many each time.
         self._window = destination.batch_size
         self._thread = ThreadPoolExecutor(1, "ojs-outbox")
 
-    def turn(self) -> float:
-        """Send what is next, one request's worth. Return seconds until there may be more to do."""
+    def send_next(self) -> float:
+        """Send the next jobs in one request. Return the seconds until it may be called again."""
         if not self._keep_lease():
-            return POLL
+            return POLL_INTERVAL
         if self.breaker.wait > 0:
-            return min(self.breaker.wait, POLL)
+            return min(self.breaker.wait, POLL_INTERVAL)
         outbox.assign_positions(self.using)
         entries = outbox.next_of(self.destination.name, self.using, self._window)
         if not entries:
-            return POLL
+            return POLL_INTERVAL
         try:
-            manifest = self._elsewhere(self._sender.manifest)
+            manifest = self._in_request_thread(self._sender.manifest)
         except Unreachable as error:
             self._postpone(entries, unreachable(error))
             return 0.0
         fitting = self._refuse_large(entries, manifest)
         if fitting:
-            self._send(self._request(fitting, manifest))
+            self._send(self._one_request(fitting, manifest))
         return 0.0
 
     def close(self) -> None:
-        """Leave the lease to the next, and the connection."""
+        """Release the lease and the connection."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._sender.close()
         lease.give(self._holder, self._lease)
 
-    def hang_up(self) -> None:
-        """End the request that is on its way, from another thread."""
-        self._sender.hang_up()
+    def abort(self) -> None:
+        """End the current request, from another thread."""
+        self._sender.abort()
 
-    def _request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
-        if not manifest.batches or self.breaker.state is not State.CLOSED:
+    def _one_request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
+        if not manifest.batches or self.breaker.state is not BreakerState.CLOSED:
             return entries[:1]
-        return entries[: next(sizes.batches(entries, manifest.body_bytes))]
+        return entries[: next(sizes.batch_sizes(entries, manifest.body_bytes))]
 
     def _refuse_large(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
-        """Refuse the first ones that are too large; return those up to the next such."""
+        """Refuse the first jobs if they are too large; return those before the next such job."""
         fitting: list[OutboxEntry] = []
         for entry in entries:
-            error = sizes.judge(entry, manifest)
+            error = sizes.check_size(entry, manifest)
             if error is None:
                 fitting.append(entry)
             elif fitting:
                 break
             else:
-                self._refuse(entry, Answer(
-                    verdict=Verdict.REFUSED, code=error.canonical or error.code,
+                self._refuse(entry, Result(
+                    outcome=Outcome.REFUSED, code=error.canonical or error.code,
                     message=error.message,
                 ))  # fmt: skip
         return fitting
 
     def _send(self, entries: list[OutboxEntry]) -> None:
-        answer = self._elsewhere(lambda: self._sender.send(entries))
-        if answer.verdict is Verdict.LATER and 0 < answer.room < len(entries):
-            # Full for so many, and not for fewer: what it asks to wait for is room for all. Once,
-            # or who fills it beside us would keep us asking.
-            entries = entries[: answer.room]
-            answer = self._elsewhere(lambda: self._sender.send(entries))
-        match answer.verdict:
-            case Verdict.DELIVERED:
+        result = self._in_request_thread(lambda: self._sender.send(entries))
+        if result.outcome is Outcome.LATER and 0 < result.room < len(entries):
+            # The queue has room for some of them, and Retry-After is about room for all. Only once:
+            # another producer may fill the queue in between, again and again.
+            entries = entries[: result.room]
+            result = self._in_request_thread(lambda: self._sender.send(entries))
+        match result.outcome:
+            case Outcome.DELIVERED:
                 self._deliver(entries)
-            case Verdict.REFUSED:
-                self._refuse(entries[0], answer)
-            case Verdict.LATER:
-                self._postpone(entries, answer)
-            case Verdict.ONE_BY_ONE:
+            case Outcome.REFUSED:
+                self._refuse(entries[0], result)
+            case Outcome.LATER:
+                self._postpone(entries, result)
+            case Outcome.ONE_BY_ONE:
                 for entry in entries:
                     failures = self.breaker.failures
                     self._send([entry])
@@ -137,37 +137,37 @@ class Relay:
                         return
 
     def _deliver(self, entries: list[OutboxEntry]) -> None:
-        self.arrived += outbox.sent([entry.pk for entry in entries], self.using)
+        self.sent_count += outbox.sent([entry.pk for entry in entries], self.using)
         self.breaker.succeeded()
         self._window = min(self.destination.batch_size, self._window * 2)
 
-    def _refuse(self, entry: OutboxEntry, answer: Answer) -> None:
-        self.refusals += outbox.refused(
-            entry.pk, self.using, code=answer.code, message=answer.message
+    def _refuse(self, entry: OutboxEntry, result: Result) -> None:
+        self.refused_count += outbox.refused(
+            entry.pk, self.using, code=result.code, message=result.message
         )
         self.breaker.succeeded()
         logger.warning(
             "%s refused job %s (%s): %s. It is kept in the outbox.",
-            self.destination.name, entry.job_id, entry.type, answer.code,
+            self.destination.name, entry.job_id, entry.type, result.code,
         )  # fmt: skip
 
-    def _postpone(self, entries: list[OutboxEntry], answer: Answer) -> None:
-        wait = self.breaker.failed(answer.retry_after)
+    def _postpone(self, entries: list[OutboxEntry], result: Result) -> None:
+        wait = self.breaker.failed(result.retry_after)
         self._window = 1
         outbox.postponed(
             [entry.pk for entry in entries], self.using,
-            code=answer.code, message=answer.message, wait=wait,
+            code=result.code, message=result.message, wait=wait,
         )  # fmt: skip
         logger.log(
             logging.WARNING if self.breaker.failures in (1, 5) else logging.DEBUG,
             "%s takes no jobs now (%s); next try in %.1f s, the breaker is %s.",
-            self.destination.name, answer.code,
+            self.destination.name, result.code,
             wait / timedelta(seconds=1), self.breaker.state,
         )  # fmt: skip
 
     def _keep_lease(self) -> bool:
         now = time.monotonic()
-        if now - self._kept_at < KEEP:
+        if now - self._kept_at < RENEW_INTERVAL:
             return True
         if lease.take(self._holder, self._lease):
             self._kept_at = now
@@ -175,10 +175,11 @@ class Relay:
         self._kept_at = 0.0
         return False
 
-    def _elsewhere(self, work: Callable[[], T]) -> T:
+    def _in_request_thread(self, work: Callable[[], T]) -> T:
         future: Future[T] = self._thread.submit(work)
-        while not wait([future], KEEP).done:
-            # Lost or not: what is on its way will be noted, which another relay does not mind.
+        while not wait([future], RENEW_INTERVAL).done:
+            # Even when the lease is lost: the result is stored, which does no harm beside another
+            # relay.
             self._keep_lease()
         return future.result()
 

@@ -1,4 +1,4 @@
-"""What a server's answer means for the jobs that were sent."""
+"""What the response of a server means for the jobs that were sent."""
 
 import re
 from collections.abc import Mapping
@@ -9,106 +9,106 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
-#: About the relay, the path or the moment, and not about the job: it waits.
+#: Errors of the relay, the path or the moment, and not of the job: it is sent again later.
 _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
 
 
 class Unreachable(Exception):
-    """There was no answer. Its text names the kind of failure, and no address or value.
+    """There was no valid response. The message names the kind of failure, and no address or value.
 
-    `retry_after`: seconds to wait, where somebody has said so all the same.
+    `retry_after`: seconds of a Retry-After header, where there was one.
     """
 
-    def __init__(self, told: str, retry_after: float | None = None) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
         self.retry_after = retry_after
 
 
-class Verdict(StrEnum):
-    """What becomes of the jobs."""
+class Outcome(StrEnum):
+    """What happens to the jobs that were sent."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"
     LATER = "later"
-    #: Of a batch: one of them is in the way, so each goes by itself.
+    #: Of a batch: one of them was rejected, so each is sent by itself.
     ONE_BY_ONE = "one by one"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A verdict, and the server's code and message where it has some.
+class Result:
+    """An outcome, and the code and message of the server where it sent some.
 
-    `room`: how many jobs a queue takes that has no room for all that were sent.
+    `room`: for how many jobs a full queue has room, which is less than were sent.
     """
 
-    verdict: Verdict
+    outcome: Outcome
     code: str = ""
     message: str = ""
     retry_after: float | None = None
     room: int = 0
 
 
-DELIVERED: Final = Answer(verdict=Verdict.DELIVERED)
+DELIVERED: Final = Result(outcome=Outcome.DELIVERED)
 
 
-def unreachable(error: Unreachable) -> Answer:
-    """Return what no answer means: later."""
-    return Answer(
-        verdict=Verdict.LATER,
+def unreachable(error: Unreachable) -> Result:
+    """Return the result when there was no response: later."""
+    return Result(
+        outcome=Outcome.LATER,
         code="unreachable",
-        message=f"No answer: {error}.",
+        message=f"No response: {error}.",
         retry_after=error.retry_after,
     )
 
 
 def read(
     status: int, headers: Mapping[str, str], body: object, job_ids: list[UUID], *, batch: bool
-) -> Answer:
-    """Judge an answer; `body` is its JSON, None where it is none.
+) -> Result:
+    """Read a response; `body` is its JSON, None when it has none.
 
-    A 2xx counts only with the job in it, and a 4xx as a refusal only with an error of OJS in it:
-    what a proxy on the way says is no server's answer.
+    A 2xx counts only with the job in it, and a 4xx as a refusal only with an OJS error in it: other
+    responses may be those of a proxy.
     """
     document: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     if 200 <= status < 300:
         if _confirms(document, job_ids, batch=batch):
             return DELIVERED
-        return Answer(
-            verdict=Verdict.LATER,
+        return Result(
+            outcome=Outcome.LATER,
             code="bad_answer",
-            message=f"The server answered {status} without the job.",
+            message=f"The server responded with {status} and without the job.",
         )
     found = document.get("error")
     error: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     code = error.get("code")
     known = isinstance(code, str) and bool(code)
-    said = Answer(
-        verdict=_verdict(status, error if known else {}, job_ids, batch=batch),
+    result = Result(
+        outcome=_outcome(status, error if known else {}, job_ids, batch=batch),
         code=str(code) if known else f"http_{status}",
-        message=str(error.get("message") or f"The server answered {status}."),
+        message=str(error.get("message") or f"The server responded with {status}."),
         retry_after=retry_after(headers),
         room=_room(error) if status == 429 else 0,
     )
-    return DELIVERED if said.verdict is Verdict.DELIVERED else said
+    return DELIVERED if result.outcome is Outcome.DELIVERED else result
 
 
-def _verdict(status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> Verdict:
+def _outcome(status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> Outcome:
     if batch:
         # A server without batches may not know the path.
         split = 400 <= status < 500 and (status not in _LATER or status in (404, 405))
-        return Verdict.ONE_BY_ONE if split else Verdict.LATER
+        return Outcome.ONE_BY_ONE if split else Outcome.LATER
     if status == 409 and error.get("code") in ("duplicate", "DUPLICATE_JOB"):
         details = error.get("details")
         existing = details.get("existing_job_id") if isinstance(details, Mapping) else None
-        # Our own: an earlier attempt arrived. Another one: the job's unique policy refused it.
-        return Verdict.DELIVERED if existing in (None, str(job_ids[0])) else Verdict.REFUSED
+        # Its own id: an earlier request arrived. Another id: the job's unique policy rejected it.
+        return Outcome.DELIVERED if existing in (None, str(job_ids[0])) else Outcome.REFUSED
     if status == 413:
-        return Verdict.REFUSED  # Whoever says it: this job does not pass there.
+        return Outcome.REFUSED  # From a proxy too: this job is too large on this way.
     if 400 <= status < 500 and error and status not in _LATER:
-        return Verdict.REFUSED
+        return Outcome.REFUSED
     if status >= 500 and error.get("retryable") is False:
-        return Verdict.REFUSED
-    return Verdict.LATER
+        return Outcome.REFUSED
+    return Outcome.LATER
 
 
 def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> bool:
@@ -116,8 +116,8 @@ def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) 
         jobs = document.get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(job_ids):
             return False
-        # Another id is that of the job which a unique policy kept; null stands for one that a
-        # middleware dropped.
+        # Another id is that of the job that a unique policy kept; null is a job that a middleware
+        # dropped.
         return all(
             job is None or (isinstance(job, Mapping) and isinstance(job.get("id"), str))
             for job in jobs
@@ -130,11 +130,11 @@ def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) 
 
 def _room(error: Mapping[str, Any]) -> int:
     found = error.get("details")
-    # The backpressure document has them flat.
-    said = {**error, **(found if isinstance(found, Mapping) else {})}
-    depth, bound = said.get("depth"), said.get("bound")
-    # A bound in bytes says nothing of jobs.
-    if error.get("code") != "QUEUE_FULL" or said.get("unit") is not None:
+    # The backpressure document has the details in the error itself.
+    fields = {**error, **(found if isinstance(found, Mapping) else {})}
+    depth, bound = fields.get("depth"), fields.get("bound")
+    # A bound in bytes is no number of jobs.
+    if error.get("code") != "QUEUE_FULL" or fields.get("unit") is not None:
         return 0
     if type(depth) is not int or type(bound) is not int:
         return 0
@@ -142,7 +142,7 @@ def _room(error: Mapping[str, Any]) -> int:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After, a number or a date; None where it says nothing."""
+    """Return the seconds of Retry-After, a number or a date; None when it is missing or invalid."""
     text, date = headers.get("retry-after"), headers.get("date")
     if text is None:
         return None
@@ -151,7 +151,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     moment = _moment(text)
     if moment is None:
         return None
-    # By the server's own clock, where it says what that shows: ours may differ from it.
+    # By the server's clock, where it sends a Date header: ours may differ from it.
     now = (_moment(date) if date is not None else None) or datetime.now(UTC)
     return max(0.0, (moment - now).total_seconds())
 

@@ -14,23 +14,23 @@ import httpx
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
 from django_ojs.outbox.manifest import MAX_AGE, Manifest
-from django_ojs.outbox.responses import Answer, Unreachable
+from django_ojs.outbox.responses import Result, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
 from django_ojs.spec.errors import OJSError
 from django_ojs.version import VERSION
 
 CONTENT_TYPE: Final = "application/openjobspec+json"
-#: Seconds to find the server.
-CONNECT: Final = 5.0
-#: Bodies shorter than this gain nothing.
-MINIMUM: Final = 1024
-#: An answer repeats the jobs; a longer one than this is not one.
-LONGEST_ANSWER: Final = 64 * 1024 * 1024
+#: Seconds.
+CONNECT_TIMEOUT: Final = 5.0
+#: A body of fewer bytes is not compressed.
+MIN_COMPRESS_BYTES: Final = 1024
+#: A response repeats the jobs. A longer one is invalid.
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 
 class Sender:
-    """Keeps one connection to a server, and what its manifest says. Not for several threads."""
+    """Keeps one connection to a server, and its manifest. Not thread-safe, except `abort`."""
 
     def __init__(
         self, destination: Destination, *, transport: httpx.BaseTransport | None = None
@@ -42,63 +42,67 @@ class Sender:
             headers["Authorization"] = f"Bearer {destination.api_key}"
         self._client = httpx.Client(
             headers=headers,
-            timeout=httpx.Timeout(self._timeout, connect=min(CONNECT, self._timeout)),
+            timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_TIMEOUT, self._timeout)),
             limits=httpx.Limits(max_connections=1),
             transport=transport,
         )
         self._manifest: Manifest | None = None
-        self._read_at = 0.0
-        #: The connection, for who hangs up.
+        self._fetched_at = 0.0
+        #: The current connection, for `abort`.
         self._stream: Any = None
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def hang_up(self) -> None:
-        """End the request that is under way; for another thread than the one it is made in."""
+    def abort(self) -> None:
+        """End the current request, from another thread."""
         sock = None if self._stream is None else self._stream.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):
-                # Not its own method: that of TLS would take the keys from the thread that reads.
+                # Not `sock.shutdown`: on a TLS socket it discards the TLS state that the reading
+                # thread uses.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def _note(self, event: str, about: Mapping[str, Any]) -> None:
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._stream = about["return_value"]
+            self._stream = info["return_value"]
 
     @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Hang up when the time for a request is over: a byte now and then keeps within every other
-        timeout, in the head of an answer too.
+    def _time_limit(self) -> Iterator[None]:
+        """Abort the request after the timeout.
+
+        The timeouts of httpx are for single reads: a byte now and then, in the headers too, would
+        keep the request open.
         """
-        ended = threading.Event()
+        done = threading.Event()
 
         def watch() -> None:
-            left = self._timeout
-            while not ended.wait(left):
-                self.hang_up()
-                left = 1.0  # There may have been no connection yet.
+            remaining = self._timeout
+            while not done.wait(remaining):
+                self.abort()
+                remaining = 1.0  # There may be no connection yet.
 
         threading.Thread(target=watch, name="ojs-outbox-watch", daemon=True).start()
         try:
             yield
         finally:
-            ended.set()
+            done.set()
 
     def manifest(self) -> Manifest:
-        """Return what the server says of itself, at most five minutes old. Raises Unreachable."""
-        if self._manifest is None or time.monotonic() - self._read_at > MAX_AGE:
+        """Return the manifest of the server, at most five minutes old. Raises Unreachable."""
+        if self._manifest is None or time.monotonic() - self._fetched_at > MAX_AGE:
             status, headers, body = self._request("GET", "/ojs/manifest", None)
             if status >= 500 or status == 429:
                 raise Unreachable(
-                    f"the manifest was answered with {status}", responses.retry_after(headers)
+                    f"the manifest was not sent, but status {status}",
+                    responses.retry_after(headers),
                 )
-            self._manifest = Manifest.read(body if status == 200 else None)
-            self._read_at = time.monotonic()
+            self._manifest = Manifest.parse(body if status == 200 else None)
+            self._fetched_at = time.monotonic()
         return self._manifest
 
-    def send(self, entries: Sequence[OutboxEntry]) -> Answer:
+    def send(self, entries: Sequence[OutboxEntry]) -> Result:
         """Send one job, or several in one request."""
         batch = len(entries) > 1
         if batch:
@@ -111,48 +115,48 @@ class Sender:
         except Unreachable as error:
             return responses.unreachable(error)
         if status == 413:
-            self._manifest = None  # It says something else by now.
+            self._manifest = None  # It may have changed.
         return responses.read(
             status, headers, body, [entry.job_id for entry in entries], batch=batch
         )
 
     def _post(self, path: str, content: bytes) -> tuple[int, httpx.Headers, Any]:
-        packed = self._packed(content)
-        status, headers, body = self._request("POST", path, packed or content, bool(packed))
-        if status == 415 and packed is not None:
-            # A proxy in between, or another server by now, cannot read what the manifest said.
+        compressed = self._compress(content)
+        status, headers, body = self._request("POST", path, compressed or content, bool(compressed))
+        if status == 415 and compressed is not None:
+            # A proxy, or a server that was replaced meanwhile, does not support the encoding.
             self._manifest = Manifest()
             return self._request("POST", path, content)
         return status, headers, body
 
-    def _packed(self, content: bytes) -> bytes | None:
+    def _compress(self, content: bytes) -> bytes | None:
         library = _zstandard()
-        if len(content) < MINIMUM or library is None or not self.manifest().zstd:
+        if len(content) < MIN_COMPRESS_BYTES or library is None or not self.manifest().zstd:
             return None
-        packed: bytes = library.ZstdCompressor().compress(content)
-        return packed if len(packed) < len(content) else None
+        compressed: bytes = library.ZstdCompressor().compress(content)
+        return compressed if len(compressed) < len(content) else None
 
     def _request(
-        self, method: str, path: str, content: bytes | None, packed: bool = False
+        self, method: str, path: str, content: bytes | None, compressed: bool = False
     ) -> tuple[int, httpx.Headers, Any]:
         headers = {"Content-Type": CONTENT_TYPE} if content is not None else {}
-        if packed:
+        if compressed:
             headers["Content-Encoding"] = "zstd"
         url = f"{self._destination.url}{path}"
         end = time.monotonic() + self._timeout
-        asked = self._client.stream(
-            method, url, content=content, headers=headers, extensions={"trace": self._note}
+        request = self._client.stream(
+            method, url, content=content, headers=headers, extensions={"trace": self._trace}
         )
         try:
-            with self._limited(), asked as response:
+            with self._time_limit(), request as response:
                 body = bytearray()
                 for chunk in response.iter_bytes():
                     body += chunk
-                    if len(body) > LONGEST_ANSWER:
-                        raise Unreachable("the answer has no end")
+                    if len(body) > MAX_RESPONSE_BYTES:
+                        raise Unreachable("the response is too long")
                 if time.monotonic() >= end:
-                    # Where nothing says how long it is, it ends when we hang up.
-                    raise Unreachable("the answer did not come in time")
+                    # A response without a length seems complete after `abort`.
+                    raise Unreachable("the response did not end within the timeout")
                 return response.status_code, response.headers, _json(bytes(body))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(type(error).__name__) from None

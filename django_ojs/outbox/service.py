@@ -10,14 +10,14 @@ from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue import outbox
-from django_ojs.outbox.relay import POLL, Relay
+from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 
 logger = logging.getLogger("django_ojs.outbox")
 
-#: A request that is on its way gets this long to end when the process does.
-LAST_REQUEST = 5.0
-#: And this long to note what became of it.
-LAST_MOMENT = 2.0
+#: Seconds that `close` waits for current requests before it aborts them.
+REQUEST_TIMEOUT = 5.0
+#: Seconds that it then waits for their results to be stored.
+STORE_TIMEOUT = 2.0
 
 
 def relays(holder: str, names: Collection[str] | None = None) -> list[Relay]:
@@ -29,7 +29,7 @@ def relays(holder: str, names: Collection[str] | None = None) -> list[Relay]:
         from django_ojs.outbox.sender import Sender
     except ImportError as error:
         raise ImproperlyConfigured(
-            "OJS['OUTBOX'] has destinations, and httpx is not installed: install "
+            "OJS['OUTBOX'] has destinations, but httpx is not installed: install "
             "django-ojs[outbox]."
         ) from error
     return [
@@ -40,11 +40,11 @@ def relays(holder: str, names: Collection[str] | None = None) -> list[Relay]:
 
 
 class Relays:
-    """Runs relays, each in a thread of its own, until it is closed."""
+    """Runs relays, each in its own thread, until it is closed."""
 
-    def __init__(self, found: Collection[Relay]) -> None:
+    def __init__(self, relays: Collection[Relay]) -> None:
         self._stop = threading.Event()
-        self._relays = list(found)
+        self._relays = list(relays)
         self._threads = [
             threading.Thread(
                 target=self._work, args=[relay], name=f"ojs-relay-{relay.destination.name}",
@@ -56,15 +56,15 @@ class Relays:
             thread.start()
 
     def close(self) -> None:
-        """Let each end the request it is at, and leave its lease.
+        """Let each relay end its request and release its lease.
 
-        Who is kept waiting by a server hangs up: its job is sent again by the next.
+        A request that takes too long is aborted: the next relay sends its jobs again.
         """
         self._stop.set()
-        if not self._join(LAST_REQUEST):
+        if not self._join(REQUEST_TIMEOUT):
             for relay in self._relays:
-                relay.hang_up()
-            self._join(LAST_MOMENT)
+                relay.abort()
+            self._join(STORE_TIMEOUT)
 
     def _join(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -76,21 +76,23 @@ class Relays:
         pause = 0.0
         try:
             while not self._stop.wait(pause):
-                pause = _turn(relay)
+                pause = _send_next(relay)
             relay.close()
         except Error:
-            logger.debug("The lease of a relay was not given back; it ends by itself.")
+            logger.debug("The lease of a relay was not released; it expires by itself.")
         finally:
             connections.close_all()
 
 
-def _turn(relay: Relay) -> float:
+def _send_next(relay: Relay) -> float:
     try:
-        return relay.turn()
+        return relay.send_next()
     except Error as error:
-        logger.warning("The outbox cannot be read (%s); it is tried again.", type(error).__name__)
+        logger.warning(
+            "The outbox cannot be read (%s); the relay tries again.", type(error).__name__
+        )
         connections.close_all()
     except Exception:
-        # What is wrong with one job must not end the thread that all others wait for.
-        logger.exception("A turn of the relay failed; it will be tried again.")
-    return POLL
+        # A fault with one job must not end the thread that sends all others.
+        logger.exception("The relay failed; it tries again.")
+    return POLL_INTERVAL

@@ -1,4 +1,4 @@
-"""What a server would refuse for its size is not sent at all (payload-limits §8)."""
+"""Check sizes against the manifest: a job that is too large is not sent (payload-limits §8)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
@@ -7,20 +7,20 @@ from django_ojs.outbox.manifest import Manifest
 from django_ojs.spec import errors, json
 from django_ojs.spec.errors import OJSError
 
-#: The braces, the name and the brackets of a batch.
+#: The bytes of a batch around its jobs.
 _FRAME: Final = len('{"jobs":[]}')
 
 
-class Parcel(Protocol):
-    """A job that is to be sent."""
+class OutboxItem(Protocol):
+    """A job to be sent."""
 
     type: str
     queue: str
     envelope: str
 
 
-def judge(job: Parcel, manifest: Manifest) -> OJSError | None:
-    """Return the error with which the server would refuse a job; None when it fits."""
+def check_size(job: OutboxItem, manifest: Manifest) -> OJSError | None:
+    """Return the error with which the server would refuse the job; None when it fits."""
     document: Any = json.loads_stored(job.envelope, exact_integers=True)
     meta = document.get("meta") if isinstance(document, dict) else None
     checks = (
@@ -43,7 +43,7 @@ def judge(job: Parcel, manifest: Manifest) -> OJSError | None:
     return None
 
 
-def batches(jobs: Sequence[Parcel], body_bytes: int | None) -> Iterator[int]:
+def batch_sizes(jobs: Sequence[OutboxItem], body_bytes: int | None) -> Iterator[int]:
     """Yield how many of the jobs, in order, fit into each request."""
     count, size = 0, _FRAME
     for job in jobs:

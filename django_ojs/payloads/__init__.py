@@ -1,5 +1,5 @@
-"""Payloads outside of the envelope (payload-limits §5): references, and what they lead to.
+"""External payloads (payload-limits §5).
 
-The server stores references as they are. The worker resolves them before the handler is called;
-the Python client makes them of arguments that are too large, where the settings say so.
+The server stores references as they are. The worker resolves them before it calls the handler. The
+Python client can offload large arguments: it stores them in S3 and enqueues references.
 """

@@ -1,8 +1,7 @@
-"""Arguments that are too large for the database (payload-limits §5): kept in S3, by the client.
+"""Arguments that are too large for the database (payload-limits §5): the client puts them into S3.
 
-The keys of objects tell their job: `<prefix><day of its id>/<job id>/<call>-<index>.json`. An
-object whose job does not exist is removed by the sweep, whatever became of the transaction that put
-it there.
+The key of an object names its job: `<prefix><day of its id>/<job id>/<call>-<index>.json`. The
+sweep removes an object whose job does not exist, also after a rollback.
 """
 
 import hashlib
@@ -27,22 +26,22 @@ from django_ojs.storage import database
 logger = logging.getLogger("django_ojs.payloads")
 
 #: Objects that one request to S3 removes.
-MOST_AT_ONCE: Final = 1_000
+DELETE_BATCH: Final = 1_000
 
 
 class Offloader:
-    """Keeps the large arguments of one call of the client; see `operations.push.Aside`."""
+    """Offloads the large arguments of one call of the client; see `admission.Offloader`."""
 
     def __init__(self) -> None:
-        # A call of its own: one that repeats an id must not touch what is kept for the first.
+        # Unique for each call: one that repeats an id must not touch the objects of the first.
         self._call = secrets.token_hex(8)
         self._taken: list[tuple[str, Any]] = []
         self._kept: dict[UUID, list[str]] = {}
 
     def take(self, envelope: Envelope) -> Envelope:
-        """Return the envelope with references in the place of large arguments.
+        """Return the envelope with references in place of its large arguments.
 
-        Raises PayloadTooLarge for one that no worker would take.
+        Raises PayloadTooLarge for one that no worker would accept.
         """
         config = settings().offload
         self._taken = []
@@ -68,7 +67,7 @@ class Offloader:
         service: Any = s3.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
-            # Noted first: what fails in the middle may be there all the same.
+            # Noted first: a request that fails may have stored the object all the same.
             self._kept.setdefault(_job_of(uri), []).append(uri)
             try:
                 service.put_object(
@@ -84,12 +83,12 @@ class Offloader:
         self._taken = []
 
     def settle(self, stored: Collection[UUID]) -> None:
-        """Remove what was kept for other jobs than these, which were refused or not needed."""
+        """Remove the objects of other jobs than these: they were rejected, or are duplicates."""
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
 
 
 def offloader() -> Offloader | None:
-    """Return what keeps large arguments elsewhere, where the settings say so."""
+    """Return an offloader if OFFLOAD is set."""
     return None if settings().offload is None else Offloader()
 
 
@@ -106,8 +105,8 @@ def bucket() -> str:
     return config.bucket
 
 
-def forget(keys: Collection[UUID]) -> None:
-    """Remove what was offloaded for jobs that are about to be deleted, once they are."""
+def remove_of(keys: Collection[UUID]) -> None:
+    """Remove the objects of jobs that are about to be deleted, after the commit."""
     if settings().offload is None:
         return
     rows = Job.primary.filter(pk__in=keys, options__has_key="offloaded")
@@ -117,14 +116,14 @@ def forget(keys: Collection[UUID]) -> None:
 
 
 def remove(uris: Iterable[str]) -> None:
-    """Remove objects that OFFLOAD has put. What fails is left to the sweep, and logged."""
+    """Remove objects of OFFLOAD. A failure is logged; the sweep removes the objects later."""
     config, uris = settings().offload, list(uris)
     if config is None or not uris:
         return
     service = s3.client()
     keys = [_located(uri)[1] for uri in uris if uri.startswith(config.root)]
-    for start in range(0, len(keys), MOST_AT_ONCE):
-        some = [{"Key": key} for key in keys[start : start + MOST_AT_ONCE]]
+    for start in range(0, len(keys), DELETE_BATCH):
+        some = [{"Key": key} for key in keys[start : start + DELETE_BATCH]]
         try:
             service.delete_objects(Bucket=config.bucket, Delete={"Objects": some})
         except s3.errors() as error:
@@ -136,7 +135,7 @@ def remove(uris: Iterable[str]) -> None:
 
 
 def job_of_key(key: str) -> UUID | None:
-    """Return the job that an object belongs to, None when no job's arguments are called so."""
+    """Return the job that an object belongs to; None for a key of another form."""
     try:
         return UUID(key.split("/")[-2])
     except (IndexError, ValueError):
@@ -157,7 +156,7 @@ def _check_size(size: int, index: int) -> None:
 
 
 def _is_small(arg: object, over: int) -> bool:
-    # A reference is never put elsewhere: it is what a worker resolves.
+    # A reference is never offloaded: a worker resolves it.
     return (
         is_reference(arg)
         or arg is None
@@ -169,7 +168,7 @@ def _is_small(arg: object, over: int) -> bool:
 def _folder(job_id: UUID) -> str:
     config = settings().offload
     assert config is not None
-    # The day is in the id. Of a client's own id it may be any; it only spreads the objects.
+    # The day is in the id. In a client's own id it may be any; it only distributes the objects.
     day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None
     return f"{config.root}{day:%Y-%m-%d}/{job_id}/" if day else f"{config.root}unknown/{job_id}/"
 
@@ -187,4 +186,4 @@ def _located(uri: str) -> tuple[str, str]:
     return bucket, key
 
 
-before_erase.append(forget)
+before_erase.append(remove_of)

@@ -1,4 +1,4 @@
-"""What a handler may ask for in place of a parsed payload, by the annotation of its parameter."""
+"""How a handler takes a payload, by the annotation of its parameter: as value, stream or file."""
 
 import inspect
 import io
@@ -10,10 +10,10 @@ from django_ojs.payloads.reader import CHUNK, Reader
 
 
 class PayloadStream(io.BufferedReader):
-    """A payload as an open binary stream, read once while it comes.
+    """A payload as a binary stream, read once while it is received.
 
-    Its size and checksum are known at its end: `read` then raises what is wrong. What the handler
-    has not read is read when it returns, and the job fails if it is not what the reference says.
+    Size and checksum are checked at the end: `read` then raises if one is wrong. What the handler
+    has not read is read when it returns, and the job fails if size or checksum is wrong.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -21,14 +21,14 @@ class PayloadStream(io.BufferedReader):
         self.reader = reader
 
     def __del__(self) -> None:
-        # Nobody has it any more: what is left need not be read.
+        # It has no reference any more: the rest need not be read.
         if hasattr(self, "reader"):
             self.reader.abandon()
         super().__del__()
 
 
 class PayloadFile:
-    """A payload in a temporary file, complete and checked; gone when the handler has returned."""
+    """A payload in a temporary file, complete and checked. Removed when the handler returns."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -36,22 +36,22 @@ class PayloadFile:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return self._file.name
 
     def __fspath__(self) -> str:
         return self._file.name
 
     def open(self) -> IO[bytes]:
-        """Open it for reading."""
+        """Open the file for reading."""
         return open(self._file.name, "rb")
 
     def close(self) -> None:
-        """Remove it. The worker calls this."""
+        """Remove the file. The worker calls this."""
         self._file.close()
 
 
-class Kind(Enum):
+class ParameterKind(Enum):
     """How a parameter takes a payload."""
 
     VALUE = auto()
@@ -59,28 +59,33 @@ class Kind(Enum):
     FILE = auto()
 
 
-_KINDS = {PayloadStream: Kind.STREAM, PayloadFile: Kind.FILE}
+_KINDS = {PayloadStream: ParameterKind.STREAM, PayloadFile: ParameterKind.FILE}
 _NAMES = {found.__name__: kind for found, kind in _KINDS.items()}
 
 
-class Kinds:
-    """The kinds of a handler's parameters, by position."""
+class ParameterKinds:
+    """The kinds of a handler's positional parameters."""
 
     def __init__(self, parameters: Iterable[inspect.Parameter]) -> None:
         known = list(parameters)
         self._kinds = [_kind(p.annotation) for p in known]
         rest = [p for p in known if p.kind is inspect.Parameter.VAR_POSITIONAL]
-        self._rest = _kind(rest[0].annotation) if rest else Kind.VALUE
-        #: Whether all of them take values.
-        self.plain = set(self._kinds) <= {Kind.VALUE}
+        self._rest = _kind(rest[0].annotation) if rest else ParameterKind.VALUE
+        #: Whether every parameter takes a value.
+        self.all_values = set(self._kinds) <= {ParameterKind.VALUE}
 
-    def at(self, index: int) -> Kind:
-        """Return the kind of a position."""
+    def at(self, index: int) -> ParameterKind:
+        """Return the kind of the parameter at a position."""
         return self._kinds[index] if index < len(self._kinds) else self._rest
 
 
-def _kind(annotation: Any) -> Kind:
+def _kind(annotation: Any) -> ParameterKind:
     if isinstance(annotation, str):
-        # As with JobContext: resolving it would import what may be for type checkers only.
-        return _NAMES.get(annotation.split(".")[-1].strip("'\""), Kind.VALUE)
-    return _KINDS.get(annotation, Kind.VALUE) if isinstance(annotation, type) else Kind.VALUE
+        # By its last name, as with JobContext: resolving it could import a module that is there for
+        # type checkers only.
+        return _NAMES.get(annotation.split(".")[-1].strip("'\""), ParameterKind.VALUE)
+    return (
+        _KINDS.get(annotation, ParameterKind.VALUE)
+        if isinstance(annotation, type)
+        else ParameterKind.VALUE
+    )

@@ -1,4 +1,4 @@
-"""The bytes of a payload as they come: counted, timed, and checked at their end."""
+"""Read the bytes of a payload: limit their number and time, and check size and checksum."""
 
 import hashlib
 import io
@@ -13,17 +13,17 @@ CHUNK: Final = 256 * 1024
 
 
 class Source(Protocol):
-    """Where bytes come from. Raises PayloadUnavailable when they do not."""
+    """A source of bytes. Raises PayloadUnavailable when it cannot be read."""
 
     def read(self, size: int, /) -> bytes:
         """Return some bytes, at most `size`; none at the end."""
 
     def close(self) -> object:
-        """Let go of it."""
+        """Release its resources."""
 
 
 class Budget:
-    """The time a payload may be waited for. What its handler does between reads is not counted."""
+    """The seconds that reading a payload may take, without the handler's time between reads."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._left = seconds
@@ -40,94 +40,96 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """The seconds that remain."""
         return self._left - (0 if self._since is None else self._clock() - self._since)
 
-    def check(self, place: str) -> None:
-        """Raise PayloadUnavailable when none are."""
+    def check(self, field: str) -> None:
+        """Raise PayloadUnavailable when no time remains."""
         if self.left <= 0:
             raise PayloadUnavailable(
-                f"the payload of {place} did not come within OJS['PAYLOAD_TIMEOUT']"
+                f"the payload of {field} was not received within OJS['PAYLOAD_TIMEOUT']"
             )
 
 
 class Reader(io.RawIOBase):
     """A payload that is read once, from beginning to end.
 
-    Whoever closes it early has the rest read for its checksum. Raises PayloadRefused when it is
-    too large, PayloadUnavailable when it does not come, ChecksumMismatch at its end.
+    Closing it early reads the rest for the checksum. Raises PayloadRefused when it is too large,
+    PayloadUnavailable when it cannot be received, ChecksumMismatch at its end.
     """
 
     def __init__(
-        self, source: Source, reference: Reference, *, place: str, most: int, budget: Budget
+        self, source: Source, reference: Reference, *, field: str, max_bytes: int, budget: Budget
     ) -> None:
         self._source = source
         self._reference = reference
-        self._place = place
-        self._most = most
+        self._field = field
+        self._max_bytes = max_bytes
         self._budget = budget
         self._hash = hashlib.new(reference.algorithm) if reference.algorithm else None
-        self.taken = 0
-        #: Whether all of it was read, or nobody wants it any more.
+        self.bytes_read = 0
+        #: Whether all of it was read, or the rest is not needed.
         self.done = False
         self.failure: OJSError | None = None
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end, where the payload is known to be the one that is meant."""
+        """Read some bytes; 0 at the end, after the checks of size and checksum."""
         view = memoryview(buffer).cast("B")
-        data = self.take(len(view))
+        data = self.read_chunk(len(view))
         view[: len(data)] = data
         return len(data)
 
-    def take(self, size: int = CHUNK) -> bytes:
+    def read_chunk(self, size: int = CHUNK) -> bytes:
         """Return some bytes; none at the end."""
         if self.failure is not None:
             raise self.failure
         if self.done or not size:
             return b""
         try:
-            return self._take(size)
+            return self._read_chunk(size)
         except OJSError as error:
             self.failure, self.done = error, True
             raise
 
-    def _take(self, size: int) -> bytes:
+    def _read_chunk(self, size: int) -> bytes:
         with self._budget:
             data = self._source.read(size)
-            self._budget.check(self._place)
-        self.taken += len(data)
-        if self.taken > self._most:
-            raise too_large(self._place, self._most)
+            self._budget.check(self._field)
+        self.bytes_read += len(data)
+        if self.bytes_read > self._max_bytes:
+            raise too_large(self._field, self._max_bytes)
         expected = self._reference.size
-        if expected is not None and (self.taken > expected or (not data and self.taken < expected)):
-            raise ChecksumMismatch(f"the payload of {self._place} is not of the size it should be")
+        if expected is not None and (
+            self.bytes_read > expected or (not data and self.bytes_read < expected)
+        ):
+            raise ChecksumMismatch(f"the size of {self._field} is not that of its payload")
         if self._hash is not None:
             self._hash.update(data)
         if not data:
             self.done = True
             if self._hash is not None and not self._reference.matches(self._hash.hexdigest()):
-                raise ChecksumMismatch(f"the checksum of {self._place} is not that of its payload")
+                raise ChecksumMismatch(f"the checksum of {self._field} is not that of its payload")
         return data
 
     def finish(self) -> None:
-        """Read what nobody has read, for its checksum. Raises what was wrong, then or earlier."""
+        """Read the rest for the checksum. Raises the error of this read or of an earlier one."""
         if self._hash is not None:
             while not self.done:
-                self.take()
+                self.read_chunk()
         if self.failure is not None:
             raise self.failure
 
     def abandon(self) -> None:
-        """Let go of it, whatever is left."""
+        """Close it without reading the rest."""
         self.done = True
         self.close()
 
     def close(self) -> None:
-        """Finish, and let go of it."""
+        """Read the rest for the checksum, and close the source."""
         if self.closed:
             return
         try:
@@ -139,6 +141,6 @@ class Reader(io.RawIOBase):
             super().close()
 
 
-def too_large(place: str, most: int) -> PayloadRefused:
+def too_large(field: str, max_bytes: int) -> PayloadRefused:
     """Make the error for a payload over the limit."""
-    return PayloadRefused(f"the payload of {place} must be at most {most} bytes")
+    return PayloadRefused(f"the payload of {field} must be at most {max_bytes} bytes")

@@ -17,35 +17,35 @@ ALGORITHMS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 MAX_URI: Final = 4_096
 
-# Visible ASCII: what parsers read in different ways, or send on, is not in it.
+# Visible ASCII without backslashes: parsers differ in how they read other characters.
 _URI: Final = re.compile(r"[!-\[\]-~]+").fullmatch
 _CHECKSUM: Final = re.compile(r"([a-z0-9]+):([0-9a-fA-F]+)").fullmatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reference:
-    """Where a payload is, and what it has to be."""
+    """The location of a payload, and its expected size and checksum."""
 
     uri: str
     size: int | None = None
     checksum: str | None = None
 
     @classmethod
-    def parse(cls, data: Mapping[str, Any], place: str) -> Self:
-        """Read a reference; `place` is where it stands. Raises PayloadRefused."""
+    def parse(cls, data: Mapping[str, Any], field: str) -> Self:
+        """Parse a reference; `field` names it in messages. Raises PayloadRefused."""
         uri = data[KEY]
         if not isinstance(uri, str) or len(uri) > MAX_URI or _URI(uri) is None:
             raise PayloadRefused(
-                f"{place}.{KEY} must be a URI of visible ASCII without backslashes, of at most "
+                f"{field}.{KEY} must be a URI of visible ASCII without backslashes, of at most "
                 f"{MAX_URI} characters"
             )
-        # The site's spelling of `size` is read like it.
+        # `size_bytes` is the spelling of the specification's site.
         size = data.get("size") if data.get("size") is not None else data.get("size_bytes")
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
-            raise PayloadRefused(f"{place}.size must be an integer of at least 0")
+            raise PayloadRefused(f"{field}.size must be an integer of at least 0")
         checksum = data.get("checksum")
         if checksum is not None:
-            checksum = _checksum(checksum, place)
+            checksum = _checksum(checksum, field)
         return cls(uri=uri, size=size, checksum=checksum)
 
     @property
@@ -59,7 +59,7 @@ class Reference:
         return None if self.checksum is None else self.checksum.partition(":")[0]
 
     def matches(self, digest: str) -> bool:
-        """Say whether a payload with this checksum, in hexadecimal, is the one that is meant."""
+        """Return whether a checksum, in hexadecimal, is the expected one."""
         return self.checksum is None or hmac.compare_digest(self.checksum.partition(":")[2], digest)
 
     def render(self) -> dict[str, Any]:
@@ -73,15 +73,15 @@ class Reference:
 
 
 def is_reference(value: object) -> bool:
-    """Say whether an argument is a reference. Objects deeper in an argument never are."""
+    """Return whether an argument is a reference. Objects inside an argument never are."""
     return isinstance(value, dict) and KEY in value
 
 
 def payload_reference(uri: str, *, size: int | None = None, checksum: str | None = None) -> Any:
     """Make a reference, to pass as an argument: `transcode.enqueue(ojs.payload_reference(…))`.
 
-    `size` is in bytes, `checksum` like "sha256:…". Typed as anything, since it takes the place of
-    what it leads to. Raises PayloadRefused for what no worker will resolve.
+    `size` is in bytes, `checksum` like "sha256:…". Typed as Any, since it stands for the
+    payload. Raises PayloadRefused for a reference that no worker will resolve.
     """
     reference = Reference.parse({KEY: uri, "size": size, "checksum": checksum}, "reference")
     if reference.scheme not in SCHEMES:
@@ -89,11 +89,11 @@ def payload_reference(uri: str, *, size: int | None = None, checksum: str | None
     return reference.render()
 
 
-def _checksum(value: object, place: str) -> str:
+def _checksum(value: object, field: str) -> str:
     found = _CHECKSUM(value) if isinstance(value, str) else None
     if found is None or ALGORITHMS.get(found[1]) != len(found[2]):
         raise PayloadRefused(
-            f"{place}.checksum must be {', '.join(ALGORITHMS)} with a colon and all its digits in "
+            f"{field}.checksum must be {', '.join(ALGORITHMS)} with a colon and all its digits in "
             "hexadecimal"
         )
     return f"{found[1]}:{found[2].lower()}"

@@ -1,4 +1,4 @@
-"""The S3 service of the settings, as boto3 has it."""
+"""The boto3 client for the S3 service of the settings."""
 
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -9,21 +9,22 @@ from typing import Any, Final
 from django_ojs.conf import settings
 from django_ojs.spec.errors import PayloadRefused
 
-#: Seconds without an answer after which a request is given up.
+#: Seconds without a response after which a request fails.
 CONNECT_TIMEOUT: Final = 5
 READ_TIMEOUT: Final = 20
 
 
 def client() -> Any:
-    """Return a client for the service that OJS['PAYLOAD_S3'] describes; threads may share it.
+    """Return a client for the service of OJS['PAYLOAD_S3'], which threads may share.
 
     Raises PayloadRefused where boto3 is not installed.
     """
-    return _client(settings().payload_s3)
+    return client_for(settings().payload_s3)
 
 
 @lru_cache(maxsize=4)
-def _client(options: tuple[tuple[str, str], ...]) -> Any:
+def client_for(options: tuple[tuple[str, str], ...]) -> Any:
+    """Return the client for a service, made once for the same options."""
     try:
         boto3, botocore = import_module("boto3"), import_module("botocore.config")
     except ImportError:
@@ -33,17 +34,17 @@ def _client(options: tuple[tuple[str, str], ...]) -> Any:
         read_timeout=READ_TIMEOUT,
         retries={"mode": "standard", "total_max_attempts": 3},
     )
-    # A session of its own: boto3's default one is not made for threads.
+    # An own session: boto3's default session is not thread-safe.
     return boto3.session.Session().client("s3", config=config, **dict(options))
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """Return what boto3 raises when the service does not do what it is asked."""
+    """Return the exceptions of a failed request."""
     botocore = import_module("botocore.exceptions")
     return botocore.BotoCoreError, botocore.ClientError, OSError
 
 
-def age(answer: Any, modified: Any) -> timedelta:
-    """Return how old an object is, by the service's own clock: ours may differ from it."""
-    date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+def age(response: Any, modified: Any) -> timedelta:
+    """Return the age of an object by the service's clock, from which ours may differ."""
+    date = response["ResponseMetadata"]["HTTPHeaders"]["date"]
     return parsedate_to_datetime(date) - modified  # type: ignore[no-any-return]  # boto3 has no types

@@ -1,7 +1,7 @@
-"""Which addresses a worker may connect to for a job: public ones, and those the settings name.
+"""The SSRF guard: a worker connects for a job to public addresses, and to those of the settings.
 
-A name is resolved once. Each address it has is judged, and the connection goes to one that was
-judged: a name that has another address a moment later leads nowhere else.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked
+address: DNS rebinding has no effect.
 """
 
 import ipaddress
@@ -15,9 +15,9 @@ from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
-# Own tables: what the standard library counts as global differs between its versions, and has
-# held NAT64, 6to4, site-local and multicast addresses.
-_NO_HOSTS_V4: Final = tuple(
+# Own tables: `is_global` of the standard library differs between versions, and has been true for
+# NAT64, 6to4, site-local and multicast addresses.
+_NOT_PUBLIC_V4: Final = tuple(
     IPv4Network(text)
     for text in (
         "0.0.0.0/8",  # this network; 0.0.0.0 is this host
@@ -25,7 +25,7 @@ _NO_HOSTS_V4: Final = tuple(
         "100.64.0.0/10",  # carrier-grade NAT; a cloud's metadata
         "127.0.0.0/8",
         "168.63.129.16/32",  # a cloud's metadata, at a public address
-        "169.254.0.0/16",  # link-local; metadata of most clouds
+        "169.254.0.0/16",  # link-local; metadata of max_bytes clouds
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",
@@ -38,7 +38,7 @@ _NO_HOSTS_V4: Final = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
     )
 )
-_NO_HOSTS_V6: Final = tuple(
+_NOT_PUBLIC_V6: Final = tuple(
     IPv6Network(text)
     for text in (
         "2001::/23",  # protocol assignments, Teredo among them
@@ -52,17 +52,17 @@ _6TO4: Final = IPv6Network("2002::/16")
 
 
 def is_public(address: Address) -> bool:
-    """Say whether an address is one of the public internet, or stands for one that is."""
+    """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _NO_HOSTS_V4)
-    inner = _inner(address)
+        return not any(address in network for network in _NOT_PUBLIC_V4)
+    inner = _embedded(address)
     if inner is not None:
         return is_public(inner)
-    return address in _UNICAST and not any(address in network for network in _NO_HOSTS_V6)
+    return address in _UNICAST and not any(address in network for network in _NOT_PUBLIC_V6)
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that packets to an IPv6 address end up at."""
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that packets to an IPv6 address are routed to."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address in _NAT64:
@@ -72,25 +72,25 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def addresses_of(host: str, port: int, allowed: Sequence[Network], place: str) -> list[str]:
-    """Resolve a name, and return its addresses if a job may connect to every one of them.
+def addresses_of(host: str, port: int, allowed: Sequence[Network], field: str) -> list[str]:
+    """Resolve a name, and return its addresses if a job may connect to all of them.
 
-    `allowed` are networks that are not public and may be reached all the same. Raises
-    PayloadRefused, PayloadUnavailable when the name has no address.
+    `allowed` are networks that need not be public. Raises PayloadRefused, or PayloadUnavailable
+    when the name has no address.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise PayloadUnavailable(f"the host of {place} has no address") from None
+        raise PayloadUnavailable(f"the host of {field} has no address") from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for text in addresses:
         if not _may_connect(text, allowed):
             raise PayloadRefused(
-                f"the host of {place} has an address that is not public; "
+                f"the host of {field} has an address that is not public; "
                 "OJS['PAYLOAD_PRIVATE_NETWORKS'] does not name it"
             )
     if not addresses:
-        raise PayloadUnavailable(f"the host of {place} has no address")
+        raise PayloadUnavailable(f"the host of {field} has no address")
     return addresses
 
 
@@ -100,5 +100,5 @@ def _may_connect(text: str, allowed: Sequence[Network]) -> bool:
     address = ipaddress.ip_address(text)
     if is_public(address):
         return True
-    # As what it is, and not as what it stands for: a network of IPv4 lets no IPv6 through.
+    # The address itself, not the one it embeds: an IPv4 network allows no IPv6 address.
     return any(address in network for network in allowed)

@@ -435,7 +435,7 @@ class QueueFull(OJSError):
     number, status, retryable = "OJS-6001", 429, True
 
     #: The jobs are more than the bound alone allows: waiting does not help.
-    hopeless: bool = False
+    can_never_fit: bool = False
     #: The jobs and bytes that did not fit.
     needs: tuple[int, int] = (1, 0)
 

@@ -17,7 +17,7 @@ _PREFIX: Final = "evt_"
 
 
 class EventType(StrEnum):
-    """What an event may tell of. The catalogue is closed."""
+    """The types of events. The catalogue is closed."""
 
     JOB_ENQUEUED = "job.enqueued"
     JOB_STARTED = "job.started"
@@ -55,8 +55,8 @@ class EventType(StrEnum):
 
 CATALOGUE: Final = frozenset(EventType)
 
-#: What a site keeps when it does not say: what an operator asks about afterwards. Not the beats:
-#: one worker alone makes half a million of them a month. Not cancelled jobs: somebody wanted that.
+#: The default of KEEP_EVENTS: what an operator looks up later. Heartbeats are left out, because
+#: one worker makes half a million of them a month, and cancelled jobs, because they were wanted.
 KEPT_BY_DEFAULT: Final = (
     "backpressure.*",
     "queue.*",
@@ -72,10 +72,10 @@ _PATTERN: Final = re.compile(r"\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*)")
 
 
 def matching(patterns: Iterable[str]) -> frozenset[EventType]:
-    """Return the types that these names and patterns (`job.*`, `*`) stand for (ojs-events §6.1).
+    """Return the types that names and patterns (`job.*`, `*`) match (ojs-events §6.1).
 
-    A well-formed name that the catalogue does not have stands for nothing. Raises ValueError for
-    what is ill-formed.
+    A well-formed name that the catalogue lacks matches nothing. Raises ValueError for an ill-formed
+    one.
     """
     found: set[EventType] = set()
     for pattern in patterns:
@@ -89,7 +89,7 @@ def matching(patterns: Iterable[str]) -> frozenset[EventType]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """Something that happened. `queue` is empty for what concerns no queue."""
+    """An event to publish. `queue` is empty when it concerns no queue."""
 
     type: EventType
     subject: str
@@ -119,9 +119,9 @@ def render(
 
 
 def source(type: str, data: Mapping[str, Any], service: str) -> str:
-    """Return where an event comes from, as a URI (ojs-events §2.4).
+    """Return the source of an event, as a URI (ojs-events §2.4).
 
-    It is the worker that the data names, the scheduler for what time alone does, or the API.
+    It is the worker that the data names, the scheduler for what only time causes, or the API.
     """
     if worker := data.get("worker_id"):
         return f"ojs://{service}/workers/{quote(worker, safe='')}"
@@ -138,5 +138,5 @@ def parse_event_id(text: str, field: str) -> UUID:
 
 
 def made_at(event_id: UUID) -> datetime:
-    """Return when an event's id was made, by the clock of its process."""
+    """Return when an event's id was generated, by the clock of its process."""
     return datetime.fromtimestamp((event_id.int >> 80) / 1000, UTC)

@@ -1,7 +1,4 @@
-"""What a failed attempt reports, and the answers a handler can give by raising.
-
-See ojs-core §8 and ojs-retry §7.
-"""
+"""What a failed attempt reports (ojs-core §8), and what a handler may raise (ojs-retry §7)."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -20,7 +17,7 @@ MAX_FRAMES: Final = 50
 MAX_BACKTRACE_CHARACTERS: Final = 10_000
 MAX_MESSAGE_CHARACTERS: Final = 10_000
 MAX_TYPE_CHARACTERS: Final = 255
-# Details are for a reader; what is wider or deeper than this is not read.
+# Details are for people to read; what is wider or deeper than this is cut.
 MAX_DETAIL_VALUES: Final = 1_000
 MAX_DETAIL_DEPTH: Final = 16
 MAX_DETAIL_CHARACTERS: Final = 1_000
@@ -28,8 +25,8 @@ MAX_DETAIL_CHARACTERS: Final = 1_000
 RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
 
 
-class HandlerAnswer(Exception):
-    """Base of what a handler may raise to say what becomes of its job."""
+class HandlerResponse(Exception):
+    """Base of the exceptions by which a handler decides what happens to its job."""
 
     code: ClassVar[str]
 
@@ -38,7 +35,7 @@ class HandlerAnswer(Exception):
         self.message = message
 
 
-class Retry(HandlerAnswer):
+class Retry(HandlerResponse):
     """Ask for another attempt, after `delay` or the policy's own wait.
 
     The delay is a timedelta, a number of seconds, "PT5M" or "5m".
@@ -59,21 +56,21 @@ class Retry(HandlerAnswer):
         return self.__class__, (self.message, self.delay)
 
 
-class Discard(HandlerAnswer):
+class Discard(HandlerResponse):
     """End the job: no further attempt, no dead letter."""
 
     code = "DISCARD"
 
 
-class DeadLetter(HandlerAnswer):
-    """End the job as a dead letter, whatever its policy says."""
+class DeadLetter(HandlerResponse):
+    """End the job as a dead letter, independent of its policy."""
 
     code = "DEAD_LETTER"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """Why an attempt failed. Text is clean (no NUL, no lone surrogate) and bounded."""
+    """Why an attempt failed. Texts hold no NUL and no lone surrogate, and are bounded."""
 
     type: str
     message: str
@@ -87,8 +84,8 @@ class Failure:
     def parse(cls, data: object) -> Self:
         """Read the `error` of a FAIL, in core's dialect (`type`) or the HTTP binding's (`code`).
 
-        Raises InvalidRequest when `type` and `code`, or `message`, are missing or no strings;
-        content is cut and cleaned, never refused.
+        Raises InvalidRequest when `type` and `code`, or `message`, are missing or not strings; long
+        or unclean text is cut and cleaned, never refused.
         """
         if not isinstance(data, Mapping):
             raise InvalidRequest.of("error", "must be an object")
@@ -100,7 +97,7 @@ class Failure:
         if message is None:
             raise InvalidRequest.of("error.message", "must be a string")
         if not kind:
-            # The HTTP binding's `code` is core's `type`, unless it is one of the handler's answers.
+            # The HTTP binding's `code` is core's `type`, unless it is one of RESPONSE_CODES.
             kind, code = ("handler_error", code) if code in RESPONSE_CODES else (code, None)
         retryable = data.get("retryable")
         if retryable is not None and not isinstance(retryable, bool):
@@ -121,10 +118,10 @@ class Failure:
     def from_exception(cls, exception: BaseException, *, backtrace: bool = True) -> Self:
         """Describe an exception: `ojs_type` or class name, message, the innermost frames.
 
-        One that has `ojs_retryable` says for itself whether another attempt makes sense.
+        Its `ojs_retryable`, if it has one, says whether another attempt makes sense.
         """
         kind = getattr(exception, "ojs_type", None)
-        code = exception.code if isinstance(exception, HandlerAnswer) else None
+        code = exception.code if isinstance(exception, HandlerResponse) else None
         details = exception.details if isinstance(exception, OJSError) else None
         return cls(
             type=clean(
@@ -186,7 +183,7 @@ def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
 def _message(exception: BaseException) -> str:
     try:
         return str(exception)
-    except Exception:  # a broken __str__ must not hide the failure it describes
+    except Exception:  # a __str__ that raises must not hide the failure
         return "(the message could not be read)"
 
 

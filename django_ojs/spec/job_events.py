@@ -1,7 +1,7 @@
 """The data of job events (ojs-events §4.1).
 
-No event carries arguments, results or backtraces: whoever may read events may not read those, and
-an event outlives its job. The message of an error is required by the document; it is cut.
+No event carries arguments, results or backtraces: permission to read events does not include those,
+and an event outlives its job. The document requires the message of an error; it is truncated.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ MAX_MESSAGE_CHARACTERS: Final = 1_000
 
 
 class EventJob(Protocol):
-    """What the events read of a job; a Job and a claimed job have it."""
+    """The attributes of a job that events contain; a Job and a claimed job have them."""
 
     @property
     def id(self) -> UUID: ...
@@ -49,7 +49,7 @@ class EventJob(Protocol):
 
 
 def enqueued(job: EventJob) -> Event:
-    """The job became available, whatever it was before."""
+    """The job became available, from any state."""
     data: dict[str, Any] = {"priority": job.priority}
     if job.due_at is not None:
         data["scheduled_at"] = format_timestamp(job.due_at)
@@ -76,9 +76,10 @@ def completed(job: EventJob) -> Event:
 def failed(
     job: EventJob, error: Mapping[str, Any], state: State, *, worker_id: str | None
 ) -> Event:
-    """A run failed; `state` is what the job is in now, `worker_id` who ran it."""
-    told = error.get("retryable")
-    retryable = told if told is not None else state is not State.DISCARDED
+    """A run failed; `state` is the new state of the job, `worker_id` the worker that ran it."""
+    retryable = error.get("retryable")
+    if retryable is None:
+        retryable = state is not State.DISCARDED
     data = {
         "worker_id": worker_id or "",
         "attempt": job.attempt,
@@ -134,7 +135,7 @@ def heartbeat(job: EventJob) -> Event:
 
 
 def progress(job: EventJob, percent: float, message: str = "") -> Event:
-    """The handler said how far it is, in per cent."""
+    """The handler reported progress, in per cent."""
     data = _run(job) | {"progress_percent": percent}
     if message:
         data["progress_message"] = clean(message, MAX_MESSAGE_CHARACTERS)

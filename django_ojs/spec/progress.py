@@ -1,7 +1,7 @@
-"""Progress of a run (ojs-progress §5, §6): what a worker reports, what is kept of it, what shows.
+"""Progress of a run (ojs-progress §5, §6): what a worker reports, what is stored, what is shown.
 
-What is kept names the run it is of. So nothing needs to be cleared: progress of an earlier run is
-no longer shown, and its checkpoint is what the next run begins with.
+The stored value names its run, so nothing has to be cleared: progress of an earlier run is no
+longer shown, and its checkpoint is the start of the next run.
 """
 
 import math
@@ -15,16 +15,16 @@ from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 
-#: The document recommends 4 KiB for `data`; this is where it ends, checkpoint included.
+#: The limit of `data` and checkpoint together; the document recommends 4 KiB for `data`.
 MAX_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """What a worker says of its run: a share of the work, details of the project's, or both.
+    """What a worker reports of its run: a fraction of the work, the project's own data, or both.
 
-    A share outside 0 to 1 counts as the nearer of the two. `checkpoint` is what another run could
-    go on from. Raises InvalidRequest, PayloadTooLarge.
+    A fraction outside 0 to 1 is clamped. `checkpoint` is where another run can continue. Raises
+    InvalidRequest, PayloadTooLarge.
     """
 
     progress: float | None = None
@@ -44,15 +44,13 @@ class Report:
                 json.check(value, name, error=InvalidRequest)
         size = len(json.dumps([self.data, self.checkpoint]).encode())
         if size > MAX_BYTES:
-            raise PayloadTooLarge(
-                f"data and checkpoint must be at most {MAX_BYTES} bytes of JSON",
-                details={
-                    "field": "data",
-                    "actual_bytes": size,
-                    "max_bytes": MAX_BYTES,
-                    "size_bytes": size,
-                    "max_size_bytes": MAX_BYTES,
-                },
+            raise PayloadTooLarge.of(
+                "data",
+                f"and checkpoint must be at most {MAX_BYTES} bytes of JSON",
+                actual_bytes=size,
+                max_bytes=MAX_BYTES,
+                size_bytes=size,
+                max_size_bytes=MAX_BYTES,
             )
 
     @classmethod
@@ -67,7 +65,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What shows of a job's progress; all None while its latest run has reported nothing."""
+    """The progress of a job as shown; all None until its latest run has reported."""
 
     progress: float | None = None
     data: Mapping[str, Any] | None = None
@@ -78,9 +76,9 @@ NOTHING: Final = Progress()
 
 
 def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: datetime) -> Any:
-    """Return what to keep once this run has reported.
+    """Return what to store after a report of this run.
 
-    A share never goes back within a run; details are replaced; a checkpoint stays until there is
+    The fraction never decreases within a run; data is replaced; a checkpoint stays until there is
     another one.
     """
     before = stored or {}
@@ -99,10 +97,10 @@ def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: da
 
 
 def shown(stored: Mapping[str, Any] | None, *, run: int, attempt: int, state: str) -> Progress:
-    """Return what shows of a job's progress.
+    """Return the progress of a job as shown.
 
-    A completed job whose run reported is done (§8.1); one that failed keeps what it said last; a
-    job that runs again, or was retried by hand, begins anew (§5.3).
+    A completed job whose run reported has 1.0 (§8.1); a failed one keeps its latest report; a job
+    that runs again, or was retried by hand, starts without any (§5.3).
     """
     if not stored or stored.get("run") != run or not attempt:
         return NOTHING

@@ -1,6 +1,6 @@
-"""What an operator may set for a queue (ojs-queue-config §6, backpressure §6.2): read and checked.
+"""The configuration of a queue (ojs-queue-config §6, backpressure §6.2).
 
-The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is what it means.
+The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is its value.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ Strategy = Literal["reject", "block", "drop_oldest"]
 
 STRATEGIES: Final = ("reject", "block", "drop_oldest")
 
-#: Where a backpressure warning begins, as a share of the bound (backpressure §6.2).
+#: The share of the bound above which a backpressure warning is raised (backpressure §6.2).
 WARNING_THRESHOLD: Final = 0.8
 
-#: A configuration is read with every enqueue: no place to keep documents.
+#: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
 
 #: The flat spelling of queue-config §6.1, and the member of `backpressure` each is.
@@ -46,9 +46,9 @@ class Backpressure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueConfig:
-    """What holds for a queue: its own values over those of the default policy (§7.2).
+    """The effective configuration of a queue: its own values over the default policy's (§7.2).
 
-    `values` is the whole of it as the API shows it.
+    `values` is the JSON object that the API shows.
     """
 
     backpressure: Backpressure = Backpressure()
@@ -59,7 +59,7 @@ class QueueConfig:
 
     @classmethod
     def of(cls, own: Mapping[str, Any], default: Mapping[str, Any] | None = None) -> Self:
-        """Return what a stored configuration means, over that of the default policy."""
+        """Return the value of a stored configuration over that of the default policy."""
         values = inherit(own, default or {})
         bounds = values.get("backpressure", {})
         kept = values.get("retention", {})
@@ -84,10 +84,10 @@ class QueueConfig:
 def check(
     given: object, *, max_envelope_bytes: int, path: str = "", default_policy: bool = False
 ) -> dict[str, Any]:
-    """Return a configuration, or a part of one, if it may be stored.
+    """Check a configuration, or a part of one, and return it.
 
-    `path` is where it stands in the request, `max_envelope_bytes` the server's own limit. Raises
-    InvalidRequest naming field and rule.
+    `path` is its field in the request, `max_envelope_bytes` the server's own limit. Raises
+    InvalidRequest.
     """
     place, whole = f"{path}." if path else "", path or "the configuration"
     if not isinstance(given, dict):
@@ -105,17 +105,17 @@ def check(
         raise InvalidRequest.of(f"{place}max_envelope_bytes", rule)
     bounds = merge({}, given).get("backpressure", {})
     if default_policy and bounds.get("strategy") == "drop_oldest":
-        # It loses jobs: nobody is to find it on a queue that was not named (backpressure §5.3).
+        # It discards jobs, so it must be set for a named queue (backpressure §5.3).
         rule = "must not be drop_oldest in the default policy"
         raise InvalidRequest.of(f"{place}backpressure.strategy", rule)
     return given
 
 
 def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored configuration with changes laid over it, by top-level key.
+    """Return a stored configuration with `changes` applied, by top-level key.
 
-    A null takes the queue's own value away. A bound in the flat spelling changes just that member
-    of `backpressure`, and yields to a `backpressure` of the same request.
+    A null removes the queue's own value. A bound in the flat spelling changes only that member of
+    `backpressure`; a `backpressure` in the same request wins over it.
     """
     merged = dict(stored)
     flat = {member: changes[name] for name, member in FLAT.items() if name in changes}
@@ -134,7 +134,7 @@ def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def inherit(own: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a queue's own values over the default policy's, objects by member (§7.2)."""
+    """Merge a queue's own values over the default policy's, objects by member (§7.2)."""
     values = dict(default)
     for name, value in own.items():
         below = values.get(name)

@@ -1,7 +1,4 @@
-"""The retry policy of a job (ojs-retry).
-
-What it says, how long it waits, and what it decides after a failure.
-"""
+"""The retry policy of a job (ojs-retry): its fields, the delay, the decision after a failure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +21,7 @@ _STRATEGIES: Final = ("exponential", "linear", "constant", "polynomial")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What becomes of a job after a failure: another attempt after `delay`, or the end."""
+    """The consequence of a failure: another attempt after `delay`, or the job is discarded."""
 
     action: Literal["retry", "discard"]
     delay: timedelta = timedelta(0)
@@ -34,10 +31,10 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
 class RetryPolicy:
-    """How often and how fast a failing job is tried again (ojs-retry §2).
+    """How often and how soon a failed job is retried (ojs-retry §2).
 
     `max_attempts` counts the first execution; 0 and 1 both mean "no retry". Intervals are
-    timedeltas, ISO 8601 or short strings, or seconds. `extra` keeps the fields of other dialects.
+    timedeltas, ISO 8601 or short strings, or seconds. `extra` holds unknown fields.
     Raises InvalidRetryPolicy.
     """
 
@@ -81,14 +78,14 @@ class RetryPolicy:
         if self.initial_interval <= timedelta(0):
             raise InvalidRetryPolicy.of("retry.initial_interval", "must be greater than zero")
         if self.max_interval < self.initial_interval:
-            raise InvalidRetryPolicy(
-                "retry.max_interval must not be less than retry.initial_interval",
-                details={"field": "retry.max_interval"},
+            raise InvalidRetryPolicy.of(
+                "retry.max_interval",
+                "must not be less than retry.initial_interval",
                 hint="Where only one of the two is given, the other one has its default.",
             )
 
     def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
-        """Return the wait after `attempt` (1-based) has failed; `random` returns numbers in [0, 1).
+        """Return the delay after `attempt` (1-based) failed; `random` returns numbers in [0, 1).
 
         Capped before and after the jitter (ojs-retry §3.5, §5.3).
         """
@@ -130,8 +127,8 @@ class RetryPolicy:
     ) -> Decision:
         """Decide after a failure (ojs-retry §7.2); `attempt` attempts are spent.
 
-        The handler's code comes first, then `retryable`, then the policy. `delay` is a wait the
-        handler asked for: it replaces the computed one.
+        The handler's code comes first, then `retryable`, then the policy. `delay` is what the
+        handler asked for: it replaces the computed delay.
         """
         if code == "DISCARD":
             return Decision(action="discard", reason="discard")
@@ -148,10 +145,7 @@ class RetryPolicy:
         return Decision(action="retry", delay=wait, reason="retry")
 
     def render(self) -> dict[str, Any]:
-        """Return the whole policy as JSON, the fields of other dialects included.
-
-        Durations are in ISO 8601.
-        """
+        """Return the complete policy as JSON, unknown fields included; durations in ISO 8601."""
         out: dict[str, Any] = {
             **self.extra,
             "max_attempts": self.max_attempts,
@@ -162,7 +156,7 @@ class RetryPolicy:
             "non_retryable_errors": list(self.non_retryable_errors),
             "on_exhaustion": self.on_exhaustion,
         }
-        # The schema of ojs-retry §14 does not know this field: it is there when it says something.
+        # The schema of ojs-retry §14 lacks this field: the default is left out.
         if self.backoff_strategy != "exponential":
             out["backoff_strategy"] = self.backoff_strategy
         return out
@@ -181,7 +175,7 @@ _FIELDS: Final = (
 
 
 def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
-    """Return the policy of a job: what `data` says over what `default` says (ojs-retry §8.1).
+    """Return the policy of a job: the fields of `data`, completed from `default` (ojs-retry §8.1).
 
     `data` is an object in any dialect, a RetryPolicy, an integer (max_attempts) or None. Raises
     InvalidRetryPolicy.
@@ -266,6 +260,5 @@ def _one_of(value: object, name: str, *allowed: str) -> str:
     return value
 
 
-#: The policy of a job that does not say otherwise (ojs-retry §8; `on_exhaustion` as the core
-#: document has it).
+#: The policy of a job without one (ojs-retry §8; `on_exhaustion` as in the core document).
 DEFAULT: Final = RetryPolicy()

@@ -1,9 +1,9 @@
 """The eight states and the closed transition table (ojs-core §6), as data.
 
 Every write of `Job.state` reads its expected and its new state from `TRANSITIONS`; what is not in
-the table cannot be written. Rows marked "core §6.3" are that table, row for row. The others are
-what the core document asks for in prose, or the worker protocol and the backpressure document add;
-each names its source.
+the table cannot be written. Rows marked "core §6.3" are that table, row for row. The core document
+requires the others in prose, or other documents of the specification add them; each names its
+source.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What makes a job change its state."""
+    """The operation or the circumstance that changes the state of a job."""
 
     PUSH = "push"
     TIMER = "timer"
@@ -103,7 +103,7 @@ TRANSITIONS: tuple[Transition, ...] = tuple(_rows())
 
 TERMINAL: frozenset[State] = frozenset({State.COMPLETED, State.CANCELLED, State.DISCARDED})
 
-#: States that count for a queue's depth (backpressure §3): work that is waiting, whatever for.
+#: The states that count for the depth of a queue (backpressure §3).
 WAITING: frozenset[State] = frozenset({State.AVAILABLE, State.SCHEDULED, State.RETRYABLE})
 
 
@@ -125,12 +125,12 @@ def sources(trigger: Trigger, target: State) -> tuple[State, ...]:
 
 @cache
 def initial(target: State) -> State:
-    """Return `target` when PUSH may store a job in it. Raises Conflict otherwise."""
+    """Return `target` if PUSH may store a job in it. Raises Conflict otherwise."""
     if not any(t.source is None and t.target is target for t in TRANSITIONS):
         raise Conflict(f"A job cannot be stored as {target}.")
     return target
 
 
 def allows(trigger: Trigger, source: State, target: State) -> bool:
-    """Say whether the table has this row."""
+    """Return whether the table has this row."""
     return Transition(trigger=trigger, source=source, target=target) in TRANSITIONS

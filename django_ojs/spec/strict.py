@@ -1,8 +1,8 @@
-"""What strict JSON can carry, the same on every database and language (json-format §3.3, §13).
+"""The values that strict JSON allows in every database and language (json-format §3.3, §13).
 
-`measure` is the fast walk that says yes, and how large the text can get at most; `explain` is the
-slow one that runs after a no and names the place. Both stop at MAX_DEPTH, so that no input reaches
-the interpreter's recursion limit.
+`measure` is the fast check; it returns an upper bound of the size of the text. `explain` is slow,
+runs after `measure` refused, and names the path and the rule. Both stop at MAX_DEPTH, so
+that no input reaches the interpreter's recursion limit.
 """
 
 import re
@@ -13,17 +13,17 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-#: Beyond it a reader whose numbers are doubles would round (json-format §4.2).
+#: Beyond it a reader whose numbers are doubles rounds (json-format §4.2).
 MAX_INTEGER: Final = 2**53 - 1
 MAX_EXACT_INTEGER: Final = 2**63 - 1
 
-#: Arrays and objects inside one another; the outermost one is the first.
+#: The limit of nested arrays and objects; the outermost one counts as the first level.
 MAX_DEPTH: Final = 64
 
-#: Characters of a member name. Nothing but abuse has longer ones.
+#: The limit of a member name, in characters. Only abuse has longer ones.
 MAX_NAME: Final = 65_536
 
-# Upper bounds of what a value takes as text, a comma included. A control character is six bytes.
+# Upper bounds of the size of a value as text, a comma included. A control character is six bytes.
 _STRING: Final = 6
 _QUOTES: Final = 3
 _NUMBER: Final = 26
@@ -34,11 +34,11 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 
 class Refused(Exception):
-    """Raised by `measure`, without a reason: `explain` finds it."""
+    """Raised by `measure`, without a reason; `explain` returns the reason."""
 
 
 class LargeInteger:
-    """Stands for an integer literal with too many digits to be worth reading."""
+    """Stands for an integer literal with too many digits to read."""
 
 
 LARGE_INTEGER: Final = LargeInteger()
@@ -53,7 +53,7 @@ def measure(value: object, *, exact_integers: bool = False, depth: int = MAX_DEP
         raise Refused from None
 
 
-def _bound(values: Iterable[object], room: int, largest: int) -> int:
+def _bound(values: Iterable[object], levels: int, largest: int) -> int:
     total = 0
     for value in values:
         kind = type(value)
@@ -66,13 +66,13 @@ def _bound(values: Iterable[object], room: int, largest: int) -> int:
         elif value is None or kind is bool:
             total += _WORD
         elif isinstance(value, list | tuple):
-            if room <= 0:
+            if levels <= 0:
                 raise Refused
-            total += _BRACKETS + _bound(value, room - 1, largest)
+            total += _BRACKETS + _bound(value, levels - 1, largest)
         elif isinstance(value, dict):
-            if room <= 0:
+            if levels <= 0:
                 raise Refused
-            total += _BRACKETS + _bound(value.values(), room - 1, largest)
+            total += _BRACKETS + _bound(value.values(), levels - 1, largest)
             for name in value:
                 if not isinstance(name, str) or len(name) > MAX_NAME:
                     raise Refused
@@ -102,15 +102,15 @@ def _text(text: str) -> int:
 
 
 def explain(
-    value: object, place: str, *, exact_integers: bool = False, depth: int = MAX_DEPTH
+    value: object, path: str, *, exact_integers: bool = False, depth: int = MAX_DEPTH
 ) -> str | None:
-    """Return "place rule" for the first thing in `value` that JSON cannot carry, else None."""
+    """Return "path rule" for the first part of `value` that JSON cannot represent, else None."""
     largest = MAX_EXACT_INTEGER if exact_integers else MAX_INTEGER
-    return _explain(value, place, depth, largest, depth, ())
+    return _explain(value, path, depth, largest, depth, ())
 
 
 def _explain(
-    value: object, place: str, room: int, largest: int, depth: int, above: tuple[int, ...]
+    value: object, path: str, levels: int, largest: int, depth: int, above: tuple[int, ...]
 ) -> str | None:
     rule: str | None = None
     if isinstance(value, str):
@@ -126,14 +126,14 @@ def _explain(
     elif isinstance(value, list | tuple | dict):
         if id(value) in above:
             rule = "contains itself"
-        elif room <= 0:
-            return f"{_outermost(place)} is nested more than {depth} levels deep"
+        elif levels <= 0:
+            return f"{_outermost(path)} is nested more than {depth} levels deep"
         elif isinstance(value, dict):
-            return _explain_object(value, place, room, largest, depth, (*above, id(value)))
+            return _explain_object(value, path, levels, largest, depth, (*above, id(value)))
         else:
             for index, item in enumerate(value):
                 found = _explain(
-                    item, f"{place}[{index}]", room - 1, largest, depth, (*above, id(value))
+                    item, f"{path}[{index}]", levels - 1, largest, depth, (*above, id(value))
                 )
                 if found:
                     return found
@@ -141,13 +141,13 @@ def _explain(
         rule = _large(largest)
     else:
         rule = _foreign(value)
-    return f"{place or 'the document'} {rule}" if rule else None
+    return f"{path or 'the document'} {rule}" if rule else None
 
 
 def _explain_object(
     value: dict[Any, Any],
-    place: str,
-    room: int,
+    path: str,
+    levels: int,
     largest: int,
     depth: int,
     above: tuple[int, ...],
@@ -155,25 +155,25 @@ def _explain_object(
     for name, item in value.items():
         if not isinstance(name, str):
             kind = name.__class__.__name__
-            return f"{place or 'the document'} has a name that is a {kind}: names are strings"
+            return f"{path or 'the document'} has a name that is a {kind}: names are strings"
         rule = _text_rule(name)
         if rule is None and len(name) > MAX_NAME:
             rule = f"is longer than {MAX_NAME} characters"
         if rule:
-            return f"{place or 'the document'} has a name that {rule}"
-        # A name is the caller's text: only what looks like an identifier is repeated.
+            return f"{path or 'the document'} has a name that {rule}"
+        # A name is the client's text: only one that looks like an identifier is repeated.
         shown = name if _PLAIN_NAME.fullmatch(name) else "*"
         found = _explain(
-            item, f"{place}.{shown}" if place else shown, room - 1, largest, depth, above
+            item, f"{path}.{shown}" if path else shown, levels - 1, largest, depth, above
         )
         if found:
             return found
     return None
 
 
-def _outermost(place: str) -> str:
-    """Return the outermost name of a place: a path of sixty steps helps nobody."""
-    return re.split(r"[.\[]", place, maxsplit=1)[0] or "the document"
+def _outermost(path: str) -> str:
+    """Return the outermost name of a path: one of sixty steps is of no use."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0] or "the document"
 
 
 def _text_rule(text: str) -> str | None:
@@ -192,7 +192,7 @@ def _large(largest: int) -> str:
 
 
 def _foreign(value: object) -> str:
-    """Say what to send in place of something that is not JSON."""
+    """Return what to send instead of a value that is not JSON."""
     kind = value.__class__.__name__
     if isinstance(value, Enum):
         return f"is a {kind}: send its value"

@@ -1,4 +1,4 @@
-"""The unique policy of a job (ojs-unique-jobs): which jobs are the same one, and what then."""
+"""The unique policy of a job (ojs-unique-jobs): which jobs are duplicates, and what follows."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Duration = timedelta | str | float
 
 DIMENSIONS: Final = ("type", "queue", "args", "meta")
 STRATEGIES: Final = ("reject", "replace", "replace_except_schedule", "ignore")
-#: Where a job that has not ended may be (§6.1).
+#: The states of a job that has not ended (§6.1).
 DEFAULT_STATES: Final = tuple(state for state in State if state not in TERMINAL)
 
 _FIELDS: Final = ("keys", "args_keys", "meta_keys", "period", "states", "on_conflict")
@@ -25,7 +25,7 @@ _KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
 class UniquePolicy:
-    """What makes two jobs the same one, and what becomes of the second (§2).
+    """When a job is a duplicate of another one, and what happens to it (§2).
 
     `keys` are dimensions: the type, which always counts, and `queue`, `args`, `meta`. `args_keys`
     selects from `args`: members of its first object, or positions; `meta_keys` selects members of
@@ -40,7 +40,7 @@ class UniquePolicy:
     period: timedelta | None
     states: tuple[State, ...]
     on_conflict: OnConflict
-    #: What another dialect said, for answers to repeat.
+    #: Unknown fields, which responses repeat.
     extra: Mapping[str, Any] = field(hash=False, repr=False)
 
     def __init__(
@@ -87,9 +87,9 @@ class UniquePolicy:
     def _selected(self, args: Sequence[Any]) -> dict[str, Any]:
         selected = select(args, self.args_keys or ())
         if selected is None:
-            raise UniqueKeyInvalid(
-                "unique.args_keys names something that is not in args",
-                details={"field": "unique.args_keys"},
+            raise UniqueKeyInvalid.of(
+                "unique.args_keys",
+                "names something that is not in args",
                 hint="A name is a member of the first object in args, or a position such as 0.",
             )
         return selected

@@ -39,7 +39,7 @@ from django_ojs.storage.queue_configs import config_of
 
 #: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
 #: timeouts.
-PATIENCE: Final = 5.0
+LOCK_TIMEOUT: Final = 5.0
 
 _SLOTS: Final = 16
 #: A transaction's share without the queue lock, as a part of the bound: with some dozens of
@@ -56,8 +56,8 @@ _DERIVED: Final = ("share", "ceiling", "ceiling_bytes", "unit")
 class Load:
     """What waits in a queue: jobs, and their bytes (see `Job.size_bytes`).
 
-    `held` and `held_size` is what runs: a failure or an end of its worker brings it back, and
-    nobody asks for room then.
+    `held` and `held_size` are the active jobs: a failure or the end of their worker brings them
+    back, without a check of the bound.
     """
 
     jobs: int
@@ -84,6 +84,16 @@ class Load:
             parts.append(self.size / bound.max_size_bytes)
         return max(parts)
 
+    def nearest(self, bound: Backpressure) -> tuple[int, int]:
+        """Return depth and bound, in jobs or in bytes, whichever is nearer to its bound."""
+        by_size = replace(bound, max_depth=None)
+        if bound.max_depth is None or (
+            bound.max_size_bytes is not None
+            and self.pressure(by_size) > self.pressure(replace(bound, max_size_bytes=None))
+        ):
+            return self.size, bound.max_size_bytes or 0
+        return self.jobs, bound.max_depth
+
 
 def is_bounded(bound: Backpressure) -> bool:
     """Say whether it bounds anything."""
@@ -99,7 +109,7 @@ def write(queue: str, bound: Backpressure) -> None:
 
 
 def renew_tickets(queue: str) -> None:
-    """Make tickets valid, if there is room for more than the open transactions may add."""
+    """Issue tickets, if there is room for more than the open transactions may take."""
     database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))
 
 
@@ -127,7 +137,7 @@ def rebound(queue: str) -> None:
     rows, queues = _rows(), Queue.primary.all()
     default = config_of(DEFAULT).backpressure
     if queue == DEFAULT:
-        # Those that inherit it find out with their next job; the others say so again.
+        # Queues that inherit it get a row with their next job; the others' rows are written now.
         rows.exclude(pk=DEFAULT).delete()
         own = queues.exclude(pk=DEFAULT).exclude(config={}).values_list("pk", flat=True)
         for name in {*own, *settings().queues}:
@@ -140,8 +150,8 @@ def rebound(queue: str) -> None:
     queue_configs.changed()
 
 
-def forget(queue: str) -> None:
-    """Take away what a queue had that is deleted: a new one of its name inherits like any other.
+def remove(queue: str) -> None:
+    """Delete the bound of a queue that is deleted: a new one of its name inherits the default.
 
     Inside a write transaction.
     """
@@ -150,30 +160,39 @@ def forget(queue: str) -> None:
         rebound(queue)
 
 
-_settled: Mapping[str, object] | None = None
+class ConfiguredBounds:
+    """The bounds of `OJS["QUEUES"]`, which each process writes once."""
+
+    def __init__(self) -> None:
+        #: The setting as it was applied last; None before the first time.
+        self.queues: Mapping[str, object] | None = None
+
+    def apply(self) -> None:
+        """Make the bounds of the setting hold, also when none are left in it."""
+        wanted = settings().queues
+        if wanted is self.queues or (not wanted and self.queues is not None and not self.queues):
+            return
+
+        def operation() -> None:
+            rows = _rows().exclude(pk=DEFAULT).values("queue", "slot", *_DERIVED)
+            stored = {row.pop("queue"): row for row in rows}
+            for queue in sorted({*stored, *wanted}):
+                # The snapshot may be a second old; `rebound` reads the configuration again.
+                if stored.get(queue) != _values(queue, queue_configs.of(queue).backpressure):
+                    rebound(queue)
+
+        def remember() -> None:
+            self.queues = wanted
+
+        database.in_write_transaction(operation)
+        database.after_commit(remember)
+
+    def reset(self) -> None:
+        """Forget what was applied, as a new process does."""
+        self.queues = None
 
 
-def settle_settings() -> None:
-    """Make the bounds of `OJS["QUEUES"]` hold, once a process; also when none are left in it."""
-    wanted = settings().queues
-    if wanted is _settled or (not wanted and _settled is not None and not _settled):
-        return
-
-    def operation() -> None:
-        rows = _rows().exclude(pk=DEFAULT).values("queue", "slot", *_DERIVED)
-        stored = {row.pop("queue"): row for row in rows}
-        for queue in sorted({*stored, *wanted}):
-            # One look at all of them: where it is a second old, `rebound` looks again.
-            if stored.get(queue) != _values(queue, queue_configs.of(queue).backpressure):
-                rebound(queue)
-
-    database.in_write_transaction(operation)
-    database.after_commit(lambda: _settle(wanted))
-
-
-def _settle(wanted: Mapping[str, object]) -> None:
-    global _settled
-    _settled = wanted
+configured: Final = ConfiguredBounds()
 
 
 def _rows() -> QuerySet[Bound]:
@@ -181,26 +200,26 @@ def _rows() -> QuerySet[Bound]:
 
 
 def is_inherited(queue: str) -> bool:
-    """Say whether only the default policy says so far how a queue is bounded."""
+    """Say whether a queue has no row, and the default policy has one."""
     found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
     return bool(found) and queue not in found
 
 
 def are_any() -> bool:
-    """Say whether any queue has a bound, as far as anybody has asked."""
+    """Say whether any queue has a row with a bound."""
     return raw_queries.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 
 def bounded() -> list[str]:
-    """Return the queues that have one, as far as anybody has asked."""
+    """Return the queues that have a row with a bound."""
     found = _rows().exclude(pk=DEFAULT).exclude(ceiling=None, ceiling_bytes=None)
     return list(found.order_by("pk").values_list("pk", flat=True))
 
 
-def forgotten() -> list[str]:
-    """Return the queues that are configured with a bound nobody looks at.
+def missing() -> list[str]:
+    """Return the queues that are configured with a bound and have no row.
 
-    There are some after a restore that left out the table, or rows written by hand.
+    There are some after a restore that left out the table, or changes made by hand.
     """
     queues = Queue.primary.exclude(config={})
     found = queues.exclude(pk__in=_rows().values("pk"))
@@ -217,11 +236,11 @@ def lock_queue(queue: str) -> str | None:
     Return the version of the bound that holds then, or None when the transaction cannot see what
     was added meanwhile. OperationalError after the lock timeout, or on a deadlock.
     """
-    return database.dialect().lock_queue(database.connection(), queue, PATIENCE)
+    return database.dialect().lock_queue(database.connection(), queue, LOCK_TIMEOUT)
 
 
 def load(queue: str) -> Load:
-    """Return what waits in a queue, as far as it is committed or ours."""
+    """Return what waits in a queue, as far as it is committed or of this transaction."""
     found = database.dialect().queue_counts(
         database.connection(), queue, [*sorted(WAITING), State.ACTIVE]
     )
@@ -234,38 +253,27 @@ def load(queue: str) -> Load:
     return Load(jobs=jobs, size=size, held=held, held_size=held_size)
 
 
-def spend_tickets(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
-    """Make tickets valid for the room that is left after jobs were added under the queue lock."""
+def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
+    """Issue tickets for the room that is left, under the queue lock."""
     unit = _unit(bound)
-    most, most_bytes = bound.max_depth, bound.max_size_bytes
+    depth, size = bound.max_depth, bound.max_size_bytes
     if after.pressure(bound) < bound.warning_threshold:
-        most = _below(most, bound.warning_threshold)
-        most_bytes = _below(most_bytes, bound.warning_threshold)
+        depth = _below(depth, bound.warning_threshold)
+        size = _below(size, bound.warning_threshold)
     rooms = [_UNBOUNDED]
-    if most is not None:
-        rooms.append(most - after.jobs - after.held)
-    if most_bytes is not None and unit:
-        rooms.append((most_bytes - after.size - after.held_size) // unit)
+    if depth is not None:
+        rooms.append(depth - after.jobs - after.held)
+    if size is not None and unit:
+        rooms.append((size - after.size - after.held_size) // unit)
     cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
-    # One ticket at least, and never so many that taking them from the sequence takes long: more
-    # than the bound holds cannot be valid anyway.
+    # At least one ticket, and never so many that issuing them takes long: more than the bound
+    # holds are never good.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
     database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
 
 
-def nearer(load: Load, bound: Backpressure) -> tuple[int, int]:
-    """Return depth and bound of what bounds the queue most: jobs, or bytes."""
-    by_size = replace(bound, max_depth=None)
-    if bound.max_depth is None or (
-        bound.max_size_bytes is not None
-        and load.pressure(by_size) > load.pressure(replace(bound, max_size_bytes=None))
-    ):
-        return load.size, bound.max_size_bytes or 0
-    return load.jobs, bound.max_depth
-
-
 def note_pressure(queue: str, *, warned: bool | None = None, full: bool | None = None) -> None:
-    """Keep since when a queue is above its threshold, or full; None leaves it as it is."""
+    """Store since when a queue is above its threshold, or full; None changes nothing."""
     rows = Queue.primary.filter(pk=queue)
     for column, state in (("warned_at", warned), ("full_at", full)):
         if state is True:
@@ -283,5 +291,6 @@ def _unit(bound: Backpressure) -> int | None:
 
 
 def _below(whole: int | None, threshold: float) -> int | None:
-    # Turns begin with the job that reaches the warning threshold: then whoever crosses it knows.
+    # The queue lock begins with the job that reaches the warning threshold: the transaction that
+    # crosses it must see that it does.
     return None if whole is None else max(0, min(whole, ceil(whole * threshold)) - 1)

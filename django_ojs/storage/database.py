@@ -24,6 +24,10 @@ T = TypeVar("T")
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
+#: Rows that maintenance and bulk changes take in one transaction: some milliseconds of work, so
+#: that no other transaction waits long for their locks.
+BATCH = 500
+
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
     """Return this thread's connection to the jobs' database, or to another alias."""

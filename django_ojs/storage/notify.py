@@ -10,7 +10,7 @@ from functools import partial
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.storage import database, dialects
+from django_ojs.storage import database, dialects, process_state
 
 logger = logging.getLogger("django_ojs")
 
@@ -45,7 +45,7 @@ class Throttle:
             self._sent.clear()
 
 
-throttle = Throttle()
+throttle = process_state.register(Throttle())
 
 
 def workers_of(queues: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
-"""What holds for a queue: its own configuration, over OJS["QUEUES"], over the default policy.
+"""The configuration of a queue: its own, over OJS["QUEUES"], over the default policy.
 
-`of` asks without a statement for each job: a process reads all configurations at once, at most
-once a second; PUSH asks with every job, and most queues have none. A change made in the same
-process is seen at once. `config_of` looks.
+`of` reads a snapshot: a process queries all configurations at most once a second, because every
+PUSH needs them and most queues have none. A change in the same process is seen at once. `config_of`
+queries.
 """
 
 import time
@@ -15,7 +15,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import QueueConfig, inherit
-from django_ojs.storage import database
+from django_ojs.storage import database, process_state
 
 #: Seconds until a change made by another process is seen.
 LIFETIME: Final = 1.0
@@ -32,46 +32,66 @@ _NOTHING: Final = QueueConfig()
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All configurations as they were, and what those mean that were asked for."""
+    """All stored configurations at one moment, and the effective ones that were needed."""
 
     good_until: float
     stored: Mapping[str, Mapping[str, Any]]
-    meant: dict[str, QueueConfig] = field(default_factory=dict)
+    effective: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
-        """Return what holds for a queue."""
+        """Return the effective configuration of a queue."""
         in_code = settings().queues
         if not self.stored and not in_code:
             return _NOTHING
         key = name if name in self.stored or name in in_code else DEFAULT_POLICY
-        found = self.meant.get(key)
+        found = self.effective.get(key)
         if found is None:
             own, default = self.stored.get(name, {}), self.stored.get(DEFAULT_POLICY, {})
-            found = self.meant[key] = effective(name, own, default)
+            found = self.effective[key] = effective(name, own, default)
         return found
 
 
-_snapshots: dict[str, Snapshot] = {}
+class Snapshots:
+    """The snapshot of each alias."""
+
+    def __init__(self) -> None:
+        self._by_alias: dict[str, Snapshot] = {}
+
+    def get(self, alias: str) -> Snapshot | None:
+        """Return the snapshot of an alias, unless it is too old."""
+        snapshot = self._by_alias.get(alias)
+        return None if snapshot is None or time.monotonic() > snapshot.good_until else snapshot
+
+    def put(self, alias: str, snapshot: Snapshot) -> None:
+        """Keep the snapshot of an alias."""
+        self._by_alias[alias] = snapshot
+
+    def reset(self) -> None:
+        """Query again the next time."""
+        self._by_alias.clear()
+
+
+_snapshots = process_state.register(Snapshots())
 
 
 def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> QueueConfig:
-    """Return what a stored configuration means, over the settings and the default policy."""
+    """Return a stored configuration over the settings and the default policy."""
     stored = {} if DELETED in own else own
     return QueueConfig.of(inherit(stored, settings().queues.get(name, {})), default)
 
 
 def config_of(name: str) -> QueueConfig:
-    """Return what holds for a queue now, known or not. One query."""
+    """Return the effective configuration of a queue now, known or not. One query."""
     wanted = Queue.primary.filter(pk__in=[name, DEFAULT_POLICY])
     found = dict(wanted.values_list("name", "config"))
     return effective(name, found.get(name, {}), found.get(DEFAULT_POLICY, {}))
 
 
 def of(name: str) -> QueueConfig:
-    """Return what holds for a queue, known or not, as it was at most a second ago."""
+    """Return the effective configuration of a queue, known or not, at most a second old."""
     alias = database.alias()
     snapshot = _snapshots.get(alias)
-    if snapshot is None or time.monotonic() > snapshot.good_until:
+    if snapshot is None:
         snapshot = remember(alias, _read(alias))
     return snapshot.of(name)
 
@@ -79,15 +99,16 @@ def of(name: str) -> QueueConfig:
 def remember(
     alias: str, stored: Mapping[str, Mapping[str, Any]], seconds: float = LIFETIME
 ) -> Snapshot:
-    """Take these configurations, by name, for those of the queues."""
-    snapshot = _snapshots[alias] = Snapshot(time.monotonic() + seconds, stored)
+    """Keep a snapshot of these stored configurations, by name."""
+    snapshot = Snapshot(time.monotonic() + seconds, stored)
+    _snapshots.put(alias, snapshot)
     return snapshot
 
 
 def changed() -> None:
-    """Forget what was read: now, for this transaction, and once it has committed."""
-    _snapshots.clear()
-    database.after_commit(_snapshots.clear)
+    """Drop the snapshots: now, for this transaction, and once it has committed."""
+    _snapshots.reset()
+    database.after_commit(_snapshots.reset)
 
 
 def _read(alias: str) -> dict[str, dict[str, Any]]:

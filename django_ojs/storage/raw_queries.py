@@ -1,7 +1,6 @@
-"""Rows by a statement that is written out.
+"""Rows by SQL that is written out, for the queries of every HTTP request and of idle maintenance.
 
-For what each request over HTTP reads, and for what maintenance asks each second: the ORM takes
-0.3 ms to make the statement of a row by its key, and the database 0.1 ms to answer it.
+The ORM takes 0.3 ms to build the statement of a row by its key, and the database 0.1 ms to run it.
 """
 
 import threading
@@ -14,8 +13,9 @@ from django_ojs.storage import database
 
 M = TypeVar("M", bound=Model)
 
-# What reads a value of a column, as the ORM has it. For each thread: so are the connections.
-_known: Final = threading.local()
+# The converters of the columns, as the ORM has them; by thread, as the connections are. They depend
+# on the models and the database alone, so nothing has to reset them.
+_converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
 
 
@@ -34,9 +34,9 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
     made = []
     for row in found:
         read = list(row[: len(names)])
-        for place, expression, steps in converters:
+        for index, expression, steps in converters:
             for step in steps:
-                read[place] = step(read[place], expression, connection)
+                read[index] = step(read[index], expression, connection)
         made.append(model.from_db(alias, names, read))
         if more:
             made[-1].extra = row[len(names) :]  # type: ignore[attr-defined]  # for the caller
@@ -46,7 +46,7 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
 def exists(
     model: type[Model], where: str, values: Sequence[Any] = (), *, using: str | None = None
 ) -> bool:
-    """Say whether there is a row for which `where` holds; for what is asked again and again."""
+    """Say whether there is a row for which `where` holds."""
     statement = f"SELECT EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
     with database.connection(using).cursor() as cursor:
         cursor.execute(statement, values)
@@ -57,11 +57,11 @@ def _columns(
     model: type[Model], alias: str
 ) -> tuple[list[str], str, list[tuple[int, Any, list[_Converter]]]]:
     key = f"{alias} {model._meta.label}"
-    known = _known.__dict__.get(key)
+    known = _converters.__dict__.get(key)
     if known is None:
         connection = database.connection(alias)
         names, columns, converters = [], [], []
-        for place, field in enumerate(model._meta.concrete_fields):
+        for index, field in enumerate(model._meta.concrete_fields):
             expression = field.get_col(model._meta.db_table)
             steps = [
                 *connection.ops.get_db_converters(expression),
@@ -70,6 +70,6 @@ def _columns(
             names.append(field.attname)
             columns.append(connection.ops.quote_name(field.column or field.attname))
             if steps:
-                converters.append((place, expression, steps))
-        known = _known.__dict__[key] = (names, ", ".join(columns), converters)
+                converters.append((index, expression, steps))
+        known = _converters.__dict__[key] = (names, ", ".join(columns), converters)
     return known

@@ -1,12 +1,12 @@
 """The only writer of `Job.state`.
 
-Every change of state is one conditional UPDATE whose condition holds the expected state and, where
-a claim was given, the claim. Whoever loses a race changes nothing and is told so. Which states may
-follow which is `spec.states`; the statements of the hot paths (store, claim, complete, promote) are
-the dialects', and are built from the same table.
+Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
+is given, the claim. An operation that loses a race changes nothing and raises. The transitions that
+exist are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
+belong to the dialects, and are built from the same table. `storage.insert` stores new jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import UUID
@@ -15,19 +15,17 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
+from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database, raw_queries, rows
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """Who holds a job (worker-protocol §5.6). What is None is not checked.
+    """A worker's claim on a job (worker-protocol §5.6). A field that is None is not checked.
 
-    `run` is the exact fence; `attempt` is what the wire carries for it.
+    `run` is the fencing token; over HTTP, `attempt` stands for it.
     """
 
     worker_id: str | None = None
@@ -35,66 +33,16 @@ class Claim:
     run: int | None = None
 
     def filters(self) -> dict[str, Any]:
-        """The claim as conditions on a job."""
+        """Return the claim as conditions on a job."""
         wanted = {"worker_id": self.worker_id, "attempt": self.attempt, "run": self.run}
         return {name: value for name, value in wanted.items() if value is not None}
 
     def holds(self, job: Job) -> bool:
-        """Whether the job is under this claim."""
+        """Say whether the job is under this claim."""
         return all(getattr(job, name) == value for name, value in self.filters().items())
 
 
-ANYBODY = Claim()
-
-
-def push(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored]:
-    """Store jobs in one statement, in order, whatever room their queues have.
-
-    Raises DuplicateJob naming the first whose id is taken.
-    """
-    stored = _insert(envelopes, generated_ids=generated_ids, only_if_admitted=False)
-    return [] if stored is None else stored
-
-
-def push_if_admitted(envelopes: Sequence[Envelope], *, generated_ids: bool) -> list[Stored] | None:
-    """Store jobs in one statement, if it costs no look to say that their queues have room.
-
-    Return None, with nothing stored, when it does: `backpressure.bounds` then looks.
-    """
-    return _insert(envelopes, generated_ids=generated_ids, only_if_admitted=True)
-
-
-def _insert(
-    envelopes: Sequence[Envelope], *, generated_ids: bool, only_if_admitted: bool
-) -> list[Stored] | None:
-    stored = database.dialect().insert_jobs(
-        database.connection(),
-        rows.build(envelopes),
-        generated_ids=generated_ids,
-        only_if_admitted=only_if_admitted,
-    )
-    if stored is None:
-        return None
-    if len(stored) != len(envelopes):
-        if generated_ids:
-            raise AssertionError(
-                "The database stored fewer jobs than it was given, and no id was taken."
-            )
-        _refuse_duplicate(envelopes, stored)
-    return stored
-
-
-def _refuse_duplicate(envelopes: Sequence[Envelope], stored: Iterable[Stored]) -> NoReturn:
-    new = {job.id for job in stored}
-    for index, envelope in enumerate(envelopes):
-        if envelope.id not in new:
-            details: dict[str, Any] = {"existing_job_id": str(envelope.id)}
-            if len(envelopes) > 1:
-                details["index"] = index
-            raise DuplicateJob("A job with this id exists already.", details=details)
-        # The same id twice in one call: the second is the duplicate.
-        new.discard(envelope.id)
-    raise AssertionError("Fewer jobs were stored than given, yet each of them was.")
+ANY_CLAIM = Claim()
 
 
 def claim(
@@ -123,8 +71,7 @@ def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) ->
     """
     if not finished:
         return set()
-    # In the order of the keys, so that two writers of the same rows never wait for each other in a
-    # circle.
+    # In the order of the keys, so that two writers of the same rows cannot deadlock.
     text = json.dumps(
         [
             {"id": str(key), "run": run, "result": result}
@@ -154,9 +101,9 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 
 
 def apply(
-    trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANY_CLAIM, **values: Any
 ) -> int:
-    """Move these jobs to `target`, where the table allows it and the claim holds.
+    """Change the state of these jobs to `target`, where the table allows it and the claim matches.
 
     Return how many.
     """
@@ -166,9 +113,9 @@ def apply(
 
 
 def apply_one(
-    trigger: Trigger, target: State, job_id: UUID, *, claim: Claim = ANYBODY, **values: Any
+    trigger: Trigger, target: State, job_id: UUID, *, claim: Claim = ANY_CLAIM, **values: Any
 ) -> None:
-    """Move one job.
+    """Change the state of one job.
 
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
     claim).
@@ -177,8 +124,8 @@ def apply_one(
         refuse(trigger, target, get(job_id), claim)
 
 
-def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANYBODY) -> NoReturn:
-    """Explain why the job could not make the move."""
+def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) -> NoReturn:
+    """Raise the error that says why the job could not make the transition."""
     expected = sources(trigger, target)
     details = {
         "job_id": str(job.pk),
@@ -213,7 +160,7 @@ def lock(job_id: UUID) -> Job:
 
 
 __all__ = [
-    "ANYBODY",
+    "ANY_CLAIM",
     "Claim",
     "apply",
     "apply_one",
@@ -223,7 +170,5 @@ __all__ = [
     "lock",
     "oldest_available",
     "promote",
-    "push",
-    "push_if_admitted",
     "refuse",
 ]

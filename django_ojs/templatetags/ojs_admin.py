@@ -1,12 +1,15 @@
-"""Numbers, times and links as the operator's pages show them. Nothing is marked as safe."""
+"""Filters and tags of the operator's pages. Nothing is marked as safe."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
-from django.template import Context
-from django.urls import NoReverseMatch, reverse
+from django.template import RequestContext
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
@@ -15,12 +18,6 @@ from django_ojs.spec import times
 
 register = template.Library()
 
-#: Models whose pages show jobs, to whoever may look at jobs.
-_JOBS = ("deadletter", "bulkoperation")
-
-#: What has no permission of its own: who may see the one may see the other.
-_SEEN_WITH = {"deadletter": "job", "bulkoperation": "job"}
-
 register.filter("ojs_number", number)
 register.filter("ojs_short", short)
 register.filter("ojs_duration", duration)
@@ -28,7 +25,7 @@ register.filter("ojs_duration", duration)
 
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
-    """Show a share of one as whole percents."""
+    """Show a share of one as a percentage."""
     return DASH if share is None else f"{share * 100:.0f}\u202f%"
 
 
@@ -45,19 +42,18 @@ def size(value: int | None) -> str:
 
 @register.simple_tag
 def ojs_width(share: float | None) -> str:
-    """Return a share of one as the width of a bar; more than all is all."""
+    """Return a share of one as the width of a bar, at most 100 %."""
     return f"{min(1.0, max(0.0, share or 0.0)) * 100:.1f}%"
 
 
 @register.simple_tag
 def ojs_part(some: int, whole: int) -> str:
-    """Return a part of a whole as the width of a bar."""
     return ojs_width(some / whole) if whole else "0%"
 
 
 @register.simple_tag
 def ojs_time(moment: datetime | None, form: str = "ago") -> str:
-    """Show a time by how far away it is; the time itself is its tooltip.
+    """Show a time relative to now; the tooltip has the absolute time.
 
     `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min") or `clock` ("14:05:09 UTC").
     """
@@ -78,35 +74,25 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
 
 
 @register.simple_tag(takes_context=True)
-def ojs_link(context: Context, model: str, key: Any, text: Any = None, css: str = "") -> str:
-    """Link to the page of an object, if this admin has it and the user may see it."""
+def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) -> str:
+    """Return a link to the page of an object, or its text alone for a user who may not see it."""
     shown = key if text is None else text
-    address = _address(context, model, "change", quote(key))
-    if not address:
-        return format_html(
-            "<span{}>{}</span>", format_html(' class="{}"', css) if css else "", shown
-        )
-    return format_html(
-        '<a href="{}"{}>{}</a>', address, format_html(' class="{}"', css) if css else "", shown
+    url = ojs_url(context, model, "change", quote(key))
+    return (
+        format_html('<a href="{}">{}</a>', url, shown)
+        if url
+        else format_html("<span>{}</span>", shown)
     )
 
 
 @register.simple_tag(takes_context=True)
-def ojs_address(context: Context, model: str, what: str = "changelist", *args: Any) -> str:
-    """Return the address of a model's page, or nothing if there is none for this user."""
-    return _address(context, model, what, *args)
-
-
-def _address(context: Context, model: str, what: str, *args: Any) -> str:
-    request = getattr(context, "request", None)
-    user = getattr(request, "user", None)
-    kind = _SEEN_WITH.get(model, model)
-    if user is None or not (
-        user.has_perm(f"django_ojs.view_{kind}") or user.has_perm(f"django_ojs.change_{kind}")
-    ):
-        return ""
-    site = getattr(request, "current_app", None)
+def ojs_url(context: RequestContext, model: str, name: str = "changelist", *args: Any) -> str:
+    """Return the URL of a page of a model, or "" if this site or user has none."""
+    site: admin.AdminSite = context["admin_site"]
     try:
-        return reverse(f"admin:django_ojs_{model}_{what}", args=args, current_app=site)
-    except NoReverseMatch:
+        model_admin = site.get_model_admin(apps.get_model("django_ojs", model))
+    except NotRegistered:
         return ""
+    if not model_admin.has_view_or_change_permission(context.request):
+        return ""
+    return reverse(f"admin:django_ojs_{model}_{name}", args=args, current_app=site.name)

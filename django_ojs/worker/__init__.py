@@ -1,4 +1,5 @@
 """The worker: a supervisor over child processes.
 
-In each: a loop that claims, threads that run, one that finishes, and a pulse.
+Each child has a loop that claims jobs, threads that run them, a thread that stores the outcomes
+(the completer) and a thread that sends beats (the heartbeat).
 """

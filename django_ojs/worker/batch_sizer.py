@@ -1,47 +1,44 @@
-"""How many jobs to claim at a time.
+"""How many jobs to claim at a time: many short ones, but long ones only for free slots."""
 
-Many while they are short; just what the slots can take when they are long.
-"""
-
-#: A claimed job may wait this long behind others before its turn. Short enough that nobody notices;
+#: Seconds that a claimed job may wait for a slot. Short enough not to delay its start noticeably;
 #: long enough that a no-op job costs a hundredth of a claim.
-PATIENCE = 0.03
+MAX_SLOT_WAIT = 0.03
 
-#: More than this in one statement gains nothing.
-LARGEST = 200
+#: A larger claim is not faster.
+MAX_BATCH = 200
 
-#: Weight of the newest batch in the running average: a change of the mix is felt within some ten
-#: jobs.
+#: Weight of the newest duration in the moving average: it follows a change of the mix within some
+#: ten jobs.
 _WEIGHT = 0.2
 
 
-class Gauge:
-    """Watches how long jobs take, and says how many to have in hand."""
+class BatchSizer:
+    """Derives the size of a claim from a moving average of the jobs' durations."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._average: float | None = None
 
-    def saw(self, duration: float) -> None:
-        """Note how long a job took, in seconds."""
+    def record(self, duration: float) -> None:
+        """Add the duration of a job, in seconds, to the average."""
         if self._average is None or duration > self._average * 10:
-            # A long job among short ones: believe it at once, or the next batch waits behind its
-            # like.
+            # A long job among short ones counts in full at once: otherwise the next batch waits
+            # behind more of its kind.
             self._average = duration
         else:
             self._average += _WEIGHT * (duration - self._average)
 
     @property
     def target(self) -> int:
-        """How many jobs to have in hand, running ones included."""
+        """How many jobs to have in flight, running ones included."""
         if self._average is None:
             return self.slots
-        ahead = self.slots * PATIENCE / max(self._average, 1e-6)
-        return self.slots + min(LARGEST, int(ahead))
+        prefetched = self.slots * MAX_SLOT_WAIT / max(self._average, 1e-6)
+        return self.slots + min(MAX_BATCH, int(prefetched))
 
-    def wanted(self, in_hand: int) -> int:
-        """How many to claim now; 0 while enough are in hand, so that claims come in batches."""
+    def claim_size(self, busy: int) -> int:
+        """Return how many jobs to claim. 0 while enough are in flight: claims come in batches."""
         target = self.target
-        if in_hand > target // 2 and in_hand >= self.slots:
+        if busy > target // 2 and busy >= self.slots:
             return 0
-        return min(LARGEST, target - in_hand)
+        return min(MAX_BATCH, target - busy)

@@ -1,4 +1,4 @@
-"""See whether the code has changed, for a worker in development."""
+"""Detect changes of the code, to reload a worker in development."""
 
 import math
 import time
@@ -6,31 +6,29 @@ from pathlib import Path
 
 from django.utils.autoreload import iter_all_python_module_files
 
-EVERY = 1.0
+#: Seconds between two checks of the files.
+INTERVAL = 1.0
 
 
 class CodeWatch:
-    """Called now and then, says whether the code has changed since the last call.
-
-    The code: the Python files of the loaded modules.
-    """
+    """Calling it returns whether a file of a loaded Python module changed since the last check."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, float] = {}
-        self._looked_at = -math.inf
+        self._modified: dict[Path, float] = {}
+        self._checked_at = -math.inf
         self()
 
     def __call__(self) -> bool:
         now = time.monotonic()
-        if now - self._looked_at < EVERY:
+        if now - self._checked_at < INTERVAL:
             return False
-        self._looked_at = now
+        self._checked_at = now
         changed = False
         for path in iter_all_python_module_files():
             try:
                 modified = path.stat().st_mtime
             except OSError:
                 continue
-            changed |= self._seen.get(path, modified) != modified
-            self._seen[path] = modified
+            changed |= self._modified.get(path, modified) != modified
+            self._modified[path] = modified
         return changed

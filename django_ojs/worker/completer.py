@@ -1,4 +1,4 @@
-"""Write what became of the jobs: completions in groups, everything else one by one."""
+"""Store the outcomes of jobs: completions in groups, all other transitions one by one."""
 
 import logging
 import queue
@@ -17,30 +17,30 @@ from django_ojs.conf import settings
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure, from_exception
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
-from django_ojs.worker.in_flight import Hand, Run
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.in_flight import JobsInFlight, Run
+from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
 
-#: Completions wait this long for company. It bounds how much a crash can run twice, and costs a
-#: short job less than its claim.
-GATHER = 0.003
+#: Seconds in which completions are collected. It bounds how many jobs a crash can run twice, and
+#: costs a short job less than its claim.
+BATCH_WINDOW = 0.003
 
-#: Completions in one statement at most.
-LARGEST = 500
+#: The most completions in one statement.
+MAX_BATCH = 500
 
-#: Between two tries while the database is away.
-PAUSE = 0.2
+#: Seconds between two tries while the database cannot be reached.
+RETRY_INTERVAL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """A run that succeeded, and what it returned."""
+class Completion:
+    """A run that succeeded, and its result."""
 
     run: Run
     result: Any
@@ -48,52 +48,58 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
-    """Anything else to write about a run."""
+class Transition:
+    """Any other change of state of some runs, and the operation that stores it."""
 
     runs: list[Run]
     write: Callable[[], object]
 
 
-class Finisher:
-    """A thread that commits answers.
+class Completer:
+    """A thread that stores outcomes.
 
-    It keeps what it could not write and tries again: an answer is never dropped.
+    It keeps an outcome until it is stored: while the database is away it tries again.
     """
 
     def __init__(
-        self, worker_id: str, hand: Hand, report: Report, slot_freed: Callable[[float], None]
+        self,
+        worker_id: str,
+        in_flight: JobsInFlight,
+        job_log: JobLog,
+        on_slot_free: Callable[[float], None],
     ) -> None:
         self._worker_id = worker_id
-        self._hand = hand
-        self._report = report
-        self._slot_freed = slot_freed
-        self._items: deque[Finished | Chore] = deque()
+        self._in_flight = in_flight
+        self._job_log = job_log
+        self._on_slot_free = on_slot_free
+        self._items: deque[Completion | Transition] = deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="ojs-finisher", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="ojs-completer", daemon=True)
         self._thread.start()
 
-    def answer(self, run: Run, result: Any, error: BaseException | None, committed: bool) -> None:
-        """Take the answer of a handler (called on its thread)."""
+    def handler_ended(
+        self, run: Run, result: Any, error: BaseException | None, committed: bool
+    ) -> None:
+        """Store how a handler ended (called on its thread); see `handler_call.OnEnd`."""
         seconds = time.monotonic() - run.started
-        self._hand.free()
+        self._in_flight.release_slot()
         if error is not None:
-            self.failed(
+            self.fail(
                 run,
                 from_exception(error, backtrace=settings().backtraces),
                 seconds=seconds,
                 cause=error,
             )
         elif committed:
-            self._completed(run, seconds)
-            self._add(Chore([run], lambda: _send_completed(run)))
+            self._note_completed(run, seconds)
+            self._add(Transition([run], lambda: _send_completed(run)))
         else:
-            self._add(Finished(run, result, seconds))
-        self._slot_freed(seconds)
+            self._add(Completion(run, result, seconds))
+        self._on_slot_free(seconds)
 
-    def failed(
+    def fail(
         self,
         run: Run,
         failure: Failure,
@@ -106,25 +112,25 @@ class Finisher:
 
         def write() -> None:
             job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
-            self._report.failed(run, failure, job, seconds, cause)
+            self._job_log.failed(run, failure, job, seconds, cause)
 
-        self._add(Chore([run], write))
+        self._add(Transition([run], write))
 
-    def held(self, run: Run, failure: Failure) -> None:
-        """Put a job aside that this worker cannot run."""
+    def hold(self, run: Run, failure: Failure) -> None:
+        """Hold back a job of a type that has no handler here."""
         self._add(
-            Chore(
+            Transition(
                 [run],
-                lambda: fail.hold(
+                lambda: fail.postpone(
                     run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
                 ),
             )
         )
 
-    def requeued(self, run: Run, failure: Failure) -> None:
-        """Give a job back whose handler was stopped, without spending an attempt."""
+    def requeue(self, run: Run, failure: Failure) -> None:
+        """Make a job available again whose handler was stopped, without spending an attempt."""
         self._add(
-            Chore(
+            Transition(
                 [run],
                 lambda: fail.requeue(
                     run.job.id, failure, claim=run.claim, outcome=Outcome.SHUTDOWN
@@ -132,20 +138,20 @@ class Finisher:
             )
         )
 
-    def unstarted(self, runs: list[Run]) -> None:
-        """Give jobs back that never started."""
+    def give_back(self, runs: list[Run]) -> None:
+        """Make jobs available again that never started."""
         if runs:
             claims = [(run.job.id, run.job.run) for run in runs]
-            self._add(Chore(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id)))
+            self._add(Transition(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id)))
 
     def close(self, timeout: float) -> bool:
-        """Write what is left and end. Return whether all of it was written in time."""
+        """Store what is left and end. Return whether all of it was stored within the timeout."""
         self._closing.set()
         self._wake.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _add(self, item: Finished | Chore) -> None:
+    def _add(self, item: Completion | Transition) -> None:
         self._items.append(item)
         if self._asleep:
             self._asleep = False
@@ -160,78 +166,79 @@ class Finisher:
                         return
                     self._wake.get()
                 self._asleep = False
-                if len(self._items) < LARGEST and not self._closing.is_set():
-                    time.sleep(GATHER)
+                if len(self._items) < MAX_BATCH and not self._closing.is_set():
+                    time.sleep(BATCH_WINDOW)
                 self._drain()
         finally:
             connections.close_all()
 
     def _drain(self) -> None:
-        finished: list[Finished] = []
-        chores: list[Chore] = []
-        while self._items and len(finished) < LARGEST:
+        completions: list[Completion] = []
+        transitions: list[Transition] = []
+        while self._items and len(completions) < MAX_BATCH:
             item = self._items.popleft()
-            if isinstance(item, Finished):
-                finished.append(item)
+            if isinstance(item, Completion):
+                completions.append(item)
             else:
-                chores.append(item)
-        if finished:
-            if not self._until_written(lambda: self._complete(finished)):
-                # One of them is refused; the others need not suffer for it.
-                for item in finished:
-                    self._until_written(partial(self._complete, [item]), [item.run])
-            self._hand.remove([item.run for item in finished])
-        for chore in chores:
-            self._until_written(chore.write, chore.runs)
-            self._hand.remove(chore.runs)
+                transitions.append(item)
+        if completions:
+            if not self._store(lambda: self._complete(completions)):
+                # One of them cannot be stored. Each by itself, so that the others can.
+                for item in completions:
+                    self._store(partial(self._complete, [item]), [item.run])
+            self._in_flight.remove([item.run for item in completions])
+        for transition in transitions:
+            self._store(transition.write, transition.runs)
+            self._in_flight.remove(transition.runs)
 
-    def _complete(self, finished: list[Finished]) -> None:
-        kept = ack.ack_batch(
-            self._worker_id, [(item.run.job.id, item.run.job.run, item.result) for item in finished]
+    def _complete(self, completions: list[Completion]) -> None:
+        stored = ack.ack_batch(
+            self._worker_id,
+            [(item.run.job.id, item.run.job.run, item.result) for item in completions],
         )
-        for item in finished:
-            if item.run.job.id in kept:
-                self._completed(item.run, item.seconds)
+        for item in completions:
+            if item.run.job.id in stored:
+                self._note_completed(item.run, item.seconds)
             else:
-                self._report.lost(item.run)
+                self._job_log.claim_lost(item.run)
 
-    def _completed(self, run: Run, seconds: float) -> None:
-        self._report.completed(run, seconds)
+    def _note_completed(self, run: Run, seconds: float) -> None:
+        self._job_log.completed(run, seconds)
         job = run.job
         rollups.note(rollups.COMPLETED, job.queue, job.type, waited=_waited(job), ran=seconds)
 
-    def _until_written(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
-        """Return whether the database took it, or had no need to."""
+    def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
+        """Retry while the database is away. Return False when the write fails otherwise."""
         while True:
             try:
                 write()
                 return True
             except (Conflict, JobNotFound):
-                # Cancelled, lapsed and taken over, or pruned: the answer of this run counts no
-                # more.
+                # Cancelled, claimed by another worker after its reservation lapsed, or pruned: the
+                # outcome of this run is discarded.
                 for run in runs:
-                    self._report.lost(run)
+                    self._job_log.claim_lost(run)
                 return True
             except (OperationalError, InterfaceError) as error:
-                self._report.database_away(error)
+                self._job_log.database_away(error)
                 connections.close_all()
-                # The reservations outlive a short absence; after a long one the jobs are somebody
-                # else's, and the fence holds.
-                time.sleep(PAUSE)
+                # The reservations outlive a short outage. After a long one other workers may have
+                # claimed the jobs: the fence then rejects this write.
+                time.sleep(RETRY_INTERVAL)
             except Exception:
-                # The database answers and refuses, or there is a fault: trying again would end the
-                # same way, and the jobs behind this one wait.
+                # The database rejects the write, or this is a fault in the code: a retry would fail
+                # too, and the jobs behind this one wait.
                 logger.exception(
-                    "What became of %d jobs could not be written; a reservation that is not "
-                    "answered lapses.",
+                    "The outcome of %d jobs could not be stored. They become available again when "
+                    "their reservations lapse.",
                     max(1, len(runs)),
                 )
                 return False
 
 
 def _send_completed(run: Run) -> None:
-    # An `atomic` run has committed its own ACK, and its event with that. The receivers are called
-    # here: they must not use up the handler's time.
+    # An `atomic` run has committed its own ACK and the event with it. The signal is sent here:
+    # its receivers must not use up the time of the handler.
     publish.send_all_after_commit(signals.job_completed, [run.job.id])
 
 
@@ -239,6 +246,3 @@ def _waited(job: Claimed) -> float | None:
     if job.started_at is None or job.enqueued_at is None:
         return None
     return (job.started_at - job.enqueued_at).total_seconds()
-
-
-__all__ = ["Finisher"]

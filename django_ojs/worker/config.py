@@ -1,4 +1,4 @@
-"""What a worker was asked to do."""
+"""The configuration of a worker: the arguments of the command, with the settings as defaults."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,10 +8,7 @@ from django_ojs.conf import settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """The worker's arguments.
-
-    `threads` is the number of jobs a process runs at a time, sync and async together.
-    """
+    """`threads` is how many jobs a process runs at a time, sync and async together."""
 
     queues: tuple[str, ...] = ("default",)
     processes: int = 1
@@ -26,10 +23,7 @@ class WorkerConfig:
 
     @classmethod
     def from_settings(cls, **given: object) -> "WorkerConfig":
-        """Return a configuration with the settings' intervals.
-
-        `given` arguments go before them; None is absent.
-        """
+        """Return a configuration. Arguments that are not None override the settings."""
         configured = settings()
         values: dict[str, object] = {
             "grace": configured.grace_period,

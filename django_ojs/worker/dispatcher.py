@@ -1,4 +1,4 @@
-"""From a claimed job to a run that waits for its slot, and back when the wait is too long."""
+"""Make runs of claimed jobs, give them to the executor, and revoke those that wait too long."""
 
 import time
 from datetime import timedelta
@@ -10,42 +10,46 @@ from django_ojs.operations import beat
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import progress
-from django_ojs.worker.completer import Finisher
+from django_ojs.worker.completer import Completer
 from django_ojs.worker.executor import Executor
-from django_ojs.worker.in_flight import Hand, Phase, Run
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
+from django_ojs.worker.job_log import JobLog
+
+_UNKNOWN_TYPE = Failure(
+    type="unknown_job_type", message="The worker has no handler for this job type."
+)
 
 
-class Intake:
-    """Takes claimed jobs in. Called from the claiming thread only."""
+class Dispatcher:
+    """Called from the claiming thread only."""
 
     def __init__(
         self,
         worker_id: str,
-        hand: Hand,
+        in_flight: JobsInFlight,
         executor: Executor,
-        finisher: Finisher,
-        report: Report,
+        completer: Completer,
+        job_log: JobLog,
         slots: int,
     ) -> None:
         self._worker_id = worker_id
-        self._hand = hand
+        self._in_flight = in_flight
         self._executor = executor
-        self._finisher = finisher
-        self._report = report
+        self._completer = completer
+        self._job_log = job_log
         self._slots = slots
         self._default_timeout = settings().default_timeout.total_seconds()
 
-    def accept(self, jobs: list[Claimed]) -> None:
-        """Hand jobs to their handlers; put those aside that have none here."""
+    def dispatch(self, jobs: list[Claimed]) -> None:
+        """Give jobs to their handlers; hold back those of unknown types."""
         runs: list[Run] = []
-        strangers: list[Run] = []
+        unknown: list[Run] = []
         for job in jobs:
             handler = get_handler(job.type)
             context = JobContext(
                 job,
                 is_async=handler is not None and handler.is_async,
-                heartbeat=self._heartbeat,
+                heartbeat=self._extend,
                 report=progress.report,
             )
             run = Run(
@@ -54,35 +58,30 @@ class Intake:
                 context,
                 job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
             )
-            (runs if handler is not None else strangers).append(run)
-        self._hand.add(runs + strangers)
-        for run in strangers:
-            self._take(run)
-            self._report.unknown_type(run.job.type)
-            self._finisher.held(
-                run,
-                Failure(
-                    type="unknown_job_type", message="The worker has no handler for this job type."
-                ),
-            )
+            (runs if handler is not None else unknown).append(run)
+        self._in_flight.add(runs + unknown)
+        for run in unknown:
+            self._revoke(run)
+            self._job_log.unknown_type(run.job.type)
+            self._completer.hold(run, _UNKNOWN_TYPE)
         self._executor.submit(runs)
 
-    def take_waiting(self, older_than: float = 0.0) -> list[Run]:
-        """Take the runs that have waited longer than this, in seconds, for a slot."""
-        if older_than and self._hand.busy <= self._slots:
+    def revoke_waiting(self, longer_than: float = 0.0) -> list[Run]:
+        """Revoke and return the runs that have waited more than this many seconds for a slot."""
+        if longer_than and self._in_flight.busy <= self._slots:
             return []
-        before = time.monotonic() - older_than
+        before = time.monotonic() - longer_than
         return [
             run
-            for run in self._hand.in_phase(Phase.WAITING)
-            if run.claimed_at <= before and self._take(run)
+            for run in self._in_flight.in_phase(Phase.WAITING)
+            if run.claimed_at <= before and self._revoke(run)
         ]
 
-    def _take(self, run: Run) -> bool:
-        if not run.take(Phase.WAITING):
+    def _revoke(self, run: Run) -> bool:
+        if not run.revoke(Phase.WAITING):
             return False
-        self._hand.free()
+        self._in_flight.release_slot()
         return True
 
-    def _heartbeat(self, job: Claimed, extend: timedelta | None) -> bool:
+    def _extend(self, job: Claimed, extend: timedelta | None) -> bool:
         return beat.extend(self._worker_id, job.id, extend)

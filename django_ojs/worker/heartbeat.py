@@ -1,7 +1,4 @@
-"""The pulse of a process: it beats, and does what the answer says.
-
-It also watches the clock of every run.
-"""
+"""The heartbeat of a process, and the timeouts of its jobs."""
 
 import logging
 import threading
@@ -17,59 +14,62 @@ from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance.timeouts import timeout_failure
 from django_ojs.storage.dialects.base import Session
-from django_ojs.worker.completer import Finisher
-from django_ojs.worker.executor import interrupt
-from django_ojs.worker.in_flight import Hand, Phase, Run
-from django_ojs.worker.job_log import Report
-from django_ojs.worker.wake_event import Bell
+from django_ojs.worker.completer import Completer
+from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
+from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs")
 
-#: How often the clocks of the runs are looked at: how late a timeout may be.
+#: Seconds between two checks of the timeouts: how late a timeout may be.
 TICK = 0.1
 
-#: An interrupted thread that is still there after this waits in C, and will not end.
+#: An interrupted thread that is alive after this many seconds waits in C code and will not end.
 STUCK_AFTER = 10.0
 
+#: Seconds that closing waits for a beat that is under way.
+CLOSE_TIMEOUT = 5.0
 
-class Pulse:
-    """A thread that beats while the process lives, draining included."""
+
+class Heartbeat:
+    """A thread that sends beats until the process has drained, and applies the responses."""
 
     def __init__(
         self,
         worker_id: str,
-        hand: Hand,
-        finisher: Finisher,
-        report: Report,
+        in_flight: JobsInFlight,
+        completer: Completer,
+        job_log: JobLog,
         *,
         interval: timedelta,
         registration: Registration,
-        directed: Callable[[Directive], None],
-        stuck: Callable[[], None],
+        on_directive: Callable[[Directive], None],
+        on_stuck_thread: Callable[[], None],
     ) -> None:
         self._worker_id = worker_id
-        self._hand = hand
-        self._finisher = finisher
-        self._report = report
+        self._in_flight = in_flight
+        self._completer = completer
+        self._job_log = job_log
         self._interval = interval
         self._registration = registration
-        self._directed = directed
-        self._stuck = stuck
+        self._on_directive = on_directive
+        self._on_stuck_thread = on_stuck_thread
         self._interrupted: list[Run] = []
-        self._stop = Bell()
+        self._stop = WakeEvent()
         self.state = Directive.RUNNING
         self.session: Session | None = None
-        #: Whether the database knows the worker. Before that it must hold no job: nobody would
-        #: notice its death.
+        #: Whether the database has a row of the worker. Before that it must claim no job: its death
+        #: would not be noticed.
         self.registered = False
         self._beat()
-        self._thread = threading.Thread(target=self._work, name="ojs-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="ojs-heartbeat", daemon=True)
         self._thread.start()
 
-    def attach(self) -> bool:
-        """Tie the worker's life to the calling thread's database session.
+    def attach_session(self) -> bool:
+        """Let the end of the calling thread's database session mean the worker's death.
 
-        Return False when that is not its own.
+        Return False when the session is not the worker's own (behind a pooler).
         """
         # A beat meanwhile must not write the old session, which is gone, over the new one.
         self.session = None
@@ -78,17 +78,21 @@ class Pulse:
 
     def close(self) -> None:
         """Stop beating."""
-        self._stop.ring()
-        self._thread.join(5)
+        self._stop.set()
+        self._thread.join(CLOSE_TIMEOUT)
+
+    def watch_interrupted(self, run: Run) -> None:
+        """Check from now on whether the thread of an interrupted run ends."""
+        self._interrupted.append(run)
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval.total_seconds()
         try:
             while True:
                 idle = min(0.5, self._interval.total_seconds())
-                if self._stop.wait(TICK if len(self._hand) else idle):
+                if self._stop.wait(TICK if len(self._in_flight) else idle):
                     return
-                self._watch()
+                self._fail_overdue()
                 if time.monotonic() >= due or not self.registered:
                     self._beat()
                     due = time.monotonic() + self._interval.total_seconds()
@@ -96,68 +100,69 @@ class Pulse:
             connections.close_all()
 
     def _beat(self) -> None:
-        runs = {run.job.id: run for run in self._hand.all()}
-        # Reservations are long and beats are many: one is extended when half of it is gone.
-        aging = [key for key, run in runs.items() if _half_gone(run)]
+        runs = {run.job.id: run for run in self._in_flight.all()}
+        # Reservations are long and beats are many: one is extended when half of it is over.
+        to_extend = [key for key, run in runs.items() if _is_half_over(run)]
         try:
-            answer = beat.beat(
+            response = beat.beat(
                 self._worker_id,
                 state=self.state,
                 holding=list(runs),
-                extend=aging,
+                extend=to_extend,
                 interval=self._interval,
                 registration=self._registration,
                 session=self.session,
             )
         except Error as error:
             # A worker goes on as it was (worker-protocol §4.6).
-            self._report.database_away(error)
+            self._job_log.database_away(error)
             connections.close_all()
             return
         self.registered = True
-        for key in answer.lost:
-            # Cancelled, or taken over; or done and written a moment ago, and then `take` finds
-            # nothing to take.
-            if runs[key].take(Phase.RUNNING, self._interrupt) or runs[key].take(Phase.WAITING):
-                self._hand.free()
-                self._hand.remove([runs[key]])
-                self._report.lost(runs[key])
-        if answer.state is not self.state:
-            self._directed(answer.state)
+        for key in response.lost:
+            # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
+            # its phase is DONE and there is nothing to revoke.
+            run = runs[key]
+            if run.revoke(Phase.RUNNING, self._interrupt) or run.revoke(Phase.WAITING):
+                self._in_flight.release_slot()
+                self._in_flight.remove([run])
+                self._job_log.claim_lost(run)
+        if response.state is not self.state:
+            self._on_directive(response.state)
 
-    def _watch(self) -> None:
-        for run in self._hand.all():
-            if run.overdue and run.take(Phase.RUNNING, self._interrupt):
-                self._hand.free()
-                self._finisher.failed(
+    def _fail_overdue(self) -> None:
+        for run in self._in_flight.all():
+            if run.overdue and run.revoke(Phase.RUNNING, self._interrupt):
+                self._in_flight.release_slot()
+                self._completer.fail(
                     run,
                     timeout_failure(),
                     outcome=Outcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )
         if self._interrupted:
-            self._look_for_stuck_threads()
+            self._check_for_stuck_threads()
 
     def _interrupt(self, run: Run) -> None:
         interrupt(run)
-        self._interrupted.append(run)
+        self.watch_interrupted(run)
 
-    def _look_for_stuck_threads(self) -> None:
-        late = time.monotonic() - STUCK_AFTER
+    def _check_for_stuck_threads(self) -> None:
+        stuck_before = time.monotonic() - STUCK_AFTER
         self._interrupted = [
             run
             for run in self._interrupted
-            # The thread itself: its number may by now be another's, which came in its place.
+            # The thread object: the system may have given the thread's number to another one.
             if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
         ]
-        if any(run.taken_at < late for run in self._interrupted):
+        if any(run.revoked_at < stuck_before for run in self._interrupted):
             self._interrupted.clear()
-            self._stuck()
+            self._on_stuck_thread()
 
 
-def _half_gone(run: Run) -> bool:
+def _is_half_over(run: Run) -> bool:
     if run.job.lease_until is None or run.job.started_at is None:
         return False
     lease = (run.job.lease_until - run.job.started_at).total_seconds()
-    # By our own clock, from the moment it was claimed: the two clocks need not agree.
+    # Measured with this process's clock from the claim on: the database's clock may differ.
     return time.monotonic() - run.claimed_at > lease / 2

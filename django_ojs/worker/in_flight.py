@@ -1,7 +1,4 @@
-"""The jobs in a process's hands.
-
-Claimed, waiting for a thread, running, or done and not yet written.
-"""
+"""The jobs that a process has claimed and whose outcome is not stored yet."""
 
 import threading
 import time
@@ -17,14 +14,14 @@ from django_ojs.storage.transitions import Claim
 
 
 class Phase(Enum):
-    """Where a run is. Whoever moves it on, under its lock, decides what becomes of the job."""
+    """The phase of a run. The thread that changes it, under the run's lock, decides the outcome."""
 
     WAITING = auto()
     RUNNING = auto()
     DONE = auto()
-    #: Taken from its handler (timeout, cancellation, shutdown) or never given to it: what the
-    #: handler answers is void.
-    TAKEN = auto()
+    #: Taken from its handler (timeout, cancellation, shutdown) or never given to it. A result of
+    #: the handler is discarded.
+    REVOKED = auto()
 
 
 class Run:
@@ -39,8 +36,8 @@ class Run:
         "job",
         "lock",
         "phase",
+        "revoked_at",
         "started",
-        "taken_at",
         "thread",
         "thread_id",
         "timeout",
@@ -57,7 +54,7 @@ class Run:
         self.phase = Phase.WAITING
         self.claimed_at = time.monotonic()
         self.started = 0.0
-        self.taken_at = 0.0
+        self.revoked_at = 0.0
         self.thread: threading.Thread | None = None
         self.thread_id: int | None = None
         self.interrupted = False
@@ -65,23 +62,23 @@ class Run:
 
     @property
     def handler(self) -> Handler[..., Any]:
-        """What runs the job. Raises LookupError when its type has no handler in this process."""
+        """The handler. Raises LookupError when the job's type has none in this process."""
         if self._handler is None:
             raise LookupError(f"The job type {self.job.type!r} has no handler here.")
         return self._handler
 
     @property
     def claim(self) -> Claim:
-        """The fence."""
+        """The claim that fences every write about this run."""
         return Claim(worker_id=self.job.worker_id, run=self.job.run)
 
     @property
     def overdue(self) -> bool:
-        """Whether its handler runs longer than the job's timeout."""
+        """Whether the handler has run longer than the job's timeout."""
         return self.phase is Phase.RUNNING and time.monotonic() - self.started > self.timeout
 
     def begin(self) -> bool:
-        """Take it to its handler. Return False when it was given back meanwhile."""
+        """Start running, on the calling thread. Return False when the run was revoked before."""
         with self.lock:
             if self.phase is not Phase.WAITING:
                 return False
@@ -92,53 +89,53 @@ class Run:
             return True
 
     def end(self) -> bool:
-        """Its handler is done. Return False when nobody waits for the answer any more."""
+        """Note that the handler has ended. Return False when its result is to be discarded."""
         with self.lock:
             if self.phase is not Phase.RUNNING:
                 return False
             self.phase = Phase.DONE
             return True
 
-    def take(self, phase: Phase, interrupt: "Callable[[Run], None] | None" = None) -> bool:
-        """Take it away while it is in `phase`.
+    def revoke(self, phase: Phase, interrupt: "Callable[[Run], None] | None" = None) -> bool:
+        """Take the run from its handler. Return False when it is no longer in `phase`.
 
-        Return False when it has moved on. `interrupt` runs before anyone else sees it.
+        `interrupt` is called before other threads can see the new phase.
         """
         with self.lock:
             if self.phase is not phase:
                 return False
-            self.phase = Phase.TAKEN
-            self.taken_at = time.monotonic()
+            self.phase = Phase.REVOKED
+            self.revoked_at = time.monotonic()
             self.context.cancel()
             if interrupt is not None:
                 interrupt(self)
             return True
 
 
-class Hand:
-    """All runs of a process, by id."""
+class JobsInFlight:
+    """All runs of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[tuple[UUID, int], Run] = {}
-        #: Runs that hold a slot or wait for one: those whose answer is written only wait for the
-        #: commit.
+        #: Number of runs that hold a slot or wait for one. A run whose handler has ended only waits
+        #: for its outcome to be stored and is not counted.
         self.busy = 0
 
     def add(self, runs: list[Run]) -> None:
-        """Take jobs in."""
+        """Add claimed jobs; each needs a slot."""
         with self._lock:
             for run in runs:
                 self._runs[run.job.id, run.job.run] = run
             self.busy += len(runs)
 
-    def free(self, count: int = 1) -> None:
-        """Note that slots are free again."""
+    def release_slot(self) -> None:
+        """Note that one run no longer needs a slot."""
         with self._lock:
-            self.busy -= count
+            self.busy -= 1
 
     def remove(self, runs: list[Run]) -> None:
-        """Let jobs go: their state is written, or is not ours to write."""
+        """Remove runs whose outcome is stored, or is no longer this worker's to store."""
         with self._lock:
             for run in runs:
                 self._runs.pop((run.job.id, run.job.run), None)
@@ -147,7 +144,7 @@ class Hand:
         return len(self._runs)
 
     def all(self) -> list[Run]:
-        """Return the runs as they are now."""
+        """Return a snapshot of the runs."""
         with self._lock:
             return list(self._runs.values())
 

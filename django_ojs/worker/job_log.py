@@ -1,4 +1,4 @@
-"""What a worker says: a line a job, and now and then how it goes."""
+"""The log of a worker: one line for each job, and a summary every few seconds."""
 
 import logging
 import threading
@@ -12,29 +12,29 @@ from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
 
-#: Seconds between two lines that say how it goes.
-PROGRESS_EVERY = 5.0
+#: Seconds between two summaries.
+SUMMARY_INTERVAL = 5.0
 
-#: The same trouble is told once in this many seconds.
+#: Seconds before the same warning is logged again.
 REPEAT_AFTER = 30.0
 
 
-class Report:
-    """Log lines and counts of one process.
+class JobLog:
+    """The log lines and the counts of one process.
 
-    Arguments, results and messages' origins are never in them, only names and times.
+    They have names and times only, never arguments, results or messages of errors.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.done = self.bad = 0
-        self._told: dict[str, float] = {}
-        self._since, self._then = time.monotonic(), 0
+        self.completed_count = self.failed_count = 0
+        self._warned_at: dict[str, float] = {}
+        self._summary_at, self._summary_count = time.monotonic(), 0
 
     def completed(self, run: Run, seconds: float) -> None:
-        """A job succeeded."""
+        """Log a job that succeeded."""
         with self._lock:
-            self.done += 1
+            self.completed_count += 1
         if logger.isEnabledFor(logging.INFO):
             logger.info(
                 "%s %s completed in %s",
@@ -47,13 +47,13 @@ class Report:
     def failed(
         self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
     ) -> None:
-        """A job failed. Its traceback goes to the log at DEBUG, and into the stored error."""
+        """Log a job that failed. Its traceback is logged at DEBUG, and is in the stored error."""
         with self._lock:
-            self.bad += 1
+            self.failed_count += 1
         if job.state == State.RETRYABLE:
             level = logging.WARNING
             what = f"attempt {run.job.attempt} of {job.max_attempts}"
-            what += f", runs again at {job.due_at:%H:%M:%S}"
+            what += f", next attempt at {job.due_at:%H:%M:%S}"
         else:
             level = logging.ERROR
             what = "dead letter" if job.dead_letter else "discarded"
@@ -72,56 +72,60 @@ class Report:
         if cause is not None:
             logger.debug("Traceback of %s", run.job.id, exc_info=cause)
 
-    def lost(self, run: Run) -> None:
-        """A run ended whose job is no longer its own."""
+    def claim_lost(self, run: Run) -> None:
+        """Log a run whose job was cancelled, or claimed by another worker."""
         logger.warning(
-            "%s %s ended, but its claim is gone (cancelled, or taken over after its reservation); "
-            "its answer was not kept",
+            "%s %s: its claim is gone (cancelled, or its reservation lapsed and another worker "
+            "claimed it); the result of this run was discarded",
             run.job.type,
             run.job.id,
             extra=_fields(run, "lost", time.monotonic() - run.started),
         )
 
     def unknown_type(self, run_type: str) -> None:
-        """A job came whose type has no handler here."""
-        self.once(
+        """Warn of a job type that has no handler here."""
+        self.warn_once(
             f"type {run_type}",
-            f"No handler for the job type {run_type!r} here: its jobs are held back and handed out "
-            "again, unspent. Is a deployment under way, or is the app with its jobs.py missing "
-            "from INSTALLED_APPS?",
+            f"No handler for the job type {run_type!r} here: its jobs are held back and offered "
+            "again later, without spending an attempt. Is a deployment under way, or is the app "
+            "with its jobs.py missing from INSTALLED_APPS?",
         )
 
     def database_away(self, error: Exception) -> None:
-        """The database did not answer; work waits."""
-        self.once(
+        """Warn that the database cannot be reached."""
+        self.warn_once(
             "database", f"The database does not answer ({type(error).__name__}); trying again."
         )
 
-    def once(self, key: str, message: str) -> None:
-        """Warn, but not again and again."""
+    def warn_once(self, key: str, message: str) -> None:
+        """Log a warning, unless one with the same key was logged in the last 30 seconds."""
         now = time.monotonic()
         with self._lock:
-            if now - self._told.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
+            if now - self._warned_at.get(key, -REPEAT_AFTER) < REPEAT_AFTER:
                 return
-            self._told[key] = now
+            self._warned_at[key] = now
         logger.warning(message)
 
-    def progress(self, in_hand: int) -> None:
-        """Say how it goes, if something went."""
+    def summary(self, in_flight: int) -> None:
+        """Log the counts and the rate, when it is time and there was work."""
         now = time.monotonic()
-        if now - self._since < PROGRESS_EVERY:
+        if now - self._summary_at < SUMMARY_INTERVAL:
             return
-        done = self.done + self.bad
-        if done != self._then or in_hand:
-            rate = (done - self._then) / (now - self._since)
+        ended = self.completed_count + self.failed_count
+        if ended != self._summary_count or in_flight:
+            rate = (ended - self._summary_count) / (now - self._summary_at)
             logger.info(
-                "%d done, %d failed, %d in hand, %.0f jobs/s", self.done, self.bad, in_hand, rate
+                "%d completed, %d failed, %d in flight, %.0f jobs/s",
+                self.completed_count,
+                self.failed_count,
+                in_flight,
+                rate,
             )
-        self._since, self._then = now, done
+        self._summary_at, self._summary_count = now, ended
 
 
 def duration(seconds: float) -> str:
-    """Say how long something took, in the unit a person would use."""
+    """Format a duration in milliseconds, seconds or minutes."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
     if seconds < 120:

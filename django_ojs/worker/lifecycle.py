@@ -1,7 +1,4 @@
-"""The states of a worker: running, quiet, terminate (worker-protocol §2).
-
-There is no way back from the last.
-"""
+"""The states of a worker: running, quiet, terminate (worker-protocol §2). The last is final."""
 
 import time
 from collections.abc import Callable
@@ -11,15 +8,15 @@ from django_ojs.models.worker import Directive
 
 
 class Lifecycle:
-    """The state of one process. `signalled` is safe in a signal handler if `changed` is."""
+    """The state of one process. `on_signal` is safe in a signal handler if `on_change` is."""
 
-    def __init__(self, grace: timedelta, changed: Callable[[], None]) -> None:
+    def __init__(self, grace: timedelta, on_change: Callable[[], None]) -> None:
         self.state = Directive.RUNNING
         self.deadline = float("inf")
         self._grace = grace.total_seconds()
-        self._changed = changed
+        self._on_change = on_change
         self._quiet_by_signal = False
-        #: Whether a signal, and not a directive, told it to end.
+        #: Whether a signal, and not a directive, asked for the end.
         self.ended_by_signal = False
 
     @property
@@ -28,26 +25,26 @@ class Lifecycle:
         return time.monotonic() >= self.deadline
 
     @property
-    def left(self) -> float:
-        """Seconds of grace that are left; infinite while not terminating."""
+    def remaining(self) -> float:
+        """Seconds of the grace period that remain; infinite while not terminating."""
         return max(0.0, self.deadline - time.monotonic())
 
-    def signalled(self, wanted: Directive) -> None:
-        """Go to a state a signal asked for. Terminate twice ends the grace period."""
+    def on_signal(self, wanted: Directive) -> None:
+        """Go to the state that a signal asks for. A second terminate ends the grace period."""
         if wanted is Directive.TERMINATE:
-            # The first one after a directive to terminate is not the second of its kind.
+            # Only signals are counted: the first one after a directive to terminate is no second.
             if self.ended_by_signal:
                 self.deadline = 0.0
-                self._changed()
+                self._on_change()
                 return
             self.ended_by_signal = True
         self._quiet_by_signal = wanted is Directive.QUIET
         self._go(wanted)
 
-    def directed(self, wanted: Directive) -> None:
-        """Go to the state that a beat was answered with.
+    def on_directive(self, wanted: Directive) -> None:
+        """Go to the state in the response to a beat.
 
-        "running" resumes a worker that was made quiet the same way.
+        "running" resumes a worker that a directive made quiet, and not one that a signal did.
         """
         if wanted is Directive.RUNNING and self._quiet_by_signal:
             return
@@ -59,4 +56,4 @@ class Lifecycle:
         if wanted is Directive.TERMINATE:
             self.deadline = time.monotonic() + self._grace
         self.state = wanted
-        self._changed()
+        self._on_change()

@@ -1,7 +1,4 @@
-"""Listen for new work, on a connection that also says the process is alive.
-
-When it ends, so did the process.
-"""
+"""Listen for NOTIFY of new jobs. The end of the connection also means the end of the process."""
 
 import logging
 import selectors
@@ -16,23 +13,23 @@ from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
 
-#: How long one wait for notifications lasts before the thread looks whether it shall stop.
+#: Seconds of one wait for notifications; between two waits the thread checks whether to stop.
 WAIT = 0.25
-PAUSE = 0.2
+RECONNECT_DELAY = 0.2
 
 
 class Listener:
-    """A thread that waits for notifications.
+    """A thread that calls `wake` for each notification of its queues.
 
-    It does nothing where the database has none, or behind a pooler.
+    It does nothing where the database has no notifications, or behind a pooler.
     """
 
     def __init__(
-        self, queues: Collection[str], woken: Callable[[], None], attach: Callable[[], bool]
+        self, queues: Collection[str], wake: Callable[[], None], attach_session: Callable[[], bool]
     ) -> None:
         self._queues = frozenset(queues)
-        self._woken = woken
-        self._attach = attach
+        self._wake = wake
+        self._attach_session = attach_session
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.listening = False
@@ -55,37 +52,34 @@ class Listener:
                 except (DatabaseError, InterfaceError):
                     logger.debug("The listening connection was lost; connecting again.")
                 except Exception:
-                    # A driver's own error (the connection ended while waiting): no Django class.
+                    # An error of the driver (the connection ended during a wait): no Django class.
                     logger.debug("Listening was interrupted; connecting again.", exc_info=True)
                 self.listening = False
                 connections.close_all()
-                self._stop.wait(PAUSE)
+                self._stop.wait(RECONNECT_DELAY)
         finally:
             connections.close_all()
 
     def _listen(self) -> bool:
         link = database.connection()
         link.ensure_connection()
-        if not self._attach():
-            # Behind a pooler: a notification would arrive on somebody else's connection. Polling
-            # does it.
+        if not self._attach_session():
+            # Behind a pooler a notification would arrive on a connection of another client. The
+            # worker finds its jobs by polling.
             return False
         if settings().notify:
             database.dialect().listen(link)
         self.listening = True
-        # What was announced before it listened is found by a look.
-        self._woken()
+        # Jobs that were announced before LISTEN took effect are found by this wake.
+        self._wake()
         with selectors.DefaultSelector() as selector:
             selector.register(link.connection, selectors.EVENT_READ)
             while not self._stop.is_set():
-                # The driver's own wait wakes ten times a second; the system's sleeps.
+                # The driver's own wait would wake up ten times a second.
                 if selector.select(WAIT):
                     self._read(link)
         return True
 
     def _read(self, link: BaseDatabaseWrapper) -> None:
         if self._queues.intersection(database.dialect().notified_queues(link)):
-            self._woken()
-
-
-__all__ = ["Listener"]
+            self._wake()

@@ -1,4 +1,4 @@
-"""Maintenance in the background: one worker at a time does it for all; any worker may."""
+"""Maintenance in the background: one worker at a time, the holder of the lease, does it for all."""
 
 import logging
 import threading
@@ -8,73 +8,76 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
+from django_ojs.operations import timer
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_operations
-from django_ojs.operations.maintenance import lease, maintain, rescue, timeouts
+from django_ojs.operations.maintenance import lease, pruning, timeouts
+from django_ojs.operations.workers import rescue
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
+from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
 
-#: What is due reads as available, and what expired as discarded, within this many seconds.
+#: Seconds until a due job becomes available, and an expired one discarded.
 TICK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bounded piece of work, done every so many seconds. It returns how many rows it touched."""
+    """A bounded task and its interval in seconds. It returns how many rows it changed."""
 
     run: Callable[[], int]
-    every: float
+    interval: float
 
 
 class Maintenance:
-    """A thread that does the steps while this worker has the lease for them."""
+    """A thread that runs the steps while this worker holds the lease."""
 
-    def __init__(self, worker_id: str, report: Report) -> None:
+    def __init__(self, worker_id: str, job_log: JobLog) -> None:
         self._worker_id = worker_id
-        self._report = report
-        keeper, passing = stats.CountKeeper(), maintain.Passing()
+        self._job_log = job_log
+        keeper, passing = stats.CountKeeper(), timer.DueCheck()
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(rescue.DeadWorkers(worker_id).take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(timeouts.overrun, 2.0),
+            Step(timeouts.enforce, 2.0),
             Step(keeper.fold, 1.0),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
-            Step(maintain.prune, 10.0),
-            Step(pressure_monitor.watch, 1.0),
-            Step(pressure_monitor.mend, 60.0),
+            Step(pruning.prune, 10.0),
+            Step(pressure_monitor.check_all, 1.0),
+            Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
             Step(bulk_operations.prune, 60.0),
-            # Who reads them settles them too.
+            # Readers of the events settle them too.
             Step(log.settle, 2.0),
             Step(log.prune, 10.0),
             Step(local.deliver, 1.0),
             Step(outbox.prune, 10.0),
-            Step(sweep.Sweeper().start, sweep.EVERY),
+            Step(sweep.Sweeper().start, sweep.INTERVAL),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and leave the lease to the next."""
+        """Stop, and release the lease."""
         self._stop.set()
         self._thread.join(5)
 
     def _work(self) -> None:
         due = dict.fromkeys(self._steps, 0.0)
         flush_at = time.monotonic() + rollups.FLUSH_EVERY
-        # The lease is good for twice as long as it is believed in.
+        # Renewed when half of its term is over.
         held_until = 0.0
         try:
             while not self._stop.wait(TICK):
@@ -82,34 +85,33 @@ class Maintenance:
                     if time.monotonic() < held_until or lease.take(self._worker_id):
                         if time.monotonic() >= held_until:
                             held_until = time.monotonic() + lease.TERM.total_seconds() / 2
-                        self._do(due)
+                        self._run_due(due)
                     if time.monotonic() >= flush_at:
-                        # Not for all, but for this process; so without the lease.
+                        # The rollups of this process only, so without the lease.
                         stats.flush_rollups()
                         flush_at = time.monotonic() + rollups.FLUSH_EVERY
                 except Error as error:
-                    self._report.database_away(error)
+                    self._job_log.database_away(error)
                     connections.close_all()
             stats.flush_rollups()
             lease.give(self._worker_id)
         except Error:
-            logger.debug("The maintenance lease was not given back; it ends by itself.")
+            logger.debug("The maintenance lease was not released; it expires by itself.")
         finally:
             connections.close_all()
 
-    def _do(self, due: dict[Step, float]) -> None:
+    def _run_due(self, due: dict[Step, float]) -> None:
         for step in self._steps:
             if self._stop.is_set():
                 return
             if time.monotonic() >= due[step]:
-                # A step that found a full batch has more to do: it comes again at once, after the
-                # others had their turn.
+                # A step that found a full batch has more to do: it runs again in the next round.
                 try:
-                    full = step.run() >= maintain.BATCH
+                    full = step.run() >= database.BATCH
                 except (OperationalError, InterfaceError):
                     raise
                 except Exception:
-                    # One row that cannot be read must not keep the other steps from their turn.
-                    logger.exception("A maintenance step failed; it will be tried again.")
+                    # One row that cannot be read must not keep the other steps from running.
+                    logger.exception("A step of the maintenance failed; it will be tried again.")
                     full = False
-                due[step] = 0.0 if full else time.monotonic() + step.every - TICK / 2
+                due[step] = 0.0 if full else time.monotonic() + step.interval - TICK / 2

@@ -1,4 +1,4 @@
-"""One worker process: claims jobs, hands them to the executor, and ends well."""
+"""One worker process: claims jobs, dispatches them, and drains before it stops."""
 
 import logging
 import os
@@ -11,238 +11,244 @@ from enum import IntEnum
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch
+from django_ojs.operations.workers import removal
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import notify
 from django_ojs.version import VERSION
-from django_ojs.worker.batch_sizer import PATIENCE, Gauge
-from django_ojs.worker.completer import Finisher
+from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
+from django_ojs.worker.completer import Completer
 from django_ojs.worker.config import WorkerConfig
-from django_ojs.worker.dispatcher import Intake
-from django_ojs.worker.executor import Executor, interrupt
-from django_ojs.worker.heartbeat import Pulse
-from django_ojs.worker.in_flight import Hand, Phase
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.dispatcher import Dispatcher
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.handler_call import interrupt
+from django_ojs.worker.heartbeat import Heartbeat
+from django_ojs.worker.in_flight import JobsInFlight, Phase
+from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance
-from django_ojs.worker.wake_event import Bell
+from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
 
-#: While it drains, a worker says what it waits for this often (graceful-shutdown §5.2).
-TELL_EVERY = 5.0
+#: Seconds between two log lines of a worker that drains (graceful-shutdown §5.2).
+DRAIN_LOG_INTERVAL = 5.0
 
-#: What is given back at the end must be written within this many seconds.
-LAST_WORDS = 5.0
+#: Seconds in which the last outcomes must be stored when the process ends.
+FINAL_WRITE_TIMEOUT = 5.0
 
-#: A claimed job that found no slot for this long goes back: the jobs before it turned out to be
-#: slow.
-STRANDED_AFTER = PATIENCE * 3
+#: A claimed job that found no slot for this many seconds becomes available again: the jobs before
+#: it turned out to be slow.
+GIVE_BACK_AFTER = MAX_SLOT_WAIT * 3
 
 
 class Exit(IntEnum):
-    """How a worker process ends."""
+    """The exit code of a worker process, for the supervisor."""
 
-    #: Told to end. Not 0: a handler's os._exit(0) says that, and its process has to be replaced.
+    #: Stopped. Not 0: that is a handler's os._exit(0), after which the process must be replaced.
     OK = 74
-    #: Replace it: it did its number of jobs, grew too large, or has a thread that will not end.
+    #: To be replaced: it reached its limit of jobs or memory, or a thread will not end.
     REPLACE = 75
 
 
 class WorkerProcess:
-    """Runs jobs until it is told to stop. `signalled` may be called from a signal handler."""
+    """Runs jobs until it is stopped. `on_signal` may be called from a signal handler."""
 
     def __init__(
         self, config: WorkerConfig, *, worker_id: str | None = None, parent: int | None = None
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
-        self.report = Report()
+        self.job_log = JobLog()
         self._config = config
-        self._wake = Bell()
-        self._life = Lifecycle(config.grace, self._look)
-        self.signalled = self._life.signalled
+        self._wake = WakeEvent()
+        self._lifecycle = Lifecycle(config.grace, self._wake.set)
+        self.on_signal = self._lifecycle.on_signal
         self._parent = parent
         self._waiting = False
-        # The last claim brought all that was asked for: there may be more.
-        self._more = False
+        # The last claim returned as many jobs as it asked for: there may be more.
+        self._may_be_more = False
         self._notified_at = 0.0
-        self._worn_out = False
+        self._replace = False
         self._claimed = 0
 
     def run(self) -> Exit:
-        """Work until told to stop, or (`once`) until the queues are empty. Return how it ended."""
+        """Work until stopped, or (`once`) until the queues are empty."""
         config = self._config
-        self._hand = Hand()
-        self._gauge = Gauge(config.threads)
-        self._finisher = Finisher(self.id, self._hand, self.report, self._slot_freed)
-        self._executor = Executor(config.threads, self._finisher.answer)
-        self._intake = Intake(
-            self.id, self._hand, self._executor, self._finisher, self.report, config.threads
+        self._in_flight = JobsInFlight()
+        self._batch_sizer = BatchSizer(config.threads)
+        self._completer = Completer(self.id, self._in_flight, self.job_log, self._on_slot_free)
+        self._executor = Executor(config.threads, self._completer.handler_ended)
+        self._dispatcher = Dispatcher(
+            self.id, self._in_flight, self._executor, self._completer, self.job_log, config.threads
         )
-        self._pulse = Pulse(
+        self._heartbeat = Heartbeat(
             self.id,
-            self._hand,
-            self._finisher,
-            self.report,
+            self._in_flight,
+            self._completer,
+            self.job_log,
             interval=config.heartbeat_interval,
             registration=self._registration(),
-            directed=self._life.directed,
-            stuck=self._wear_out,
+            on_directive=self._lifecycle.on_directive,
+            on_stuck_thread=self._on_stuck_thread,
         )
-        self._maintenance = Maintenance(self.id, self.report)
-        # What is there now is this site's jobs; a relay has no end of its own.
+        self._maintenance = Maintenance(self.id, self.job_log)
+        # `once` runs the jobs that are there now; a relay would never end.
         self._relays = Relays([] if config.once else relays(self.id))
-        self._listener = Listener(config.queues, self._notified, self._pulse.attach)
-        logger.info("%s works %s, %d at a time", self.id, ", ".join(config.queues), config.threads)
+        self._listener = Listener(config.queues, self._on_notify, self._heartbeat.attach_session)
+        logger.info(
+            "%s runs jobs of %s, %d at a time", self.id, ", ".join(config.queues), config.threads
+        )
         try:
             self._work()
         finally:
             self._end()
         return (
             Exit.REPLACE
-            if self._worn_out and self._life.state is not Directive.TERMINATE
+            if self._replace and self._lifecycle.state is not Directive.TERMINATE
             else Exit.OK
         )
 
     def _work(self) -> None:
-        told = 0.0
+        logged_at = 0.0
         while True:
-            state = self._pulse.state = self._life.state
+            state = self._heartbeat.state = self._lifecycle.state
             if state is Directive.TERMINATE:
-                self._finisher.unstarted(self._intake.take_waiting())
-                if not self._hand.busy or self._life.expired:
+                self._completer.give_back(self._dispatcher.revoke_waiting())
+                if not self._in_flight.busy or self._lifecycle.expired:
                     return
-                if time.monotonic() - told >= TELL_EVERY:
-                    told = time.monotonic()
-                    logger.info("Stopping: waiting for %d running jobs", self._hand.busy)
-            elif state is Directive.RUNNING and not self._worn_out and self._claim():
+                if time.monotonic() - logged_at >= DRAIN_LOG_INTERVAL:
+                    logged_at = time.monotonic()
+                    logger.info("Stopping: waiting for %d running jobs", self._in_flight.busy)
+            elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
-            elif (self._config.once or self._worn_out) and not len(self._hand):
+            elif (self._config.once or self._replace) and not len(self._in_flight):
                 return
-            self._give_back_stranded()
+            self._give_back_waiting()
             self._executor.fill()
-            self.report.progress(self._hand.busy)
-            self._check_wear()
+            self.job_log.summary(self._in_flight.busy)
+            self._check_replacement()
             self._wait()
 
     def _claim(self) -> bool:
-        """Claim what fits. Return whether to look again at once."""
-        wanted = self._gauge.wanted(self._hand.busy)
+        """Claim as many jobs as fit. Return whether to claim again at once."""
+        wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
-        if wanted <= 0 or not self._pulse.registered:
+        if wanted <= 0 or not self._heartbeat.registered:
             return False
         try:
             jobs = fetch(
                 self._config.queues, count=wanted, worker_id=self.id, due=self._config.once
             )
         except Error as error:
-            self.report.database_away(error)
+            self.job_log.database_away(error)
             connections.close_all()
             return False
         self._claimed += len(jobs)
         if jobs:
-            self._intake.accept(jobs)
-        self._more = len(jobs) == wanted
-        return self._more
+            self._dispatcher.dispatch(jobs)
+        self._may_be_more = len(jobs) == wanted
+        return self._may_be_more
 
-    def _give_back_stranded(self) -> None:
-        stranded = self._intake.take_waiting(STRANDED_AFTER)
-        if stranded:
-            # Or they would be claimed again at once, and again, until the slow ones are done.
-            self._gauge.saw(STRANDED_AFTER)
-            self._finisher.unstarted(stranded)
+    def _give_back_waiting(self) -> None:
+        waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
+        if waiting:
+            # Otherwise they would be claimed again at once, until the slow jobs have ended.
+            self._batch_sizer.record(GIVE_BACK_AFTER)
+            self._completer.give_back(waiting)
 
     def _wait(self) -> None:
-        timeout = min(self._config.poll_interval.total_seconds(), self._life.left)
+        timeout = min(self._config.poll_interval.total_seconds(), self._lifecycle.remaining)
         if time.monotonic() - self._notified_at < notify.INTERVAL * 3:
-            # A producer does not announce every job; what came right after an announcement is found
-            # by one more look.
+            # A producer does not send a notification for every job: jobs right after one are found
+            # by one more poll.
             timeout = min(timeout, notify.INTERVAL * 1.5)
-        if self._hand.busy > self._config.threads:
-            timeout = min(timeout, STRANDED_AFTER)
+        if self._in_flight.busy > self._config.threads:
+            timeout = min(timeout, GIVE_BACK_AFTER)
         self._waiting = True
         try:
-            # A slot may have come free between the last look and now, when nobody was waiting to be
-            # woken.
-            self._wake.wait(0.0 if self._refillable() else timeout)
+            # A slot may have become free between the last claim and now, when this thread did not
+            # wait and was not woken.
+            self._wake.wait(0.0 if self._can_claim() else timeout)
         finally:
             self._waiting = False
 
-    def _refillable(self) -> bool:
+    def _can_claim(self) -> bool:
         return (
-            self._more
-            and self._life.state is Directive.RUNNING
-            and not self._worn_out
-            and self._gauge.wanted(self._hand.busy) > 0
+            self._may_be_more
+            and self._lifecycle.state is Directive.RUNNING
+            and not self._replace
+            and self._batch_sizer.claim_size(self._in_flight.busy) > 0
         )
 
-    def _look(self) -> None:
-        self._wake.ring()
-
-    def _notified(self) -> None:
+    def _on_notify(self) -> None:
         self._notified_at = time.monotonic()
         if self._waiting:
-            self._wake.ring()
+            self._wake.set()
 
-    def _slot_freed(self, seconds: float) -> None:
-        self._gauge.saw(seconds)
-        # With nothing in hand it looks again too: what came while it was busy may not have been
-        # announced.
-        if self._waiting and (not self._hand.busy or self._refillable()):
-            self._wake.ring()
+    def _on_slot_free(self, seconds: float) -> None:
+        self._batch_sizer.record(seconds)
+        # With no job in flight it polls too: jobs that came meanwhile may have had no notification.
+        if self._waiting and (not self._in_flight.busy or self._can_claim()):
+            self._wake.set()
 
-    def _check_wear(self) -> None:
+    def _check_replacement(self) -> None:
         if self._parent is not None and os.getppid() != self._parent:
-            logger.warning("The supervisor is gone; this worker stops.")
+            logger.warning("The supervisor has ended; this worker stops.")
             self._parent = None
-            self._life.signalled(Directive.TERMINATE)
+            self._lifecycle.on_signal(Directive.TERMINATE)
         if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
-            self._worn_out = True
+            self._replace = True
         if self._config.max_rss_mb is not None:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            if peak > self._config.max_rss_mb and not self._worn_out:
+            if peak > self._config.max_rss_mb and not self._replace:
                 logger.info("%s has used %.0f MB and will be replaced.", self.id, peak)
-                self._worn_out = True
+                self._replace = True
 
-    def _wear_out(self) -> None:
+    def _on_stuck_thread(self) -> None:
         logger.warning(
-            "%s has a thread that does not end though its job's time is up; "
-            "the process will be replaced once its other jobs are done.",
+            "%s has a thread that did not end after its job timed out or was cancelled; "
+            "the process will be replaced when its other jobs have ended.",
             self.id,
         )
-        self._worn_out = True
-        self._look()
+        self._replace = True
+        self._wake.set()
 
     def _end(self) -> None:
-        self._finisher.unstarted(self._intake.take_waiting())
+        self._completer.give_back(self._dispatcher.revoke_waiting())
         failure = Failure(type="shutdown", message="The worker shut down before the job was done.")
-        for run in self._hand.in_phase(Phase.RUNNING):
-            if run.take(Phase.RUNNING, interrupt):
-                self._hand.free()
-                self._finisher.requeued(run, failure)
+        for run in self._in_flight.in_phase(Phase.RUNNING):
+            if run.revoke(Phase.RUNNING, interrupt):
+                self._in_flight.release_slot()
+                self._completer.requeue(run, failure)
         self._executor.close()
-        # After the handlers: where there is one lock, a handler's transaction may hold it.
+        # After the handlers: on SQLite a handler's transaction may hold the only write lock.
         self._listener.close()
         self._relays.close()
         self._maintenance.close()
-        written = self._finisher.close(LAST_WORDS)
-        self._pulse.close()
-        if written:
+        stored = self._completer.close(FINAL_WRITE_TIMEOUT)
+        self._heartbeat.close()
+        if stored:
             try:
-                beat.deregister(
+                removal.remove(
                     self.id,
-                    reason="signal" if self._life.ended_by_signal else "shutdown",
-                    jobs_completed=self.report.done,
+                    reason="signal" if self._lifecycle.ended_by_signal else "shutdown",
+                    jobs_completed=self.job_log.completed_count,
                 )
             except Error:
-                logger.debug("The worker was not deregistered; its silence will say so.")
-        logger.info("%s stopped: %d done, %d failed", self.id, self.report.done, self.report.bad)
+                logger.debug(
+                    "The worker was not deregistered; it counts as dead when its beats stay away."
+                )
+        logger.info(
+            "%s stopped: %d completed, %d failed",
+            self.id,
+            self.job_log.completed_count,
+            self.job_log.failed_count,
+        )
         connections.close_all()
 
     def _registration(self) -> Registration:

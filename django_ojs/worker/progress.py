@@ -1,4 +1,4 @@
-"""Write the progress that a handler reports, without holding up its job or its worker."""
+"""Store the progress that a handler reports, without blocking its job or its worker."""
 
 import threading
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
-#: A report that takes longer is left to itself.
-PATIENCE = 5.0
+#: Seconds after which a handler no longer waits for its report to be stored.
+WRITE_TIMEOUT = 5.0
 
 
 def report(job: Claimed, reported: Report) -> bool:
-    """Write a report of a run. Return whether the job is still this run's."""
+    """Store a report of a run. Return False when the run has lost its claim on the job."""
     claim = Claim(worker_id=job.worker_id, run=job.run)
     held = True
 
@@ -31,15 +31,15 @@ def report(job: Claimed, reported: Report) -> bool:
 
     link = database.connection()
     if link.in_atomic_block and link.features.has_select_for_update:
-        # Inside the handler's transaction nobody would see it before the end, and its lock on the
-        # job would hold up the beats of the whole worker.
-        _aside(write)
+        # In the handler's transaction the report would be invisible until the commit, and its lock
+        # on the job row would block the beats of the whole worker.
+        _on_own_connection(write)
     else:
         write()
     return held
 
 
-def _aside(write: Callable[[], None]) -> None:
+def _on_own_connection(write: Callable[[], None]) -> None:
     failed: list[Exception] = []
 
     def run() -> None:
@@ -52,6 +52,6 @@ def _aside(write: Callable[[], None]) -> None:
 
     thread = threading.Thread(target=run, name="ojs-progress", daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(WRITE_TIMEOUT)
     if failed:
         raise failed[0]

@@ -1,6 +1,6 @@
-"""The supervisor: forks the worker processes, passes signals on, replaces who dies.
+"""The supervisor: forks the worker processes, forwards signals, replaces processes that die.
 
-The jobs of the dead go back to their queues.
+The jobs of a dead process become available again.
 """
 
 import logging
@@ -17,7 +17,7 @@ from types import FrameType
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
@@ -31,12 +31,13 @@ SIGNALS = {
     signal.SIGCONT: Directive.RUNNING,
 }
 
+#: Seconds between two rounds of the supervisor's loop.
 TICK = 0.1
 
-#: A process that dies this young died of its environment; its successor waits, longer each time, up
-#: to the limit.
-YOUNG = 5.0
-LONGEST_PAUSE = 15.0
+#: A process that dies within this many seconds probably cannot run here at all: its replacement
+#: starts after a delay, which doubles each time up to the limit.
+EARLY_EXIT = 5.0
+MAX_RESTART_DELAY = 15.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -49,39 +50,38 @@ class Child:
 
 
 class Supervisor:
-    """Keeps `config.processes` worker processes alive until it is told to stop.
+    """Keeps `config.processes` worker processes running until a signal or a directive stops it.
 
     It holds no database connection while it forks: a child would share it.
     """
 
-    def __init__(self, config: WorkerConfig, changed: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, config: WorkerConfig, code_changed: Callable[[], bool] | None = None
+    ) -> None:
         self._config = config
-        self._changed = changed
+        self._code_changed = code_changed
         self._children: dict[int, Child] = {}
         self._wanted = config.processes
         self._stopping = False
         self._reload = False
         self._received: list[signal.Signals] = []
-        self._pause = 0.0
-        self._start_at = 0.0
+        self._restart_delay = 0.0
+        self._next_start = 0.0
 
     def run(self) -> bool:
-        """Work until told to stop.
-
-        Return whether the code changed and the caller should start again.
-        """
+        """Supervise until stopped. Return whether to start again because the code changed."""
         for number in SIGNALS:
-            signal.signal(number, self._note)
+            signal.signal(number, self._receive)
         try:
             while True:
-                self._pass_on()
+                self._forward_signals()
                 self._reap()
                 if self._stopping and not self._children:
                     return self._reload
                 if not self._stopping:
-                    self._fill()
-                    if self._changed is not None and self._changed():
-                        logger.info("Code changed: the worker starts again.")
+                    self._start_missing()
+                    if self._code_changed is not None and self._code_changed():
+                        logger.info("Code changed: the worker restarts.")
                         self._reload = True
                         self._received.append(signal.SIGTERM)
                 time.sleep(TICK)
@@ -89,10 +89,10 @@ class Supervisor:
             for child in self._children.values():
                 self._kill(child, signal.SIGTERM)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
 
-    def _pass_on(self) -> None:
+    def _forward_signals(self) -> None:
         while self._received:
             number = self._received.pop(0)
             if SIGNALS[number] is Directive.TERMINATE:
@@ -102,11 +102,11 @@ class Supervisor:
                 self._kill(child, number)
 
     def _kill(self, child: Child, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):  # It is gone, and will be reaped.
+        with suppress(ProcessLookupError):  # It has ended, and will be reaped.
             os.kill(child.pid, number)
 
-    def _fill(self) -> None:
-        while len(self._children) < self._wanted and time.monotonic() >= self._start_at:
+    def _start_missing(self) -> None:
+        while len(self._children) < self._wanted and time.monotonic() >= self._next_start:
             child = self._fork()
             self._children[child.pid] = child
 
@@ -114,13 +114,13 @@ class Supervisor:
         worker_id = f"worker_{ids.uuid7()}"
         sys.stdout.flush()
         sys.stderr.flush()
-        # A signal that comes before the child has handlers of its own waits for them; the ones it
-        # inherits would note it in a copy of this object, and nobody would look.
+        # Blocked until the child has its own handlers: the inherited ones would store a signal in
+        # the child's copy of this object, where it would be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _be_a_child(self._config, worker_id, parent)
+            _run_child(self._config, worker_id, parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return Child(pid=pid, worker_id=worker_id, started=time.monotonic())
 
@@ -135,27 +135,27 @@ class Supervisor:
 
     def _ended(self, child: Child, code: int) -> None:
         if code == Exit.OK:
-            # Told to end, by a beat if not by us: it is not replaced.
+            # Stopped by a signal or a directive: it is not replaced.
             self._wanted -= 1
             self._stopping = self._stopping or not self._wanted
-            self._rescue(child)  # What it could not write any more.
+            self._rescue(child)  # Outcomes that it could not store any more.
             return
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)
         else:
             reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             logger.error(
-                "%s (pid %d) died: %s. Its jobs go back to their queues.",
+                "%s (pid %d) died: %s. Its jobs become available again.",
                 child.worker_id,
                 child.pid,
                 reason,
             )
         self._rescue(child)
-        if time.monotonic() - child.started < YOUNG and code != Exit.REPLACE:
-            self._pause = min(LONGEST_PAUSE, self._pause * 2 or 0.5)
-            self._start_at = time.monotonic() + self._pause
+        if time.monotonic() - child.started < EARLY_EXIT and code != Exit.REPLACE:
+            self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
+            self._next_start = time.monotonic() + self._restart_delay
         else:
-            self._pause = 0.0
+            self._restart_delay = 0.0
 
     def _rescue(self, child: Child) -> None:
         try:
@@ -164,38 +164,39 @@ class Supervisor:
                 logger.info("%d jobs of %s are available again.", count, child.worker_id)
         except Error:
             logger.warning(
-                "The jobs of %s could not be taken back now; another worker will.", child.worker_id
+                "The jobs of %s could not be made available now; another worker will do it.",
+                child.worker_id,
             )
         finally:
             connections.close_all()
 
 
-def _be_a_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
+def _run_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
     code = 1
     try:
-        # A terminal's Ctrl-C reaches the whole group; the supervisor passes it on, once.
+        # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.
         os.setpgid(0, 0)
         code = run_process(WorkerProcess(config, worker_id=worker_id, parent=parent))
     except BaseException:
-        logger.exception("The worker process ended by an error of its own.")
+        logger.exception("The worker process ended by an unexpected error.")
     finally:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: threads that would not end, and what the parent registered for its own exit,
-        # must not run here.
+        # Not sys.exit: it would wait for threads that do not end, and run the exit handlers that
+        # the parent registered for itself.
         os._exit(code)
 
 
-def _signalled(
+def _on_signal(
     process: WorkerProcess, directive: Directive, number: int, frame: FrameType | None
 ) -> None:
-    process.signalled(directive)
+    process.on_signal(directive)
 
 
 def run_process(process: WorkerProcess) -> int:
-    """Run a worker process in this one, with its signals. Return its exit code."""
+    """Run a worker in this process, with its signal handlers. Return its exit code."""
     for number, directive in SIGNALS.items():
-        signal.signal(number, partial(_signalled, process, directive))
+        signal.signal(number, partial(_on_signal, process, directive))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     return int(process.run())

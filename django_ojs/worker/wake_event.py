@@ -1,26 +1,26 @@
-"""What wakes a thread that waits."""
+"""An event that wakes a waiting thread, and is safe to set from a signal handler."""
 
 import threading
 from contextlib import suppress
 
 
-class Bell:
-    """Rings once, however often it is rung before somebody hears it.
+class WakeEvent:
+    """Clears itself when a wait ends. Setting it twice before a wait has the effect of once.
 
-    A bare lock: a signal handler may ring it that interrupted the very wait, where a Condition
-    would wait for itself. Nor a SimpleQueue: interrupted by a signal when its time is up (a process
-    that was stopped and goes on), its `get` waits for ever.
+    A bare lock: a signal handler may set it while it interrupts the very wait, where a Condition
+    would deadlock. Nor a SimpleQueue: interrupted by a signal when its timeout ends (a process that
+    was stopped and goes on), its `get` waits for ever.
     """
 
     def __init__(self) -> None:
-        self._silence = threading.Lock()
-        self._silence.acquire()
+        self._cleared = threading.Lock()
+        self._cleared.acquire()
 
-    def ring(self) -> None:
-        """Wake whoever waits, or the next one to wait."""
-        with suppress(RuntimeError):  # It has been rung already.
-            self._silence.release()
+    def set(self) -> None:
+        """End the current wait, or the next one."""
+        with suppress(RuntimeError):  # It is set already.
+            self._cleared.release()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the bell, at most so many seconds. Return whether it rang."""
-        return self._silence.acquire(timeout=timeout)
+        """Wait at most `timeout` seconds. Return whether the event was set."""
+        return self._cleared.acquire(timeout=timeout)

@@ -19,7 +19,7 @@ WORKER = Path(__file__).resolve().parents[1] / "workers" / "node" / "worker.mjs"
 #: The oldest Node whose `fetch` needs no package.
 OLDEST = 18
 _BEAT_MS = 1_000  # As often as the example's HEARTBEAT_INTERVAL says.
-_PATIENCE_SECONDS = 40
+_STOP_TIMEOUT_SECONDS = 40
 
 
 def lacking() -> str:
@@ -79,7 +79,7 @@ def _stopping(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         process.terminate()
         try:
-            process.wait(_PATIENCE_SECONDS)
+            process.wait(_STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

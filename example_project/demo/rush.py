@@ -64,10 +64,10 @@ def _play(say: Callable[[str], object], push: Callable[[int], Answer]) -> list[s
     say(f"  {json.dumps({'error': {**full.body.get('error', {}), 'details': '...'}})}")
     for job in fetch([QUEUE], count=ROOM // 2):
         ack(job.pk)
-    pressure_monitor.watch()  # As a worker does once a second.
+    pressure_monitor.check_all()  # As a worker does once a second.
     again = push(ROOM)
     say(f"  half of them worked off; the same job again: HTTP {again.status}")
-    rejections.settle()
+    rejections.recorder.reset()
     told = Event.objects.filter(queue=QUEUE, type__startswith=_EVENTS).order_by("id")
     events = [event.type.removeprefix(_EVENTS) for event in told]
     say(f"  events: {', '.join(events)}")

@@ -11,8 +11,8 @@ from typing import Self
 from example_project.shop.jobs import DOCUMENTS, LABELS, MAIL, PAYMENTS
 
 _MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
-#: Longer than a worker's grace period: whoever has not ended by then will not.
-_PATIENCE_SECONDS = 40
+#: Longer than a worker's grace period: a process that has not ended by then is killed.
+_STOP_TIMEOUT_SECONDS = 40
 
 
 class Workers:
@@ -42,7 +42,7 @@ class Workers:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(_PATIENCE_SECONDS)
+                process.wait(_STOP_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

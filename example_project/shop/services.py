@@ -1,11 +1,8 @@
 """Placing an order: the rows and the jobs, in one transaction."""
 
-from uuid import UUID
-
 from django.db import transaction
 
 import django_ojs as ojs
-from django_ojs.models import Job
 from example_project.shop import stock
 from example_project.shop.catalogue import Basket
 from example_project.shop.jobs import charge, invoice, label, receipt
@@ -37,14 +34,10 @@ def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
             )
             for line in basket.lines
         )
-        order.charge_job = _id(charge.options(priority=ojs.HIGH).enqueue(order.reference))
-        order.receipt_job = _id(receipt.enqueue(order.reference))
-        order.invoice_job = _id(invoice.enqueue(order.reference))
-        order.label_job = _id(label.enqueue(order.reference))
+        order.charge_job = charge.options(priority=ojs.HIGH).enqueue(order.reference).id
+        order.receipt_job = receipt.enqueue(order.reference).id
+        order.invoice_job = invoice.enqueue(order.reference).id
+        order.label_job = label.enqueue(order.reference).id
         order.save(update_fields=["charge_job", "receipt_job", "invoice_job", "label_job"])
         stock.reserve(basket.lines)
     return order
-
-
-def _id(job: Job | None) -> UUID | None:
-    return None if job is None else job.pk

@@ -1,4 +1,4 @@
-"""What a page is made of, without what it says; and strings that would like to be more."""
+"""The structure of a page without its text, and hostile strings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Structure(HTMLParser):
 
 
 def structure(page: str) -> Structure:
-    """Return what a page is made of."""
+    """Return the structure of a page."""
     found = Structure()
     found.feed(page)
     return found

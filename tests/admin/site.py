@@ -1,4 +1,4 @@
-"""An admin site of one's own, somewhere else than the default one."""
+"""Another admin site, under another URL prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys in the Django admin: shown once, and given away by those who have what they give."""
+"""API keys in the Django admin: shown once; users can grant only scopes that they have."""
 
 from __future__ import annotations
 

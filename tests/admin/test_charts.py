@@ -24,7 +24,7 @@ def drawn() -> charts.Chart:
 
 def test_bars_are_stacked_and_as_high_as_their_values() -> None:
     chart = drawn()
-    assert chart.top == "8"
+    assert chart.y_max == "8"
     done, failed = chart.bars
     # The last of three: 4 of 8 is half of the height, and the failed half stands on it.
     assert done.path.endswith("M416 120v-60h168v60z")

@@ -1,4 +1,4 @@
-"""The pages on an admin site of one's own, at another prefix and with a theme's ModelAdmin."""
+"""The pages on another admin site, under another prefix and with a theme's ModelAdmin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.admin.users import root
 @override_settings(ROOT_URLCONF="tests.admin.site")
 @pytest.mark.parametrize(
     "page",
-    [*(f"{page}/" for page in LISTS), "queue/queue-0/change/", "queue/do/purge/?key=queue-0"],
+    [*(f"{page}/" for page in LISTS), "queue/queue-0/change/", "queue/action/purge/?key=queue-0"],
 )
 def test_pages_link_to_the_site_they_are_on(page: str) -> None:
     fill(1)
@@ -36,7 +36,7 @@ def test_pages_link_to_the_site_they_are_on(page: str) -> None:
 @override_settings(ROOT_URLCONF="tests.admin.site")
 def test_an_action_leads_back_into_its_site() -> None:
     fill(1)
-    answer = root().post("/back/office/django_ojs/queue/do/pause/", {"key": "queue-0"})
+    answer = root().post("/back/office/django_ojs/queue/action/pause/", {"key": "queue-0"})
     assert answer["Location"] == "/back/office/django_ojs/queue/"
     assert Queue.objects.get(pk="queue-0").paused
 

@@ -1,4 +1,4 @@
-"""Dead letters by group, and what is ordered for a whole group."""
+"""Dead letters by group, and bulk operations on a group."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
     mine, other = [dead() for _ in range(3)], dead("Timeout")
     client = root()
     page = text(client.get(PAGE))
-    addresses = re.findall(r'href="([^"]*order/retry/[^"]*Boom[^"]*)"', page)
+    addresses = re.findall(r'href="([^"]*create/retry/[^"]*Boom[^"]*)"', page)
     assert len(addresses) == 1
     question = client.get(addresses[0])
     assert "3 jobs" in text(question)
@@ -118,7 +118,7 @@ def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
 def test_a_group_is_retried_elsewhere_with_more_attempts() -> None:
     key, client = dead(), root()
     body = {"q": "is:dead queue:q", "queue": "repaired", "max_attempts": "8", "priority": "3"}
-    client.post(f"{BULK}order/retry/", body)
+    client.post(f"{BULK}create/retry/", body)
     work()
     job = read(key)
     assert (job.queue, job.max_attempts, job.priority) == ("repaired", 8, 3)
@@ -130,7 +130,7 @@ def test_two_operators_on_one_group_share_it() -> None:
         dead()
     for name in ("ann", "bob"):
         staff(*VIEW, "operate_job", name=name).post(
-            f"{BULK}order/retry/", {"q": "is:dead queue:q error_type:Boom"}
+            f"{BULK}create/retry/", {"q": "is:dead queue:q error_type:Boom"}
         )
     work()
     first, second = BulkOperation.objects.order_by("pk")
@@ -143,30 +143,30 @@ def test_an_operation_is_stopped_with_a_button() -> None:
     for _ in range(4):
         dead()
     client = root()
-    location = client.post(f"{BULK}order/delete/", {"q": "is:dead"})["Location"]
+    location = client.post(f"{BULK}create/delete/", {"q": "is:dead"})["Location"]
     bulk_operations.work_once(chunk=1)
     key = BulkOperation.objects.get().pk
     page = client.get(location).content.decode()
     assert f'value="{key}"' in page
-    assert "no worker runs" in page
-    client.post(f"{BULK}do/stop/", {"key": str(key)})
+    assert "no worker is running" in page
+    client.post(f"{BULK}action/stop/", {"key": str(key)})
     work()
     assert jobs().filter(dead_letter=True).count() == 3
     page = text(client.get(location))
     assert "■ stopped" in page
-    assert "/do/stop/" not in page
+    assert "/action/stop/" not in page
 
 
-@pytest.mark.django_db(transaction=True)  # A refusal is told of from another thread.
+@pytest.mark.django_db(transaction=True)  # A rejection is published by another thread.
 def test_what_was_left_alone_is_told_with_its_reason() -> None:
     for _ in range(3):
         dead()
     queues.configure("q", {"backpressure": {"max_depth": 1}})
     client = root()
-    location = client.post(f"{BULK}order/retry/", {"q": "is:dead"})["Location"]
+    location = client.post(f"{BULK}create/retry/", {"q": "is:dead"})["Location"]
     work()
     page = text(client.get(location))
-    assert "Left alone, and why" in page
+    assert "Skipped and failed, with reasons" in page
     operation = BulkOperation.objects.get()
     assert (operation.done, operation.failed) == (1, 2)
     assert all(error["job_id"] in page for error in operation.errors)
@@ -188,11 +188,11 @@ def test_an_order_needs_its_permission(
     dead()
     push_many(2)
     client = staff(*VIEW, *permissions)
-    address = f"{BULK}order/{name}/?q=type:test.*"
+    address = f"{BULK}create/{name}/?q=type:test.*"
     assert (client.get(address).status_code == 200) is allowed
     assert client.post(address, {"q": "type:test.*"}).status_code == (302 if allowed else 403)
     assert BulkOperation.objects.exists() is allowed
-    assert (f"/order/{name}/" in text(client.get("/admin/django_ojs/job/?q=type:test.*"))) is (
+    assert (f"/create/{name}/" in text(client.get("/admin/django_ojs/job/?q=type:test.*"))) is (
         allowed
     )
 
@@ -201,13 +201,13 @@ def test_an_order_needs_its_permission(
 def test_an_order_that_means_everything_or_nothing_is_refused(search: str) -> None:
     push_many(2)
     client = root()
-    answer = client.post(f"{BULK}order/cancel/", {"q": search}, follow=True)
+    answer = client.post(f"{BULK}create/cancel/", {"q": search}, follow=True)
     assert answer.status_code == 200
     assert not BulkOperation.objects.exists()
 
 
 def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
-    answer = root().post(f"{BULK}order/retry/", {"q": "state:completed"}, follow=True)
+    answer = root().post(f"{BULK}create/retry/", {"q": "state:completed"}, follow=True)
     assert "Retry needs jobs that are discarded" in text(answer)
     assert not BulkOperation.objects.exists()
 
@@ -218,9 +218,9 @@ def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
         f"{BULK}x/change/",
         f"{BULK}99999999999999999999/change/",
         f"{BULK}%00/change/",
-        f"{BULK}order/burn/?q=is:dead",
+        f"{BULK}create/burn/?q=is:dead",
         f"{BULK}?before=x",
-        f"{BULK}do/stop/?key=x",
+        f"{BULK}action/stop/?key=x",
         f"{PAGE}x/change/",
     ],
 )

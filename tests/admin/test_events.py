@@ -1,4 +1,4 @@
-"""Events, newest first: filters, and pages that stay where they are."""
+"""Events, newest first: filters and keyset pagination."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ def test_filters_are_by_type_and_by_subject() -> None:
     assert rows(client.get(LIST, {"type": "queue.resumed"}).content.decode()) == 2
     assert rows(client.get(LIST, {"subject": "alpha"}).content.decode()) == 3
     empty = client.get(LIST, {"subject": "alpha", "type": "queue.resumed"}).content.decode()
-    assert "No event like this" in empty
-    assert "No event like this" in client.get(LIST, {"type": "no.such"}).content.decode()
+    assert "No event like this is recorded" in empty
+    assert (
+        "No event like this is recorded" in client.get(LIST, {"type": "no.such"}).content.decode()
+    )
 
 
 def test_a_rare_type_is_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     happened(1, "queue.resumed")
     happened(30)
-    monkeypatch.setattr(page, "LOOK", 10)
+    monkeypatch.setattr(page, "SCAN_LIMIT", 10)
     client, address, pages = root(), f"{LIST}?type=queue.resumed", 0
     while rows(text := client.get(address).content.decode()) == 0:
         (older,) = re.findall(r'href="(\?[^"]*before=\d+)"', text)

@@ -1,4 +1,4 @@
-"""Names, errors and what workers say of themselves are data: they change no page's structure."""
+"""Names, errors and registrations of workers are data: they change no page's structure."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], t
         "queue/..%2f..%2f/change/",
         "worker/%00/change/",
         "worker/%00/history/",
-        "queue/do/pause/?key=%00",
-        "queue/do/purge/?key=%00&key=a",
-        "worker/do/quiet/?key=%ff%fe",
+        "queue/action/pause/?key=%00",
+        "queue/action/purge/?key=%00&key=a",
+        "worker/action/quiet/?key=%ff%fe",
         "event/?subject=%00",
         "event/?type=%00",
         "event/?before=99999999999999999999999",
@@ -120,15 +120,15 @@ def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], t
         "queue/?p=99999999999&q=%00&sort=__class__",
         "queue/?p=²",
         "worker/?p=0",
-        "overview/do/stop/?key=2",
-        "queue/do/nothing/?key=a",
-        "queue/do/pause/?key=a&next=//elsewhere.example/",
+        "overview/action/start-maintenance/?key=2",
+        "queue/action/nothing/?key=a",
+        "queue/action/pause/?key=a&next=//elsewhere.example/",
     ],
 )
 def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) -> None:
     client = root()
     assert client.get(BASE + address).status_code in (200, 302, 404)
-    if "do/" in address:
+    if "action/" in address:
         answer = client.post(
             BASE + address.partition("?")[0], {"key": "\0", "next": "//elsewhere.example/"}
         )
@@ -142,8 +142,8 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) ->
         ("job/01920000-0000-7000-8000-000000000000/change/", "job/", "pruned or deleted"),
         ("queue/gone/change/", "queue/", "no such queue"),
         ("worker/gone/change/", "worker/", "no such worker"),
-        ("bulkoperation/99/change/", "bulkoperation/", "no such operation"),
-        ("event/99/change/", "event/", "nothing at this address"),
+        ("bulkoperation/99/change/", "bulkoperation/", "no such bulk operation"),
+        ("event/99/change/", "event/", "This page does not exist"),
     ],
 )
 def test_an_old_link_leads_on_to_the_list(address: str, list_address: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What jobs carry, and what is searched for, is data: it changes no page's structure."""
+"""Payloads and searches are data: they change no page's structure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     for page in (
         *("job/", f"job/{job.pk}/change/", f"job/{job.pk}/history/", "bulkoperation/"),
         *(f"bulkoperation/{operation.pk}/change/", "deadletter/"),
-        *(f"job/do/retry-with/?key={job.pk}", f"job/do/delete/?key={job.pk}"),
+        *(f"job/action/retry-with/?key={job.pk}", f"job/action/delete/?key={job.pk}"),
     ):
         answer = client.get(BASE + page)
         assert answer.status_code == 200, page

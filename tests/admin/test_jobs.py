@@ -1,4 +1,4 @@
-"""The pages of jobs: what is searched for, what is shown, and the buttons that a state allows."""
+"""The pages of jobs: the search, what is shown, and the buttons that a state allows."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def listed(client: Client, **query: str) -> list[str]:
 
 
 def do(client: Client, name: str, key: UUID, **values: Any) -> Any:
-    return client.post(f"{LIST}do/{name}/", {"key": str(key), "sure": "1", **values})
+    return client.post(f"{LIST}action/{name}/", {"key": str(key), "confirmed": "1", **values})
 
 
 def offered(page: str) -> set[str]:
-    return set(re.findall(r"/job/do/([a-z-]+)/", page))
+    return set(re.findall(r"/job/action/([a-z-]+)/", page))
 
 
 class TestList:
@@ -81,7 +81,7 @@ class TestList:
         job = push(queue="email")
         push(queue="other")
         page = text(client, q="queue:email colour:red")
-        assert "There is no qualifier colour: known are state, queue" in page
+        assert "There is no qualifier colour. Use one of state, queue" in page
         assert listed(client, q="queue:email colour:red") == [str(job.pk)]
 
     @pytest.mark.parametrize(
@@ -135,13 +135,15 @@ class TestList:
 
     def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            listing.walk, "__kwdefaults__", {**listing.walk.__kwdefaults__, "look": 3}
+            listing.list_jobs,
+            "__kwdefaults__",
+            {**listing.list_jobs.__kwdefaults__, "scan_limit": 3},
         )
         client = root()
         rare = push(queue="rare")
         push_many(7, queue="common")
         page = text(client, q="queue:rare")
-        assert "Look further back" in page
+        assert "Search older jobs" in page
         assert str(rare.pk) not in page
 
     @pytest.mark.parametrize("after", ["x", "\x00", "~~~", "9" * 3000, "2026~1", NOBODY])
@@ -179,8 +181,8 @@ class TestList:
         client = root()
         keys = [in_state("discarded").pk for _ in range(3)]
         waits = push().pk
-        body = {"key": [str(key) for key in [*keys, waits]], "sure": "1"}
-        answer = client.post(f"{LIST}do/retry/", body, follow=True)
+        body = {"key": [str(key) for key in [*keys, waits]], "confirmed": "1"}
+        answer = client.post(f"{LIST}action/retry/", body, follow=True)
         assert "3 retried, 1 skipped" in answer.content.decode()
         assert {read(key).state for key in keys} == {"available"}
         assert LogEntry.objects.count() == 3
@@ -287,7 +289,7 @@ class TestJob:
     def test_who_lost_the_race_is_told(self) -> None:
         job, client = in_state("discarded"), root()
         retry.retry(job.pk)
-        answer = client.post(f"{LIST}do/retry/", {"key": str(job.pk)}, follow=True)
+        answer = client.post(f"{LIST}action/retry/", {"key": str(job.pk)}, follow=True)
         assert "The job is available; retry needs it discarded." in answer.content.decode()
 
     @pytest.mark.parametrize("key", ["1", "x", "%00", NOBODY])

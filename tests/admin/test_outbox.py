@@ -1,4 +1,4 @@
-"""The outbox in the Django admin: looked at, sent again, and arguments only for those who may."""
+"""The outbox in the Django admin: viewed and requeued; arguments need a permission."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_was_refused_is_shown_with_its_reason(refused: OutboxEntry) -> None
     listed = client.get(LIST, {"state": "refused"}).content.decode()
     assert page_of(refused) not in client.get(LIST, {"state": "sent"}).content.decode()
     assert "JOB_TYPE_NOT_ALLOWED: not here" in listed
-    assert "waits for somebody" in listed
+    assert "rejected: requeue or delete" in listed
     assert "not here" in client.get(page_of(refused)).content.decode()
     for query in ("far", str(refused.job_id), "x'"):
         assert client.get(LIST, {"q": query}).status_code == 200
@@ -73,7 +73,7 @@ def test_arguments_are_for_those_who_may_see_what_jobs_carry(refused: OutboxEntr
 
 def test_a_refused_job_is_sent_again_by_those_who_may(refused: OutboxEntry) -> None:
     said = requeue(staff("view_outboxentry", "requeue_outboxentry"), refused)
-    assert "1 will be sent again." in said
+    assert "1 requeued." in said
     refused.refresh_from_db()
     assert (refused.state, refused.position, refused.next_try_at) == ("pending", None, None)
 
@@ -81,7 +81,7 @@ def test_a_refused_job_is_sent_again_by_those_who_may(refused: OutboxEntry) -> N
 def test_a_job_that_is_not_refused_is_skipped(refused: OutboxEntry) -> None:
     OutboxEntry.objects.update(state="sent")
     said = requeue(staff("view_outboxentry", "requeue_outboxentry"), refused)
-    assert "1 skipped: not refused." in said
+    assert "1 skipped: not rejected." in said
     refused.refresh_from_db()
     assert refused.state == "sent"
 
@@ -114,8 +114,8 @@ def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(refused: Outbox
 def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     refused: OutboxEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_ojs.admin.outbox.MOST", 3)
-    monkeypatch.setattr("django_ojs.admin.outbox.LOOK", 2)
+    monkeypatch.setattr("django_ojs.admin.outbox.MAX_ROWS", 3)
+    monkeypatch.setattr("django_ojs.admin.outbox.SCAN_LIMIT", 2)
     rows = [
         OutboxEntry(job_id=ids.uuid7(), type=f"more.{n}", queue="q", destination="far")
         for n in range(5)
@@ -128,7 +128,7 @@ def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     OutboxEntry.objects.update(state="refused")
     form = {"action": "requeue", "select_across": "1", "_selected_action": [refused.pk]}
     said = client.post(LIST, form, follow=True).content.decode()
-    assert "3 will be sent again. There are more" in said
+    assert "3 requeued. There are more" in said
     assert OutboxEntry.objects.filter(state="refused").count() == 3
 
 

@@ -1,4 +1,4 @@
-"""The pages answer, empty and with something to show, within a budget of queries."""
+"""The pages respond, empty and with rows, within a budget of queries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def budget(address: str) -> int:
 def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
     answer = root().get(f"{BASE}{page}/")
     assert answer.status_code == 200
-    assert "ojs-nothing" in answer.content.decode()
+    assert "ojs-empty" in answer.content.decode()
 
 
 @pytest.mark.parametrize("page", LISTS)

@@ -1,4 +1,4 @@
-"""Who sees what jobs carry."""
+"""The permission to see payloads, and redaction."""
 
 from __future__ import annotations
 
@@ -51,3 +51,17 @@ def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
     with override_settings(OJS={"ADMIN_REDACT": ["message"]}):
         hidden = staff("view_event", "view_payload_job", name="other").get(f"{BASE}event/")
         assert SECRET not in hidden.content.decode()
+
+
+@pytest.mark.django_db
+def test_events_are_listed_when_all_payloads_are_redacted() -> None:
+    Event.primary.create(
+        event_id=ids.uuid7(),
+        type="job.failed",
+        subject="s",
+        data={"error": {"message": SECRET}, "worker_id": "web-1"},
+    )
+    with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
+        page = staff("view_event", "view_payload_job").get(f"{BASE}event/").content.decode()
+    assert "web-1" in page
+    assert SECRET not in page

@@ -1,4 +1,4 @@
-"""Who may do what: every address of the pages and every action, taken from the admin itself."""
+"""Permissions: every URL of the pages and every action, taken from the admin itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, reverse
 
 from django_ojs.admin.actions import Action
-from django_ojs.admin.base import Pages
+from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.operations import beat, queues
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 APP = apps.get_app_config("django_ojs")
 ADMINS = {model: each for model, each in admin.site._registry.items() if model in APP.get_models()}
-PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, Pages)}
+PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, OperatorModelAdmin)}
 
 #: What the parts of an address are filled with, by name, beside an object's own key.
 PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1}
@@ -44,7 +44,7 @@ def addresses() -> Iterator[tuple[type[models.Model], URLPattern]]:
 
 def actions() -> Iterator[tuple[type[models.Model], Action]]:
     for model, each in PAGES.items():
-        for action in each.operations:
+        for action in each.object_actions:
             yield model, action
 
 
@@ -101,7 +101,7 @@ def test_an_address_is_closed_to_staff_without_permission(
     address, client = address_of(model, pattern, things), staff()
     before = everything()
     assert client.get(address).status_code in (302, 403, 404)
-    assert client.post(address, {"key": key_of(model, things), "sure": "1"}).status_code != 200
+    assert client.post(address, {"key": key_of(model, things), "confirmed": "1"}).status_code != 200
     assert everything() == before
     assert not LogEntry.objects.exists()
 
@@ -125,7 +125,11 @@ def test_whoever_may_only_look_changes_nothing_at_any_address(
     address, client = address_of(model, pattern, things), staff(*VIEW)
     before = everything()
     client.get(address)
-    for body in ({}, {"key": key_of(model, things), "sure": "1"}, {"_save": "1", "post": "yes"}):
+    for body in (
+        {},
+        {"key": key_of(model, things), "confirmed": "1"},
+        {"_save": "1", "post": "yes"},
+    ):
         client.post(address, body)
     assert everything() == before
     assert not LogEntry.objects.exists()
@@ -141,9 +145,9 @@ def test_a_list_is_open_to_whoever_may_look(
 
 
 def order(client: Client, model: type[models.Model], action: Action, key: str) -> int:
-    address = reverse(f"admin:django_ojs_{model._meta.model_name}_do", args=[action.name])
+    address = reverse(f"admin:django_ojs_{model._meta.model_name}_action", args=[action.name])
     asked = client.get(address, {"key": key}).status_code
-    done = client.post(address, {"key": key, "sure": "1", "typed": key}).status_code
+    done = client.post(address, {"key": key, "confirmed": "1", "confirm_name": key}).status_code
     assert (asked == 403) == (done == 403)
     return done
 
@@ -157,7 +161,7 @@ def test_an_action_is_refused_to_whoever_may_only_look_and_offered_on_no_page(
     assert order(client, model, action, key) == 403
     assert everything() == before
     listed = client.get(reverse(f"admin:django_ojs_{model._meta.model_name}_changelist"))
-    assert f"/do/{action.name}/" not in listed.content.decode()
+    assert f"/action/{action.name}/" not in listed.content.decode()
 
 
 @pytest.mark.parametrize(("model", "action"), list(actions()), ids=name_of)
@@ -166,14 +170,14 @@ def test_an_action_needs_its_scope_and_the_sight_of_its_page(
 ) -> None:
     key = key_of(model, things)
     operator = order(staff(*VIEW, "operate_job", name="operator"), model, action, key)
-    assert (operator == 403) == (action.needs is Scope.ADMIN)
+    assert (operator == 403) == (action.scope is Scope.ADMIN)
     assert order(staff("administer_job", name="blind"), model, action, key) == 403
     assert order(staff(*VIEW, "administer_job", name="all"), model, action, key) != 403
 
 
 def test_an_action_without_a_token_is_refused(things: dict[str, str]) -> None:
     client = staff(*VIEW, "operate_job", csrf=True)
-    address = reverse("admin:django_ojs_queue_do", args=["pause"])
+    address = reverse("admin:django_ojs_queue_action", args=["pause"])
     assert client.post(address, {"key": "alpha"}).status_code == 403
 
 

@@ -1,4 +1,4 @@
-"""What takes too long is not waited for: a dash, and the rest of the page."""
+"""A query that exceeds its timeout leaves a dash, and the page shows the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from django.db import transaction
 
 from django_ojs.admin import query_timeout
-from django_ojs.admin.query_timeout import asking
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.storage import database
 from django_ojs.storage.figures import rollup_queries
 from tests.admin.test_pages import BASE, fill
@@ -16,7 +16,7 @@ from tests.admin.users import root
 
 pytestmark = pytest.mark.django_db
 
-#: Minutes of counting, unless somebody stops it.
+#: Minutes of counting, unless it is cancelled.
 ENDLESS = """
 WITH RECURSIVE more (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 2000000000)
 SELECT count(*) FROM more
@@ -35,28 +35,28 @@ def one() -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_a_question_that_takes_too_long_has_no_answer_and_the_next_one_has() -> None:
+def test_a_query_that_times_out_returns_none_and_the_next_one_runs() -> None:
     began = time.monotonic()
-    with asking(0.2) as ask:
-        assert ask("everything", endless) is None
-        assert ask("one", one) == 1
-        assert ask.unknown == ["everything"]
+    with timed_queries(0.2) as query:
+        assert query("everything", endless) is None
+        assert query("one", one) == 1
+        assert query.timed_out == ["everything"]
     assert time.monotonic() - began < 20
     assert one() == 1
 
 
-def test_after_its_time_a_page_asks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_timeout, "PATIENCE_OF_A_PAGE", -1.0)
-    with asking() as ask:
-        assert ask("one", one) is None
+def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
+    with timed_queries() as query:
+        assert query("one", one) is None
 
 
 @pytest.mark.postgresql
-def test_the_callers_transaction_keeps_its_own_limit() -> None:
+def test_the_callers_transaction_keeps_its_own_timeout() -> None:
     with transaction.atomic(), database.connection().cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = '7s'")
-        with asking(0.5) as ask:
-            assert ask("everything", endless) is None
+        with timed_queries(0.5) as query:
+            assert query("everything", endless) is None
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("7s",)
 
@@ -65,7 +65,7 @@ def test_the_callers_transaction_keeps_its_own_limit() -> None:
 def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
     monkeypatch.setattr(rollup_queries, "flows", endless)
-    monkeypatch.setattr(query_timeout.asking.__wrapped__, "__defaults__", (0.2,))
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     answer = root().get(BASE + page)
     assert answer.status_code == 200
     assert "took too long: throughput" in answer.content.decode()

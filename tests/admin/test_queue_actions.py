@@ -1,4 +1,4 @@
-"""What an operator does with queues: it happens, it is written down, and skipped is counted."""
+"""The actions on queues: they run, they are logged, and skipped objects are counted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.factories import jobs
 
 pytestmark = pytest.mark.django_db
 
-DO = f"{BASE}queue/do/"
-CONFIGURE = {"key": "alpha", "sure": "1", "strategy": ""}
+DO = f"{BASE}queue/action/"
+CONFIGURE = {"key": "alpha", "confirmed": "1", "strategy": ""}
 
 
 def known(*names: str) -> None:
@@ -41,8 +41,8 @@ def test_pausing_several_counts_those_that_were_paused_and_says_why() -> None:
     assert answer["Location"] == f"{BASE}queue/?q=a"
     text = said(answer)
     assert "1 paused, 2 skipped" in text
-    assert "paused already" in text
-    assert "not there" in text
+    assert "already paused" in text
+    assert "does not exist" in text
     assert Queue.objects.get(pk="alpha").paused
 
 
@@ -60,32 +60,35 @@ def test_an_action_is_in_the_history_of_what_it_was_done_to() -> None:
 def test_purging_needs_the_name_typed_and_takes_the_chosen_states() -> None:
     known("alpha")
     factories.in_state("scheduled", queue="alpha")
-    client, order = root(), {"key": "alpha", "sure": "1", "states": ["available"]}
-    for wrong in ({}, {"typed": "alph"}, {"typed": "alpha", "states": ["active"]}):
+    client, order = root(), {"key": "alpha", "confirmed": "1", "states": ["available"]}
+    for wrong in ({}, {"confirm_name": "alph"}, {"confirm_name": "alpha", "states": ["active"]}):
         answer = client.post(f"{DO}purge/", {**order, **wrong})
         assert answer.status_code == 200
         assert jobs().filter(queue="alpha").count() == 2
-    answer = client.post(f"{DO}purge/", {**order, "typed": "alpha"})
-    assert "1 jobs of alpha (available) deleted." in said(answer)
+    answer = client.post(f"{DO}purge/", {**order, "confirm_name": "alpha"})
+    assert "1 job of alpha (available) deleted." in said(answer)
     assert list(jobs().filter(queue="alpha").values_list("state", flat=True)) == ["scheduled"]
 
 
 def test_a_purge_that_was_not_asked_about_asks_first() -> None:
     known("alpha")
-    answer = root().post(f"{DO}purge/", {"key": "alpha", "typed": "alpha", "states": ["available"]})
+    answer = root().post(
+        f"{DO}purge/", {"key": "alpha", "confirm_name": "alpha", "states": ["available"]}
+    )
     assert answer.status_code == 200
     assert "1 available" in answer.content.decode()
     assert jobs().filter(queue="alpha").exists()
 
 
 def test_a_purge_says_when_more_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_actions, "_MOST", 2)
+    monkeypatch.setattr(queue_actions, "_PURGE_LIMIT", 2)
     factories.push_many(3, queue="alpha")
     queues.listing()
     answer = root().post(
-        f"{DO}purge/", {"key": "alpha", "sure": "1", "typed": "alpha", "states": ["available"]}
+        f"{DO}purge/",
+        {"key": "alpha", "confirmed": "1", "confirm_name": "alpha", "states": ["available"]},
     )
-    assert "purge it again" in said(answer)
+    assert "purge the queue again" in said(answer)
     assert jobs().filter(queue="alpha").count() == 1
 
 
@@ -118,7 +121,7 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     queues.configure("alpha", {"backpressure": {"max_depth": 0}})
     page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
     assert "In force: no bound." in page
-    assert "jobs wait in it at this moment." in page
+    assert "jobs wait in the queue now." in page
 
 
 @pytest.mark.parametrize(
@@ -143,19 +146,25 @@ def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> 
 @pytest.mark.parametrize("keys", [[], ["alpha", "beta"]])
 def test_what_is_for_one_at_a_time_is_done_to_no_other_number(keys: list[str]) -> None:
     known("alpha", "beta")
-    answer = root().post(f"{DO}purge/", {"key": keys, "sure": "1", "states": ["available"]})
+    answer = root().post(f"{DO}purge/", {"key": keys, "confirmed": "1", "states": ["available"]})
     assert answer.status_code == 302
     assert jobs().filter(queue__in=["alpha", "beta"]).count() == 2
 
 
 def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> None:
-    client, do = root(), f"{BASE}overview/do/"
-    assert "No job of any queue" in client.get(f"{do}stop/", {"key": "1"}).content.decode()
-    client.post(f"{do}stop/", {"key": "1", "sure": "1", "reason": "a <b>new</b> disk"})
+    client, actions = root(), f"{BASE}overview/action/"
+    assert (
+        "No job of any queue"
+        in client.get(f"{actions}start-maintenance/", {"key": "1"}).content.decode()
+    )
+    client.post(
+        f"{actions}start-maintenance/",
+        {"key": "1", "confirmed": "1", "reason": "a <b>new</b> disk"},
+    )
     assert mode.status().reason == "a <b>new</b> disk"
     page = client.get(f"{BASE}overview/").content.decode()
     assert "a &lt;b&gt;new&lt;/b&gt; disk" in page
     assert "End maintenance mode" in page
-    client.post(f"{do}go-on/", {"key": "1"})
+    client.post(f"{actions}end-maintenance/", {"key": "1"})
     assert not mode.status().enabled
     assert LogEntry.objects.count() == 2

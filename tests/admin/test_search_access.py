@@ -1,4 +1,4 @@
-"""A search that finds a job tells what it carries, so it is for those who may see that."""
+"""A search that finds a job reveals its payload, so it needs the permission to see payloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.factories import active, push
 pytestmark = pytest.mark.django_db
 
 JOBS = "/admin/django_ojs/job/"
-BULK = "/admin/django_ojs/bulkoperation/order/"
+BULK = "/admin/django_ojs/bulkoperation/create/"
 SECRET = [{"card": {"number": 4111}, "order": 7}]
 
 
@@ -48,11 +48,11 @@ def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) ->
     assert finds(root(), search, failed)
     assert not finds(root("second"), search, other.pk)
     blind = staff(*VIEW)
-    # It is left out, so that neither is told from the other; and the page says so.
+    # The condition is left out, so that the two jobs cannot be told apart, and the page says so.
     assert finds(blind, search, failed)
     assert finds(blind, search, other.pk)
-    assert "are searched by those who may see them" in says(blind, search)
-    assert "All of the search" not in says(blind, search)
+    assert "You need the permission to see payloads to search" in says(blind, search)
+    assert "All matching:" not in says(blind, search)
 
 
 @pytest.mark.parametrize("search", ["args.card.number:4111", "error:dust"])
@@ -84,4 +84,4 @@ def test_nobody_searches_in_what_the_settings_hide(redact: str, search: str, hid
         client = root()
         assert finds(client, search, job)
         assert finds(client, search, other.pk) is hidden
-        assert ("nobody searches in it" in says(client, search)) is hidden
+        assert ("so it cannot be searched" in says(client, search)) is hidden

@@ -1,4 +1,4 @@
-"""The search box: what is typed becomes a filter, and what cannot be read is said."""
+"""The search parser: a text becomes a filter, and errors for what cannot be parsed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.admin.search_query import KNOWN, LONGEST, parse, write
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.admin.search_query import MAX_LENGTH, QUALIFIERS, parse, render
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
@@ -56,15 +56,15 @@ def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
 )
 def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[str, Any]) -> None:
     query = parse(text, now=NOW)
-    assert query.complaints == []
-    assert query.filter == Filter(**values)
-    assert parse(write(query.filter)).filter == query.filter
+    assert query.errors == []
+    assert query.filter == JobFilter(**values)
+    assert parse(render(query.filter)).filter == query.filter
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("colour:red", "There is no qualifier colour: known are state, queue, type"),
+        ("colour:red", "There is no qualifier colour. Use one of state, queue, type"),
         ("queue.x:y", "There is no qualifier queue.x"),
         (f"{'x' * 50}:1", "There is no qualifier this"),
         ("state:running", "state must be one of"),
@@ -72,32 +72,32 @@ def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[s
         ("queue:UPPER", "queue"),
         ("queue:\x00", "printable"),
         ("type:Not-A-Type", "type"),
-        ("id:42", "id must be the whole id"),
+        ("id:42", "id must be the complete id"),
         ("created:soon", "created must be an age"),
-        ("created:>999999w", "too long ago"),
+        ("created:>999999w", "must be a more recent time"),
         ("created:>0001-01-01T00:00+23:59", "created must be an age"),
         ("priority:1e3", "priority must be an integer"),
         ("priority:101", "priority must be an integer"),
-        ("meta:acme", "meta needs a name"),
-        ("args..x:1", "args: name what"),
+        ("meta:acme", "meta needs a path"),
+        ("args..x:1", "args needs a path"),
         ("is:gone", "is:dead"),
-        ("x" * (LONGEST + 1), "at most"),
+        ("x" * (MAX_LENGTH + 1), "at most"),
     ],
 )
 def test_what_cannot_be_read_is_said_and_the_rest_is_taken(text: str, said: str) -> None:
-    query = parse(f"priority:3 {text}" if len(text) < LONGEST else text, now=NOW)
-    assert len(query.complaints) == 1
-    assert said in query.complaints[0]
-    if len(text) < LONGEST:
-        assert query.filter == Filter(priority=3)
+    query = parse(f"priority:3 {text}" if len(text) < MAX_LENGTH else text, now=NOW)
+    assert len(query.errors) == 1
+    assert said in query.errors[0]
+    if len(text) < MAX_LENGTH:
+        assert query.filter == JobFilter(priority=3)
 
 
 def test_the_complaint_about_a_qualifier_names_all_there_are() -> None:
-    (said,) = parse("colour:red").complaints
-    assert all(name in said for name in KNOWN)
+    (said,) = parse("colour:red").errors
+    assert all(name in said for name in QUALIFIERS)
 
 
 @given(st.text(max_size=80))
 def test_no_text_is_an_error(text: str) -> None:
     query = parse(text, now=NOW)
-    assert parse(write(query.filter)).filter == query.filter
+    assert parse(render(query.filter)).filter == query.filter

@@ -23,10 +23,10 @@ PACKAGE = Path(django_ojs.__file__).parent
         *(f"{page}/" for page in LISTS),
         "queue/queue-0/change/",
         "worker/worker-0/change/",
-        "queue/do/configure/?key=queue-0",
-        "queue/do/purge/?key=queue-0",
-        "worker/do/terminate/?key=worker-0",
-        "overview/do/stop/?key=1",
+        "queue/action/configure/?key=queue-0",
+        "queue/action/purge/?key=queue-0",
+        "worker/action/terminate/?key=worker-0",
+        "overview/action/start-maintenance/?key=1",
     ],
 )
 def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:

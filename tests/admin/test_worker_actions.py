@@ -1,4 +1,4 @@
-"""What an operator does with workers."""
+"""The actions on workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.admin.users import root
 
 pytestmark = pytest.mark.django_db
 
-DO = f"{BASE}worker/do/"
+DO = f"{BASE}worker/action/"
 
 
 def test_a_worker_is_told_to_be_quiet_and_to_run_again() -> None:
@@ -30,7 +30,7 @@ def test_terminating_asks_first_and_nothing_leads_back() -> None:
     client = root()
     assert client.post(f"{DO}terminate/", {"key": "w"}).status_code == 200
     assert Worker.objects.get(pk="w").directive == Directive.RUNNING
-    client.post(f"{DO}terminate/", {"key": "w", "sure": "1"})
+    client.post(f"{DO}terminate/", {"key": "w", "confirmed": "1"})
     assert Worker.objects.get(pk="w").directive == Directive.TERMINATE
     answer = client.post(f"{DO}resume/", {"key": "w"})
     assert "nothing leads back" in " ".join(map(str, get_messages(answer.wsgi_request)))
@@ -43,8 +43,8 @@ def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beat
     factories.silence("silent")
     client = root()
     asked = client.get(f"{DO}deregister/", {"key": "silent"}).content.decode()
-    assert "1 job in hand comes back" in asked
-    answer = client.post(f"{DO}deregister/", {"key": ["silent", "alive"], "sure": "1"})
+    assert "1 job in flight is recovered" in asked
+    answer = client.post(f"{DO}deregister/", {"key": ["silent", "alive"], "confirmed": "1"})
     text = " ".join(map(str, get_messages(answer.wsgi_request)))
     assert "1 deregistered, 1 skipped" in text
     assert "still sends its beats" in text
@@ -56,9 +56,9 @@ def test_a_page_offers_what_the_workers_condition_allows() -> None:
     factories.worker("w")
     client, page = root(), f"{BASE}worker/w/change/"
     shown = client.get(page).content.decode()
-    assert "/do/quiet/" in shown
-    assert "/do/deregister/" not in shown
+    assert "/action/quiet/" in shown
+    assert "/action/deregister/" not in shown
     factories.silence("w")
     shown = client.get(page).content.decode()
-    assert "/do/deregister/" in shown
-    assert "/do/quiet/" not in shown
+    assert "/action/deregister/" in shown
+    assert "/action/quiet/" not in shown

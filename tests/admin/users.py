@@ -1,4 +1,4 @@
-"""Who looks at the pages."""
+"""Users that open the pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VIEW = (
 
 
 def staff(*codenames: str, name: str = "ann", root: bool = False, csrf: bool = False) -> Client:
-    """Log somebody in who has these permissions of the app, or all there are."""
+    """Log in a user with these permissions of the app, or a superuser."""
     user = User.objects.create_user(username=name, is_staff=True, is_superuser=root)
     wanted = Permission.objects.filter(content_type__app_label="django_ojs", codename__in=codenames)
     user.user_permissions.set(wanted)
@@ -23,5 +23,5 @@ def staff(*codenames: str, name: str = "ann", root: bool = False, csrf: bool = F
 
 
 def root(name: str = "root") -> Client:
-    """Log in somebody who may do everything."""
+    """Log in a superuser."""
     return staff(name=name, root=True)

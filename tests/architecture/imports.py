@@ -29,13 +29,15 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
     return found
 
 
-def imports(module: str, path: Path, known: frozenset[str]) -> Iterator[Import]:
-    """Yield the imports of one module, inside functions too; not those for type checkers only.
+def imports(
+    module: str, path: Path, known: frozenset[str], *, for_types: bool = False
+) -> Iterator[Import]:
+    """Yield the imports of one module, inside functions too; `for_types`: and under TYPE_CHECKING.
 
     `from package import name` names `package.name` where that is a module of ours.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _walk(ast.parse(path.read_text())):
+    for node in _walk(ast.parse(path.read_text()), for_types=for_types):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module=module, target=alias.name, line=node.lineno)
@@ -50,9 +52,13 @@ def imports(module: str, path: Path, known: frozenset[str]) -> Iterator[Import]:
                 yield Import(module=module, target=target, line=node.lineno)
 
 
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
+def _walk(node: ast.AST, *, for_types: bool) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+        if (
+            not for_types
+            and isinstance(child, ast.If)
+            and "TYPE_CHECKING" in ast.unparse(child.test)
+        ):
             continue
         yield child
-        yield from _walk(child)
+        yield from _walk(child, for_types=for_types)

@@ -1,4 +1,6 @@
-"""The house has four floors, and a module imports only downwards."""
+"""The package has four layers, `operations` and `storage` have layers of their own, and a module
+imports only downwards. No modules import each other in a circle.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ FLOORS = {
     "context": 4,
     "contrib": 4,
     "handlers": 4,
+    "registry": 4,
     "options": 4,
     "payloads": 4,
     "middleware": 3,
@@ -33,12 +36,43 @@ FLOORS = {
     "admin": 4,
     "templatetags": 4,
 }
+# The same inside of a package: its modules and folders, lowest layer first. A part imports those of
+# its own layer and of lower ones.
+LAYERS: dict[str, tuple[set[str], ...]] = {
+    "operations": (
+        {"fields", "access"},
+        {"events"},
+        {"backpressure"},
+        {
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "info"),
+            *("activate", "retry", "delete", "progress", "timer", "enqueue"),
+        },
+        {"queues", "jobs", "maintenance"},
+        {"workers"},
+        {"figures"},
+    ),
+    "storage": (
+        {"dialects", "process_state"},
+        {"database"},
+        {"raw_queries", "notify", "queue_configs", "claims", "insert", "positions"},
+        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
+    ),
+}
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}
 
 
 def part(module: str) -> str:
     return module.removeprefix(PACKAGE).removeprefix(".").partition(".")[0]
+
+
+def layer(module: str) -> int | None:
+    """Return the layer of a module in its package; 0: it is in none. None: the package has none."""
+    package, _, rest = module.removeprefix(f"{PACKAGE}.").partition(".")
+    if package not in LAYERS or not rest:
+        return None
+    name = rest.partition(".")[0]
+    return next((n for n, parts in enumerate(LAYERS[package], 1) if name in parts), 0)
 
 
 def complaints(root: Path | None = None) -> list[str]:
@@ -49,6 +83,8 @@ def complaints(root: Path | None = None) -> list[str]:
         if part(module) not in FLOORS and part(module) not in ROOF:
             said.append(f"{module} stands on no floor: add {part(module)!r} to FLOORS")
             continue
+        if layer(module) == 0:
+            said.append(f"{module} is in no layer of {part(module)}: add it to LAYERS")
         said += [text for i in imports(module, path, known) if (text := judge(i))]
     return said
 
@@ -67,7 +103,79 @@ def judge(found: Import) -> str | None:
         return f"{where}: a floor does not import the roof above it"
     if FLOORS.get(there, 0) > FLOORS[here]:
         return f"{where}: floor {FLOORS[here]} does not import floor {FLOORS[there]}"
+    mine, its = layer(found.module), layer(found.target)
+    if here == there and mine and its and its > mine:
+        return f"{where}: layer {mine} of {here} does not import layer {its}"
     return None
+
+
+def circles(root: Path | None = None) -> list[list[str]]:
+    """Return the groups of modules that import each other, directly or through others.
+
+    An import inside a function or for types counts, and so do the packages around its target.
+    """
+    found = modules() if root is None else modules(root)
+    known = frozenset(found)
+    edges: dict[str, set[str]] = {}
+    for module, path in found.items():
+        targets = {i.target for i in imports(module, path, known, for_types=True)}
+        # Importing a module runs the packages around it; those around the importer run already.
+        around = {
+            package
+            for target in targets
+            for package in _packages(target)
+            if not module.startswith(f"{package}.")
+        }
+        edges[module] = {target for target in (targets | around) & known if target != module}
+    reachable = {module: _reachable(module, edges) for module in edges}
+    groups = {
+        tuple(sorted({module, *(to for to in reachable[module] if module in reachable[to])}))
+        for module in edges
+        if module in reachable[module]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _packages(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:n]) for n in range(2, len(parts))]
+
+
+def _reachable(module: str, edges: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    left = list(edges[module])
+    while left:
+        if (target := left.pop()) not in seen:
+            seen.add(target)
+            left += edges[target]
+    return seen
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert not circles(), circles()
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    files = {
+        "__init__": "",
+        "a": "from django_ojs import b",
+        "b": "def f():\n    from django_ojs.c import d",
+        "c/__init__": "import django_ojs.a",
+        "c/d": "",
+        "e": "from django_ojs import a",
+        "c/f": "from django_ojs.c import d",
+    }
+    for name, text in files.items():
+        path = tmp_path / PACKAGE / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert circles(tmp_path) == [[f"{PACKAGE}.{name}" for name in ("a", "b", "c")]]
+
+
+def test_the_layers_name_what_there_is() -> None:
+    there = {tuple(name.split(".")[1:3]) for name in modules() if name.count(".") >= 2}
+    named = {(package, name) for package in LAYERS for layers in LAYERS[package] for name in layers}
+    assert named == {each for each in there if each[0] in LAYERS}
 
 
 def test_every_module_imports_only_downwards() -> None:
@@ -86,6 +194,17 @@ def test_every_module_imports_only_downwards() -> None:
         ),
         ("operations/ack.py", "def f():\n    import django_ojs.client", "floor 3 does not import"),
         ("client.py", "from django_ojs import enqueue", "does not import the roof"),
+        (
+            "operations/events/log.py",
+            "from ..maintenance import pruning",
+            "layer 2 of operations does not import layer 5",
+        ),
+        (
+            "storage/database.py",
+            "import django_ojs.storage.notify",
+            "layer 2 of storage does not import layer 3",
+        ),
+        ("storage/cellar.py", "", "is in no layer of storage"),
         ("attic.py", "", "stands on no floor"),
     ],
 )
@@ -103,6 +222,8 @@ def test_an_import_upwards_is_named(tmp_path: Path, module: str, line: str, word
     ("module", "line"),
     [
         ("operations/push.py", "from ..spec.ids import new_id"),
+        ("operations/push.py", "from .enqueue import unique"),
+        ("operations/queues/status.py", "from django_ojs.operations.fail import fail"),
         ("worker/loop.py", "import django_ojs.operations.fetch"),
         ("apps.py", "from django_ojs import handlers"),
         ("spec/ids.py", "from . import times"),

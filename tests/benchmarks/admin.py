@@ -53,7 +53,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "dead letters by group", "/admin/django_ojs/deadletter/"
     bulk = "/admin/django_ojs/bulkoperation/"
     yield "bulk operations", bulk
-    yield "bulk: the question", f"{bulk}order/retry/?q=is:dead+queue:email"
+    yield "bulk: the confirmation page", f"{bulk}create/retry/?q=is:dead+queue:email"
 
 
 def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:

@@ -86,7 +86,7 @@ def wear_in() -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT count(DISTINCT (ctid::text::point)[0]) FROM ojs_job WHERE id = ANY(%s)",
-                [[job.pk for job in stored if job is not None]],
+                [[job.id for job in stored if job is not None]],
             )
             pages = cursor.fetchone()[0]
         jobs = fetch(["default"], count=len(requests), worker_id="bench", due=False)

@@ -74,8 +74,10 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
 
 def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     import django_ojs as ojs
+    from django_ojs.operations import timer
     from django_ojs.operations.figures import stats
-    from django_ojs.operations.maintenance import maintain, rescue
+    from django_ojs.operations.maintenance import pruning
+    from django_ojs.operations.workers import rescue
     from django_ojs.storage import transitions
     from django_ojs.storage.figures import counts
 
@@ -94,11 +96,11 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
             lambda: claim(100),
             lambda jobs: transitions.complete("w", [(job.id, job.run, None) for job in jobs]),
         ),
-        ("Promotion", nothing, lambda _: maintain.promote()),
-        ("Expiry", nothing, lambda _: maintain.expire()),
+        ("Promotion", nothing, lambda _: timer.promote()),
+        ("Expiry", nothing, lambda _: timer.expire()),
         ("Lapsed reservations", nothing, lambda _: rescue.lapse()),
         ("Rescue of a dead worker's jobs", nothing, lambda _: rescue.rescue(["worker_3"])),
-        ("Pruning", nothing, lambda _: maintain.prune()),
+        ("Pruning", nothing, lambda _: pruning.prune()),
         ("Counts by state", nothing, lambda _: stats.by_queue()),
         ("Depth of a queue", nothing, lambda _: stats.depth("default")),
         (

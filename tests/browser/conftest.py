@@ -17,18 +17,18 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.testcases import LiveServerThread
 
-PATIENCE = 20_000
-"""Milliseconds that whatever a page is expected to show may take on a machine that is busy."""
+TIMEOUT_MS = 60_000
+"""The limit of each wait for a signal of the browser; no test waits for it to pass."""
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def reason() -> str:
-    """Say why there is no browser here, or nothing."""
+    """Return why there is no browser, or "" if there is one."""
     if CHROMIUM is None:
         return "there is no chromium on this machine"
     try:
-        import playwright.sync_api  # noqa: F401 - whether it can be had
+        import playwright.sync_api  # noqa: F401 - only whether it is installed
     except ImportError:
         return "playwright is not installed"
     return ""
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class StrictPolicyHandler(StaticFilesHandler):
-    """Send each page with the policy that the admin's how-to promises to work under."""
+    """Sends each page with the policy that the how-to of the admin promises to work under."""
 
     def get_response(self, request: WSGIRequest) -> HttpResponseBase:
         response: HttpResponseBase = super().get_response(request)
@@ -56,7 +56,7 @@ def site(transactional_db: None) -> Iterator[str]:
     server = LiveServerThread("127.0.0.1", StrictPolicyHandler, connections_override={})
     server.daemon = True
     server.start()
-    server.is_ready.wait(20)
+    assert server.is_ready.wait(TIMEOUT_MS / 1000)
     assert server.error is None
     yield f"http://127.0.0.1:{server.port}"
     server.terminate()
@@ -64,16 +64,16 @@ def site(transactional_db: None) -> Iterator[str]:
 
 @pytest.fixture
 def chromium(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start a browser for this test alone.
+    """Start a browser for one test.
 
-    While Playwright runs there is a loop in this thread, beside which Django would rather not be
-    called; a browser for all would leave it to every test that comes after.
+    Playwright runs an event loop in this thread, in which Django rejects queries by default. A
+    browser for all tests would leave the loop to each test that follows.
     """
     from playwright.sync_api import sync_playwright
 
     monkeypatch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     with sync_playwright() as playwright:
-        # As root, in a container, it has no sandbox; the pages are our own.
+        # As root in a container it has no sandbox; it opens only the pages of this test.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -81,9 +81,9 @@ def chromium(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, site: str) -> Iterator[Any]:
-    """Open a page that a superuser is logged in on.
+    """Open a page with a superuser logged in.
 
-    Any error of a script fails the test, and so does anything that the policy did not let through.
+    A script error fails the test, and so does a violation of the policy.
     """
     client = Client()
     client.force_login(User.objects.create_superuser("ann"))
@@ -92,7 +92,7 @@ def page(chromium: Any, site: str) -> Iterator[Any]:
     )
     name = settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": site}])
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MS)
     opened = context.new_page()
     wrong: list[str] = []
     opened.on("pageerror", lambda error: wrong.append(str(error)))

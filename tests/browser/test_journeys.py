@@ -1,4 +1,4 @@
-"""What an operator does on a bad day, clicked through from one end to the other."""
+"""What an operator does in an incident, clicked through from start to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django_ojs.operations import fail, fetch, queues
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.spec.failure import Failure
-from tests.browser.conftest import PATIENCE
+from tests.browser.conftest import TIMEOUT_MS
 from tests.factories import active, claim, hourly, jobs, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
 
@@ -21,42 +21,45 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 ADMIN = "/admin/django_ojs/"
 
-# A click returns before the page it leads to has come. So each is waited for, and so is whatever is
-# said of a page.
+#: Runs the refresh of the page at once, and resolves when its response has been applied or skipped.
+REFRESH = """() => new Promise(resolve => {
+    document.addEventListener("ojs-refreshed", () => resolve(), { once: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+})"""
 
 
 def shows(found: Any, text: str) -> None:
-    """Wait until this can be read there."""
+    """Wait until an element contains a text."""
     from playwright.sync_api import expect
 
-    expect(found).to_contain_text(text, use_inner_text=True, timeout=PATIENCE)
+    expect(found).to_contain_text(text, use_inner_text=True, timeout=TIMEOUT_MS)
 
 
 def counts(found: Any, number: int) -> None:
-    """Wait until there are so many of them."""
+    """Wait until so many elements match."""
     from playwright.sync_api import expect
 
-    expect(found).to_have_count(number, timeout=PATIENCE)
+    expect(found).to_have_count(number, timeout=TIMEOUT_MS)
 
 
 def body(page: Any) -> Any:
-    """Return the part of a page that is ours."""
+    """Return the part of a page that this package renders."""
     return page.locator(".ojs-page")
 
 
 def follow(page: Any, link: Any) -> None:
-    """Click what leads to another page, and wait until that has come."""
+    """Click a link or button, and wait for the page that it opens: a click returns before."""
     with page.expect_navigation():
         link.click()
 
 
 def act(page: Any, name: str) -> None:
-    """Press one of the buttons on top."""
+    """Press one of the buttons at the top."""
     follow(page, page.locator(".ojs-page .ojs-buttons").get_by_text(name).first)
 
 
 def confirm(page: Any) -> None:
-    """Say yes."""
+    """Submit the confirmation page."""
     follow(page, page.locator("form.ojs-confirm button[type=submit]"))
 
 
@@ -67,9 +70,9 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     shows(body(page), "25")
     counts(page.locator(".ojs-gauge-bad"), 0)
     push_many(3, queue="email")
-    pressure_monitor.watch()
-    # Nobody reloads: the page brings itself up to date.
-    page.locator(".ojs-gauge-bad").wait_for(state="attached", timeout=3 * PATIENCE)
+    pressure_monitor.check_all()
+    # Without a reload: the page refreshes itself.
+    page.locator(".ojs-gauge-bad").wait_for(state="attached")
     follow(page, page.get_by_role("link", name="email", exact=True).first)
     shows(body(page), "full")
     act(page, "Pause")
@@ -77,9 +80,9 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     assert fetch.fetch(["email"], worker_id="w") == []
     act(page, "Resume")
     follow(page, page.get_by_role("link", name="Configure"))
-    page.get_by_label("Most jobs").fill("100")
+    page.get_by_label("Maximum jobs").fill("100")
     confirm(page)
-    pressure_monitor.watch()
+    pressure_monitor.check_all()
     page.goto(f"{ADMIN}queue/")
     shows(body(page), "email")
     counts(page.locator(".ojs-gauge-bad"), 0)
@@ -96,14 +99,14 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
     shows(row, "12")
     follow(page, row.get_by_role("link", name="Retry group"))
     shows(body(page), "12 jobs")
-    follow(page, page.get_by_role("button", name="Retry them"))
+    follow(page, page.get_by_role("button", name="Retry all"))
     shows(body(page), "waiting")
     while bulk_operations.work_once(chunk=5) is not None:
         pass
     shows(body(page), "✓ done")
     assert jobs().filter(queue="payments", state="available").count() == 12
     page.goto(f"{ADMIN}deadletter/")
-    shows(body(page), "There are none")
+    shows(body(page), "There are no dead letters")
 
 
 def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
@@ -118,12 +121,12 @@ def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
     shows(body(page), '"user_id": 42')
     follow(page, page.get_by_role("link", name="Cancel"))
     shows(body(page), "running job")
-    # What calls a cancellation off is not called Cancel.
+    # The link that leaves the page is not called Cancel.
     counts(page.locator("form.ojs-confirm").get_by_text("Cancel", exact=True), 1)
     follow(page, page.get_by_role("button", name="Cancel"))
     shows(body(page), "⊘ cancelled")
     assert read(claimed.id).state == "cancelled"
-    shows(body(page), "Who did what")
+    shows(body(page), "History")
     shows(body(page), "ann")
 
 
@@ -132,22 +135,21 @@ def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
     page.goto(f"{ADMIN}job/")
     page.get_by_label("Search jobs").fill("colour:red queue:email")
     page.keyboard.press("Enter")
-    shows(page.locator(".ojs-complaint"), "There is no qualifier colour")
+    shows(page.locator(".ojs-search-error"), "There is no qualifier colour")
     follow(page, page.get_by_role("navigation", name="States").get_by_text("available"))
     assert page.get_by_label("Search jobs").input_value() == "state:available queue:email"
 
 
-def test_ticked_jobs_stay_ticked_while_the_page_would_refresh(page: Any) -> None:
+def test_selected_jobs_stay_selected_when_the_page_refreshes(page: Any) -> None:
     made = push_many(3, queue="email")
     page.goto(f"{ADMIN}job/")
-    looks_again = "document.dispatchEvent(new Event('visibilitychange'))"
-    with page.expect_response(lambda answer: answer.url.endswith("/job/") and answer.ok):
-        page.evaluate(looks_again)
-    ticks = page.locator(".ojs-page tbody input[type=checkbox]")
-    ticks.first.check()
-    page.evaluate(looks_again)
-    page.wait_for_timeout(500)  # That something does not happen can only be waited for.
-    assert ticks.first.is_checked()
+    page.evaluate(REFRESH)
+    boxes = page.locator(".ojs-page tbody input[type=checkbox]")
+    boxes.first.check()
+    push(queue="email", type="test.later")
+    page.evaluate(REFRESH)
+    assert "test.later" not in body(page).inner_text()
+    assert boxes.first.is_checked()
     follow(page, page.get_by_role("button", name="Cancel"))
     confirm(page)
     shows(page.locator(".messagelist"), "Cancelled.")
@@ -160,8 +162,7 @@ def test_a_press_is_not_lost_to_a_refresh_between_down_and_up(page: Any) -> None
     place = page.locator(".ojs-page tbody th a").bounding_box()
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     page.mouse.down()
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_for_timeout(500)
+    page.evaluate(REFRESH)
     with page.expect_navigation():
         page.mouse.up()
     counts(page.get_by_role("img", name="available"), 1)
@@ -172,8 +173,6 @@ def test_a_worker_is_quieted(page: Any) -> None:
     page.goto(f"{ADMIN}worker/")
     follow(page, page.get_by_role("link", name="web-1", exact=True).first)
     act(page, "Quiet")
-    if page.locator("form.ojs-confirm").count():
-        confirm(page)
     page.locator(".messagelist").wait_for()
     found = Worker.primary.get(pk="web-1")
     assert found.directive == "quiet"
@@ -201,9 +200,9 @@ def test_no_page_is_wider_than_its_window(page: Any, width: int, scheme: str) ->
     page.emulate_media(color_scheme=scheme)
     for address in (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
-        *(f"worker/{'w' * 80}/change/", f"queue/do/configure/?key={'q' * 60}"),
+        *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
         *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletter/", "bulkoperation/"),
-        "bulkoperation/order/retry/?q=is:dead",
+        "bulkoperation/create/retry/?q=is:dead",
     ):
         page.goto(ADMIN + address)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address

@@ -19,9 +19,9 @@ from tests.testapp.models import Thing
 pytestmark = pytest.mark.django_db
 
 
-def kept(jobs: list[Job | None]) -> list[Job]:
-    assert None not in jobs
-    return [job for job in jobs if job is not None]
+def kept(jobs: list[ojs.EnqueuedJob]) -> list[Job]:
+    assert all(job.outcome == "stored" for job in jobs)
+    return [job.model() for job in jobs]
 
 
 def test_jobs_of_several_kinds_are_stored_in_order() -> None:

@@ -23,13 +23,13 @@ def enqueue(type_: str = "test.options", **options: Any) -> Job:
     """Enqueue by name and read the job again."""
     job = ojs.enqueue(type_, ["x"], **options)
     assert job is not None
-    return ojs.get_job(job.pk)
+    return ojs.get_job(job.id)
 
 
 def enqueue_labelled(**options: Any) -> Job:
     job = labelled.options(**options).enqueue("x")
     assert job is not None
-    return ojs.get_job(job.pk)
+    return ojs.get_job(job.id)
 
 
 def test_a_job_without_options_has_the_defaults_of_the_specification() -> None:
@@ -72,7 +72,7 @@ def test_an_option_of_the_call_goes_before_the_handler_s(way: str) -> None:
     else:
         (made,) = ojs.enqueue_batch([labelled.options(**options).request("x")])
         assert made is not None
-        job = ojs.get_job(made.pk)
+        job = ojs.get_job(made.id)
     assert (job.queue, job.priority, job.tags) == ("other", -10, ["a", "b"])
     assert (job.timeout_ms, job.visibility_timeout_ms) == (1500, 2000)
     assert job.max_attempts == 2
@@ -105,10 +105,8 @@ def test_merging_changes_neither_the_handler_s_defaults_nor_what_the_caller_hold
 def test_an_enqueuer_can_be_kept_and_used_again() -> None:
     urgent = labelled.options(priority=99)
     first, second = urgent.enqueue("a"), urgent.enqueue("b")
-    assert first is not None
-    assert second is not None
-    assert [job.priority for job in (first, second)] == [99, 99]
-    assert first.pk != second.pk
+    assert [job.job().priority for job in (first, second)] == [99, 99]
+    assert first.id != second.id
 
 
 def test_a_retry_policy_is_completed_by_the_setting() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.maintenance.rescue import lapse
+from django_ojs.operations.workers.rescue import lapse
 from tests.factories import HOUR, MINUTE, age, in_state, read
 from tests.http.api import Api
 

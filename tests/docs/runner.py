@@ -197,7 +197,7 @@ def _run_tests(module: ModuleType) -> None:
 def _forget_handlers(known: set[str]) -> None:
     for type in handlers.job_types():
         if type not in known:
-            handlers.forget(type)
+            handlers.registry.remove(type)
 
 
 def _forget_modules(known: set[str]) -> None:

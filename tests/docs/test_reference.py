@@ -16,9 +16,11 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import checks, conf, handlers, models, signals
+from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models.attempt import Outcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
+from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
 from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
@@ -178,6 +180,34 @@ def test_every_member_is_there(heading: str, members: set[str]) -> None:
 def test_every_field_of_a_model_is_there(model: type[Model]) -> None:
     listed = column(table("reference/job-fields.md", model.__name__))
     assert listed == [field.name for field in model._meta.concrete_fields]
+
+
+def test_the_envelope_has_the_fields_of_its_table() -> None:
+    listed = table("reference/job-fields.md", "Envelope")
+    written = [
+        [
+            field.name,
+            ", ".join(field.spellings) + (" ¹" if field.option else ""),
+            NONE if field.default is None else repr(field.default),
+            ", ".join(field.columns) or NONE,
+            field.name if field.stored else NONE,
+        ]
+        for field in FIELDS
+    ]
+    assert listed == written
+
+
+def test_the_columns_of_the_envelope_are_fields_of_the_job() -> None:
+    columns = {field.name for field in models.Job._meta.concrete_fields}
+    named = {column for field in FIELDS for column in field.columns}
+    assert named | {column for column in SYSTEM.values() if column} <= columns
+
+
+def test_the_interface_describes_the_options_of_the_table() -> None:
+    options = DOCUMENT.read()["components"]["schemas"]["JobRequest"]["properties"]["options"][
+        "properties"
+    ]
+    assert set(options) == OPTIONS
 
 
 def test_every_outcome_of_a_run_is_there() -> None:

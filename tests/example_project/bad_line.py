@@ -51,7 +51,7 @@ def bad_line(server: str, **troubles: list[Trouble]) -> Iterator[BadLine]:
             self._say(status, answer, {"Content-Type": "application/openjobspec+json"})
 
         def _ask(self, body: bytes) -> tuple[int, bytes]:
-            connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=20)
+            connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=60)
             try:
                 connection.request("POST", self.path, body, dict(self.headers.items()))
                 response = connection.getresponse()

@@ -69,7 +69,7 @@ def test_wiping_leaves_the_jobs_of_others_alone() -> None:
         wipe.wipe()
 
     assert not Order.objects.exists()
-    assert [job.pk for job in Job.objects.all()] == [other.pk]
+    assert [job.id for job in Job.objects.all()] == [other.id]
 
 
 @pytest.mark.django_db

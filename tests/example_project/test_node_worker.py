@@ -18,7 +18,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.retry import RetryPolicy
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import Maintenance
 from example_project.demo.node import lacking
 from tests.example_project.bad_line import bad_line
@@ -26,6 +26,7 @@ from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(bool(lacking()), reason=lacking() or "node is there"),
@@ -44,7 +45,7 @@ def start(live_server: LiveServer) -> Iterator[Start]:
 
 def _starter(live_server: LiveServer) -> Iterator[Start]:
     _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
-    maintenance = Maintenance("maintenance", Report())
+    maintenance = Maintenance("maintenance", JobLog())
     nodes: list[Node] = []
 
     def starter(*, url: str = live_server.url, key: str = key, **variables: str) -> Node:

@@ -12,9 +12,8 @@ import pytest
 
 from tests.faults import ledger
 from tests.faults.site import Site
+from tests.sizes import FULL as FULL
 
-#: `make faults` asks for more of everything; the suite has some minutes only.
-FULL = os.environ.get("OJS_FAULTS") == "full"
 _told: list[str] = []
 
 Tell = Callable[[str], None]

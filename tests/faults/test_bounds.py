@@ -25,7 +25,7 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds
 from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
-from tests.factories import envelope, own_connections
+from tests.factories import GENERATED, envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import FULL, Tell
 
@@ -47,9 +47,9 @@ import django
 django.setup()
 from django.db import transaction
 from django_ojs.operations.push import push_batch
-from tests.factories import envelope
+from tests.factories import GENERATED, envelope
 with transaction.atomic():
-    push_batch([envelope(queue="bounded") for _ in range(int(sys.argv[1]))], generated_ids=True)
+    push_batch([envelope(queue="bounded") for _ in range(int(sys.argv[1]))], GENERATED)
     print("holding", flush=True)
     time.sleep(300)
 """
@@ -60,7 +60,7 @@ def bound(depth: int, strategy: str = "reject") -> None:
 
 
 def add(number: int = 1) -> None:
-    push_batch([envelope(queue=NAME) for _ in range(number)], generated_ids=True)
+    push_batch([envelope(queue=NAME) for _ in range(number)], GENERATED)
 
 
 def depth() -> int:
@@ -122,7 +122,7 @@ def test_who_idles_in_a_transaction_keeps_nobody_waiting_for_ever(
             add(250)
         near = time.monotonic() - began
         tell(f"beside an idle transaction: 100 jobs in {far:.2f} s; refused after {near:.2f} s")
-        assert near < bounds.PATIENCE + GENEROUS
+        assert near < bounds.LOCK_TIMEOUT + GENEROUS
     assert depth() == 700
 
 

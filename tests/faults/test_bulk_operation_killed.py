@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -14,13 +13,14 @@ import pytest
 
 from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations.jobs import bulk_operations
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests.factories import jobs
+from tests.sizes import FULL
 
-JOBS = 100_000 if os.environ.get("OJS_FAULTS") == "full" else 20_000
+JOBS = 100_000 if FULL else 8_000
 KILLS = 5
 
 _WORK = """
@@ -51,7 +51,7 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     with database.connection().cursor() as cursor:
         cursor.execute(_DISCARDED, [JOBS])
     operation = bulk_operations.order(
-        Action.RETRY, Filter(queue="q", states=(State.DISCARDED,)), by="ann"
+        Action.RETRY, JobFilter(queue="q", states=(State.DISCARDED,)), by="ann"
     )
     assert operation.expected == JOBS
     for kill in range(KILLS):

@@ -9,9 +9,10 @@ from tests.faults.conftest import FULL, Tell
 from tests.faults.site import Site, until
 
 #: Producers that are killed.
-KILLS = 100 if FULL else 12
+KILLS = 100 if FULL else 4
 
 pytestmark = [
+    pytest.mark.smoke,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
     pytest.mark.timeout(120 + KILLS * 5),

@@ -15,7 +15,11 @@ from tests.testapp import fault_jobs as handlers
 from tests.testapp.models import Thing
 from tests.worker.acceptance.ledger import stored
 
-pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.smoke,
+    pytest.mark.django_db(transaction=True, databases=ALIASES),
+    pytest.mark.slow,
+]
 
 
 def worked_through_a_kill(site: Site, where: str, tmp_path: Path) -> int:

@@ -64,6 +64,7 @@ def test_each_job_arrives_once_though_relays_are_killed(
     assert not OutboxEntry.objects.exclude(state="sent").exists()
 
 
+@pytest.mark.storm  # Among the relay's own tests is one without producers.
 @pytest.mark.requirement("FA-003")
 def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothing(
     remote: Remote, start: Start, tell: Tell
@@ -94,7 +95,7 @@ def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothi
         if rolled_back:
             keys.append("")
         else:
-            keys += [str(job.pk) for job in jobs if job is not None]
+            keys += [str(job.id) for job in jobs if job is not None]
 
     def produce(producer: int) -> None:
         with own_connections():

@@ -22,6 +22,7 @@ EVERY = 0.5
 SLACK_MB = 6.0
 
 pytestmark = [
+    pytest.mark.storm,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
     pytest.mark.timeout(SECONDS + 180),

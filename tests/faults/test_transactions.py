@@ -17,6 +17,7 @@ from tests.faults.site import Site
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
+    pytest.mark.smoke,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
     pytest.mark.timeout(300),

@@ -14,4 +14,4 @@ def _own_handlers() -> Iterator[None]:
     known = set(handlers.job_types())
     yield
     for type_ in set(handlers.job_types()) - known:
-        handlers.forget(type_)
+        handlers.registry.remove(type_)

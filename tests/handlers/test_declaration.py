@@ -13,7 +13,6 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs import handlers
-from django_ojs.options import declared
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidJobType, InvalidRequest, InvalidRetryPolicy, OJSError
 from tests.client.bad_values import NAIVE, OPTIONS, TYPES, Bad
@@ -35,7 +34,7 @@ def test_a_default_that_no_job_may_have_is_refused(bad: Bad) -> None:
         assert type(caught.value) is bad.error
         assert str(caught.value).startswith(bad.says)
     assert handlers.get_handler("test.declared") is None
-    assert "test.declared" not in declared
+    assert "test.declared" not in handlers.job_types()
 
 
 def test_an_id_is_nothing_that_all_jobs_of_a_type_could_have() -> None:
@@ -107,7 +106,7 @@ def test_a_type_has_one_handler() -> None:
     assert "first" in str(caught.value)
     assert "second" in str(caught.value)
     assert handlers.get_handler("test.declared") is made
-    assert declared["test.declared"].queue is None
+    assert made.defaults.queue is None
 
 
 def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
@@ -122,7 +121,7 @@ def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
     assert handlers.get_handler("test.declared") is again
     assert again is not None
     assert again.function() == 2
-    assert declared["test.declared"].queue == "new"
+    assert again.defaults.queue == "new"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +138,8 @@ def test_what_is_declared_is_known_and_can_be_forgotten() -> None:
     assert "test.declared" in handlers.job_types()
     assert handlers.job_types() == sorted(handlers.job_types())
     assert repr(made) == "<Handler test.declared>"
-    handlers.forget("test.declared")
-    handlers.forget("test.declared")
+    handlers.registry.remove("test.declared")
+    handlers.registry.remove("test.declared")
     assert handlers.get_handler("test.declared") is None
 
 

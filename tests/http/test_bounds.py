@@ -133,7 +133,7 @@ def test_a_request_that_blocks_is_answered_when_there_is_room() -> None:
         _until_waiting(1)
         (job,) = api.fetch(NAME)
         found.result(GENEROUS).ok(201)
-    assert long_poll._room._waiting == 0
+    assert long_poll.waiting.count == 0
     assert state_of(job["id"]) == "active"
 
 
@@ -220,6 +220,6 @@ def test_a_queue_is_not_deleted_into_one_that_is_full() -> None:
 
 def _until_waiting(number: int) -> None:
     deadline = time.monotonic() + GENEROUS
-    while long_poll._room._waiting < number and time.monotonic() < deadline:
+    while long_poll.waiting.count < number and time.monotonic() < deadline:
         Event().wait(0.01)
-    assert long_poll._room._waiting == number
+    assert long_poll.waiting.count == number

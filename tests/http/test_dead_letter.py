@@ -100,7 +100,7 @@ class TestList:
     def test_a_total_that_is_not_counted_to_its_end_says_so(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letters, "MOST", 1)
+        monkeypatch.setattr(dead_letters, "COUNT_LIMIT", 1)
         for _ in range(2):
             dead()
         page = api.get("dead-letter").ok()["pagination"]

@@ -58,14 +58,14 @@ def test_no_more_wait_than_the_setting_allows_and_a_place_is_given_back(settings
         assert all(wait.wait(GENEROUS) for wait in waits)
         # Both have looked once; from their second look on, they hold their places.
         deadline = time.monotonic() + GENEROUS
-        while long_poll._room._waiting < 2 and time.monotonic() < deadline:
+        while long_poll.waiting.count < 2 and time.monotonic() < deadline:
             release.wait(0.01)
         looks: list[int] = []
         assert long_poll.until(lambda: looks.append(1), GENEROUS) is None
         assert len(looks) == 1
         release.set()
         assert [future.result(GENEROUS) for future in held] == [True, True]
-    assert long_poll._room._waiting == 0
+    assert long_poll.waiting.count == 0
 
 
 def test_a_look_that_fails_gives_its_place_back() -> None:
@@ -78,7 +78,7 @@ def test_a_look_that_fails_gives_its_place_back() -> None:
 
     with pytest.raises(LookupError):
         long_poll.until(look, GENEROUS)
-    assert long_poll._room._waiting == 0
+    assert long_poll.waiting.count == 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -90,7 +90,7 @@ def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(wait)
         deadline = time.monotonic() + GENEROUS
-        while long_poll._room._waiting < 1 and time.monotonic() < deadline:
+        while long_poll.waiting.count < 1 and time.monotonic() < deadline:
             Event().wait(0.01)
         key = api.push()["id"]
         assert [job["id"] for job in found.result(GENEROUS)] == [key]

@@ -32,9 +32,9 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def nothing_was_counted() -> Iterator[None]:
     rollups.flush()
     Rollup.objects.all().delete()
-    all_time.forget()
+    all_time.sums.reset()
     yield
-    all_time.forget()
+    all_time.sums.reset()
 
 
 def scrape(client: Api = api) -> Samples:
@@ -96,7 +96,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_refused_and_dropped() -> N
         push(queue="full")
     for _ in range(3):
         push(queue="lossy")
-    rejections.settle()
+    rejections.recorder.reset()
     found = scrape()
     assert value(found, "ojs_backpressure_pressure", queue="full") == 1
     assert value(found, "ojs_backpressure_rejected_total", queue="full") == 1
@@ -124,7 +124,7 @@ def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows(
     rollup_compaction.prune(timedelta(hours=2))
     rollup_compaction.fold()
     assert value(scrape(), "ojs_job_enqueued_total", **labels) == 8
-    all_time.forget()
+    all_time.sums.reset()
     found = scrape()
     assert value(found, "ojs_job_enqueued_total", **labels) == 8
     assert value(found, "ojs_job_queue_time_seconds_count", **labels) == 4

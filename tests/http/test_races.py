@@ -12,7 +12,7 @@ import pytest
 
 from django_ojs.operations.push import push_batch
 from django_ojs.spec import ids
-from tests.factories import envelope, in_state, own_connections
+from tests.factories import GENERATED, envelope, in_state, own_connections
 from tests.http.api import Answer, Api, state_of, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,7 +83,7 @@ def test_ack_fail_and_cancel_have_one_winner_and_the_others_conflict() -> None:
 
 def test_no_job_is_handed_out_twice() -> None:
     queue = "contended"
-    push_batch([envelope(queue=queue) for _ in range(120)], generated_ids=True)
+    push_batch([envelope(queue=queue) for _ in range(120)], GENERATED)
 
     def drain(client: Api) -> Answer:
         found: list[str] = []

@@ -1,6 +1,8 @@
 """The API against its own document: no request, well-formed or not, is answered otherwise.
 
-`OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer.
+`OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer. Beside these
+examples, which are random, there are some hundred cases for each operation that follow from its
+schema: the suite takes a part of them, spread evenly, and `make faults` all.
 """
 
 from __future__ import annotations
@@ -27,11 +29,14 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.strict import MAX_INTEGER
 from tests import factories
+from tests.sizes import FULL
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
 
 SEED = int(os.environ.get("OJS_SCHEMATHESIS_SEED", "1"))
-EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25" if FULL else "10"))
+#: At most so many of the cases that follow from the schema of an operation.
+CASES = 10**9 if FULL else 40
 
 CONFIG = schemathesis.Config.from_dict(
     {
@@ -99,6 +104,12 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield Stored(key=key, jobs=[str(factories.in_state(state).pk) for state in State])
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)
+
+
+@pytest.fixture(autouse=True)
+def _some_of_the_cases(request: pytest.FixtureRequest) -> None:
+    cases = request.function.hypothesis_explicit_examples
+    cases[:] = cases[:: -(-len(cases) // CASES) or 1]
 
 
 @SCHEMA.hook

@@ -11,8 +11,8 @@ import pytest
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.maintenance.rescue import lapse
 from django_ojs.operations.queues import pause, resume
+from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
 from tests.factories import HOUR, age, ids_against_time, in_state, jobs, read, snapshot
 from tests.http.api import Api, make_key, state_of

@@ -73,11 +73,11 @@ def test_revoke_ends_a_key() -> None:
         api_keys.find(text)
 
 
-def test_replace_prints_a_new_key_and_says_how_long_the_old_one_works() -> None:
+def test_replace_prints_a_new_key_and_says_until_when_the_old_one_is_valid() -> None:
     key, old = create()
     out, err = run("replace", key.prefix, "--grace", "2h")
     assert api_keys.find(out.strip()).pk != api_keys.find(old).pk
-    assert "The old key works until 2" in err
+    assert "The old key is valid until 2" in err
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_the_help_teaches() -> None:
 
     text = load_command_class("django_ojs", "ojs_apikey").create_parser("m", "ojs_apikey")
     shown = text.format_help()
-    for word in ("Authorization: Bearer", "producer (enqueue)", "ojs_apikey replace", "Ends with"):
+    for word in ("Authorization: Bearer", "producer (enqueue)", "ojs_apikey replace", "Exit codes"):
         assert word in shown

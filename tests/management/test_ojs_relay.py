@@ -11,9 +11,8 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from django_ojs.models import OutboxEntry
-from django_ojs.operations.enqueue import outbox
 from tests.docs.runner import command
-from tests.factories import envelope
+from tests.factories import envelope, put
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,7 +26,7 @@ def test_a_destination_that_does_not_exist_is_named_beside_those_that_do() -> No
 
 
 def test_jobs_of_this_site_are_stored_by_it(capsys: pytest.CaptureFixture[str]) -> None:
-    outbox.put(envelope())
+    put(envelope())
     call_command("ojs_relay", destination=["local"], once=True)
     assert "local: 1 stored" in capsys.readouterr().out
     assert OutboxEntry.objects.get().state == "sent"
@@ -35,7 +34,7 @@ def test_jobs_of_this_site_are_stored_by_it(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_server_that_is_away_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     with override_settings(OJS=OJS):
-        outbox.put(envelope(queue="far"), "far")
+        put(envelope(queue="far"), "far")
         call_command("ojs_relay", once=True)
     assert "far: 0 sent, 0 refused" in capsys.readouterr().out
     assert OutboxEntry.objects.get().error_code == "unreachable"

@@ -43,8 +43,8 @@ class Supervised:
 
     reload = False
 
-    def __init__(self, config: WorkerConfig, changed: Any = None) -> None:
-        Supervised.config, Supervised.changed = config, changed
+    def __init__(self, config: WorkerConfig, code_changed: Any = None) -> None:
+        Supervised.config, Supervised.code_changed = config, code_changed
 
     def run(self) -> bool:
         return self.reload
@@ -164,7 +164,7 @@ def test_no_handler_at_all_is_told(
     errors = io.StringIO()
     call_command("ojs_worker", stderr=errors)
     assert errors.getvalue() == ""
-    monkeypatch.setattr(handlers, "_handlers", {})
+    monkeypatch.setattr(handlers.registry, "handlers", {})
     call_command("ojs_worker", stderr=errors)
     assert "No handlers were found" in errors.getvalue()
     assert "INSTALLED_APPS" in errors.getvalue()
@@ -189,7 +189,7 @@ def test_the_code_is_watched_under_debug_only(
 ) -> None:
     with override_settings(DEBUG=debug):
         call_command("ojs_worker", *arguments)
-    assert isinstance(supervised.changed, CodeWatch) is watches
+    assert isinstance(supervised.code_changed, CodeWatch) is watches
 
 
 def test_when_the_code_has_changed_it_takes_its_own_place(
@@ -209,7 +209,7 @@ def test_once_works_in_the_calling_process() -> None:
     job = echo.enqueue("hello")
     assert job is not None
     call_command("ojs_worker", "--once", "--threads", "1")
-    assert factories.read(job.pk).result == ["hello"]
+    assert factories.read(job.id).result == ["hello"]
 
 
 def test_the_help_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,8 +58,7 @@ def test_middleware_runs_in_order_and_each_sees_what_the_one_before_changed() ->
     Note.back.clear()
     with chain(First, Second, Third):
         job = ojs.enqueue("test.middleware")
-    assert job is not None
-    assert ojs.get_job(job.pk).meta == job.meta == {"seen": ["first", "second", "third"]}
+    assert job.job().meta == job.model().meta == {"seen": ["first", "second", "third"]}
     assert Note.back == ["third", "second", "first"]
 
 
@@ -67,7 +66,7 @@ def test_middleware_of_the_settings_runs_for_single_jobs_and_batches() -> None:
     with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [f"{HERE}.First", f"{HERE}.Second"]}):
         single = ojs.enqueue("test.middleware")
         batch = ojs.enqueue_batch([ojs.request("test.middleware") for _ in range(3)])
-    assert [job.meta for job in [single, *batch] if job] == [{"seen": ["first", "second"]}] * 4
+    assert [job.job().meta for job in [single, *batch]] == [{"seen": ["first", "second"]}] * 4
 
 
 def test_the_whole_job_is_there_to_be_looked_at() -> None:
@@ -100,8 +99,7 @@ def test_whatever_a_middleware_changes_is_stored() -> None:
 
     with chain(changing(rewrite)):
         made = ojs.enqueue("test.middleware", ["x"])
-    assert made is not None
-    job = ojs.get_job(made.pk)
+    job = made.job()
     assert (job.type, job.args, job.queue) == ("test.rewritten", ["x", "more"], "routed")
     assert (job.priority, job.timeout_ms, job.tags) == (9, 1500, ["seen"])
     assert job.max_attempts == 8
@@ -112,8 +110,7 @@ def test_a_new_envelope_may_be_passed_on_in_place_of_the_old() -> None:
         return proceed(Envelope(id=envelope.id, type="test.replaced", args=[1]))
 
     with chain(replace, Second):
-        job = ojs.enqueue("test.middleware", ["x"], queue="q")
-    assert job is not None
+        job = ojs.enqueue("test.middleware", ["x"], queue="q").job()
     assert (job.type, job.args, job.queue) == ("test.replaced", [1], "default")
     assert job.meta == {"seen": ["second"]}
 
@@ -128,9 +125,8 @@ def test_a_job_shows_the_time_that_a_middleware_set(
 
     with chain(changing(delay)):
         made = ojs.enqueue("test.middleware", scheduled_at=sent, expires_at=sent)
-    assert made is not None
-    job = ojs.get_job(made.pk)
-    assert made.envelope() == job.envelope()
+    job = made.job()
+    assert made.model().envelope() == job.envelope()
     shown = [job.envelope().get(name) for name in ("scheduled_at", "expires_at")]
     if new is None:
         assert (job.due_at, job.expires_at, shown) == (None, None, [None, None])
@@ -143,10 +139,11 @@ def test_a_job_shows_the_time_that_a_middleware_set(
         assert str(shown[0]).startswith(f"{job.due_at:%Y-%m-%dT%H:%M}")
 
 
-def test_a_dropped_job_is_none_and_no_later_middleware_runs() -> None:
+def test_a_dropped_job_says_so_and_no_later_middleware_runs() -> None:
     with chain(First, drop, never):
-        assert ojs.enqueue("test.middleware") is None
-        assert ojs.enqueue_batch([ojs.request("test.middleware")] * 2) == [None, None]
+        assert ojs.enqueue("test.middleware").outcome == "dropped"
+        both = ojs.enqueue_batch([ojs.request("test.middleware")] * 2)
+    assert [job.outcome for job in both] == ["dropped", "dropped"]
     assert Job.objects.count() == 0
 
 
@@ -156,7 +153,7 @@ def test_a_middleware_that_passes_on_and_returns_nothing_has_dropped_the_job() -
         return None
 
     with chain(forgetful, Second):
-        assert ojs.enqueue("test.middleware") is None
+        assert ojs.enqueue("test.middleware").outcome == "dropped"
     assert Job.objects.count() == 0
 
 
@@ -166,7 +163,7 @@ def test_what_was_dropped_further_in_cannot_be_taken_back() -> None:
         return envelope
 
     with chain(insist, drop):
-        assert ojs.enqueue("test.middleware") is None
+        assert ojs.enqueue("test.middleware").outcome == "dropped"
     assert Job.objects.count() == 0
 
 
@@ -176,15 +173,16 @@ def test_returning_the_envelope_passes_it_on_too() -> None:
         return envelope
 
     with chain(plain, Second):
-        job = ojs.enqueue("test.middleware")
-    assert job is not None
+        job = ojs.enqueue("test.middleware").job()
     assert (job.priority, job.meta) == (7, {"seen": ["second"]})
 
 
 def test_of_a_batch_only_the_dropped_ones_are_missing() -> None:
     with chain(drop_odd):
         jobs = ojs.enqueue_batch([ojs.request("test.middleware", [n]) for n in range(5)])
-    assert [job and job.args for job in jobs] == [[0], None, [2], None, [4]]
+    outcomes = ["stored", "dropped", "stored", "dropped", "stored"]
+    assert [job.outcome for job in jobs] == outcomes
+    assert [job.job().args for job in jobs[::2]] == [[0], [2], [4]]
     assert Job.objects.count() == 3
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.db.models.functions import Now
 
 from django_ojs.operations import ack, cancel, fail, fetch, retry
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
@@ -208,6 +208,6 @@ def give(answer: str, job_id: Any, claim: Claim) -> None:
         case "fail":
             fail.fail(job_id, BOOM, claim=claim)
         case "hold":
-            fail.hold(job_id, BOOM, delay=HOUR, claim=claim)
+            fail.postpone(job_id, BOOM, delay=HOUR, claim=claim)
         case "requeue":
             fail.requeue(job_id, claim=claim)

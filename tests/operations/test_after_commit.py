@@ -14,9 +14,9 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry
+from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.storage import notify
 from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
 
@@ -36,7 +36,7 @@ def lapse(attempts: int) -> Any:
 def expire() -> Any:
     job = push(expires_at=HOUR)
     age(job.pk, 2 * HOUR)
-    return maintain.expire
+    return timer.expire
 
 
 #: Each makes a job ready and returns the operation; beside it, what is told of that, in order.
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
         ["failed", "discarded"],
     ),
     "hold": (
-        lambda: (lambda job: lambda: fail.hold(job.id, BOOM, delay=HOUR))(active()),
+        lambda: (lambda job: lambda: fail.postpone(job.id, BOOM, delay=HOUR))(active()),
         ["returned"],
     ),
     "requeue": (lambda: (lambda job: lambda: fail.requeue(job.id))(active()), ["returned"]),
@@ -215,7 +215,7 @@ def test_workers_are_notified_of_every_way_into_a_queue(
         "pending": lambda job: activate.activate(job.pk),
         "discarded": lambda job: retry.retry(job.pk),
         "active": lambda job: fail.requeue(job.pk),
-        "scheduled": lambda job: (age(job.pk, 2 * HOUR), maintain.promote()),
+        "scheduled": lambda job: (age(job.pk, 2 * HOUR), timer.promote()),
     }
     ready = {state: in_state(state, queue=f"way-{state}") for state in prepared}
     given = active(queue="way-given")

@@ -12,7 +12,7 @@ from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
 from tests.factories import HOUR, MINUTE, WORKER, active, age, jobs, read, silence, worker
@@ -152,7 +152,7 @@ def test_a_handler_may_extend_its_own_job() -> None:
 def test_a_worker_that_ended_well_is_forgotten() -> None:
     worker()
     worker("worker-b")
-    beat.deregister(WORKER)
+    removal.remove(WORKER)
     assert [known.pk for known in Worker.objects.all()] == ["worker-b"]
 
 

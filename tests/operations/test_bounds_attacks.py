@@ -16,10 +16,11 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
+from django_ojs.operations.push import PushOptions
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds, transitions
 from django_ojs.storage.figures import counts
-from tests.factories import envelope
+from tests.factories import GENERATED, envelope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,7 +33,7 @@ def bound(depth: int | None = None, **more: Any) -> None:
 
 
 def add(number: int = 1, *, queue: str = NAME) -> None:
-    pushing.push_batch([envelope(queue=queue) for _ in range(number)], generated_ids=True)
+    pushing.push_batch([envelope(queue=queue) for _ in range(number)], GENERATED)
 
 
 def fill(queue: str = NAME) -> int:
@@ -40,7 +41,7 @@ def fill(queue: str = NAME) -> int:
     stored = 0
     while True:
         try:
-            pushing.push(envelope(queue=queue), generated_id=True)
+            pushing.push(envelope(queue=queue), PushOptions(generated_ids=True))
         except QueueFull:
             return stored
         stored += 1
@@ -302,15 +303,15 @@ def test_settings_are_settled_for_who_only_ever_enqueues_in_transactions(setting
     settings.OJS = {**settings.OJS, "QUEUES": {NAME: {"backpressure": {"max_depth": 2}}}}
     with transaction.atomic():
         add()
-    assert bounds._settled is not None
-    assert NAME in bounds._settled
+    assert bounds.configured.queues is not None
+    assert NAME in bounds.configured.queues
     with pytest.raises(QueueFull), transaction.atomic():
         add(2)
     settings.OJS = {**settings.OJS, "QUEUES": {}}
 
 
 def test_a_bound_that_the_settings_no_longer_have_gives_way_to_the_default(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
+    settings: Any,
 ) -> None:
     queues.configure_default({"backpressure": {"max_depth": 5}})
     before = settings.OJS
@@ -318,7 +319,7 @@ def test_a_bound_that_the_settings_no_longer_have_gives_way_to_the_default(
     add(10)
     settings.OJS = before
     # The next deploy is another process.
-    monkeypatch.setattr(bounds, "_settled", None)
+    bounds.configured.reset()
     with pytest.raises(QueueFull) as caught:
         add()
     assert (caught.value.depth, caught.value.bound) == (10, 5)
@@ -347,7 +348,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
                 ]
                 try:
                     with transaction.atomic() if dice.random() < 0.5 else nullcontext():
-                        pushing.push_batch(wanted, generated_ids=True)
+                        pushing.push_batch(wanted, GENERATED)
                 except QueueFull:
                     refused.append(1)
         except BaseException as error:

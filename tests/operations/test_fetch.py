@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
 from tests.factories import (
     BOOM,

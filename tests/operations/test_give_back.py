@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations import cancel, fail, fetch
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
 from tests.factories import (
     BOOM,
@@ -54,7 +54,7 @@ def test_requeue_with_an_error_keeps_it_and_how_the_run_ended() -> None:
 
 def test_hold_sets_the_job_aside_for_the_time_it_is_told() -> None:
     job = active(queue="a")
-    aside = fail.hold(job.id, BOOM, delay=HOUR, claim=held(job))
+    aside = fail.postpone(job.id, BOOM, delay=HOUR, claim=held(job))
     assert (aside.state, aside.attempt, aside.spent) == ("retryable", 1, 0)
     row = aside.attempts.get()
     assert (row.outcome, row.retry_delay_ms) == ("returned", 3_600_000)
@@ -70,7 +70,7 @@ def test_however_often_it_comes_back_all_its_attempts_are_left(way: str) -> None
         if way == "requeue":
             fail.requeue(job.id)
         elif way == "hold":
-            fail.hold(job.id, BOOM, delay=timedelta(0))
+            fail.postpone(job.id, BOOM, delay=timedelta(0))
             age(job.id, 1)
         else:
             assert rescue.give_back([(job.id, job.run)], worker_id=WORKER) == 1

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import push as pushing
+from django_ojs.operations.push import PushOptions
 from django_ojs.spec import times
 from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.ids import uuid7
@@ -152,10 +153,10 @@ def test_an_empty_batch_is_refused() -> None:
 def test_a_batch_of_a_thousand_is_one_statement(generated: bool) -> None:
     envelopes = [envelope(queue="bulk", args=[n]) for n in range(1_000)]
     with CaptureQueriesContext(connection) as queries:
-        stored = pushing.push_batch(envelopes, generated_ids=generated)
+        stored = pushing.push_batch(envelopes, PushOptions(batch=True, generated_ids=generated))
     statements = [q["sql"] for q in queries if "INSERT INTO ojs_job" in q["sql"]]
     assert len(statements) == 1
-    assert [job.pk for job in stored if job] == [e.id for e in envelopes]
+    assert [job.id for job in stored] == [e.id for e in envelopes]
     assert jobs().filter(queue="bulk", state="available").count() == 1_000
 
 
@@ -167,7 +168,7 @@ def test_a_batch_mixes_states_and_each_job_keeps_what_is_its_own() -> None:
         envelope(args=["deadline"], expires_at=HOUR, timeout_ms=1),
         envelope(args=["fixed"], scheduled_at=LATER, visibility_timeout_ms=5),
     ]
-    stored = [job for job in pushing.push_batch(envelopes) if job]
+    stored = [job.model() for job in pushing.push_batch(envelopes)]
     assert [job.state for job in stored] == [
         "available",
         "scheduled",
@@ -232,7 +233,7 @@ def test_a_deadline_that_has_passed_does_not_refuse_the_job(pending: bool) -> No
 
 def test_in_a_batch_too_available_jobs_became_so_when_they_were_created() -> None:
     stored = pushing.push_batch([envelope() for _ in range(5)])
-    again = [read(job.pk) for job in stored if job]
+    again = [job.job() for job in stored]
     assert [job.enqueued_at for job in again] == [job.created_at for job in again]
 
 

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django_ojs.operations import fetch
 from django_ojs.operations import push as pushing
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.errors import InvalidRequest, JobNotFound
 from django_ojs.spec.ids import uuid7
 from tests.factories import envelope, ids_against_time, jobs, push, read
 
@@ -81,18 +81,24 @@ def test_must_8_enqueue_middleware_runs_before_the_job_is_stored() -> None:
     assert read(job.pk).meta == {"stamped": True}
 
 
-def test_a_dropped_job_is_none_and_is_not_stored() -> None:
+def test_a_dropped_job_says_so_and_is_not_stored() -> None:
     with using("drop_unwanted"):
-        assert pushing.push(envelope(args=["unwanted"])) is None
+        unwanted = envelope(args=["unwanted"])
+        dropped = pushing.push(unwanted)
         batch = pushing.push_batch([envelope(args=["a"]), envelope(args=["unwanted"]), envelope()])
-    assert [job and job.args for job in batch] == [["a"], None, []]
+    assert (dropped.id, dropped.outcome, dropped.state) == (unwanted.id, "dropped", None)
+    with pytest.raises(JobNotFound):
+        dropped.job()
+    assert [job.outcome for job in batch] == ["stored", "dropped", "stored"]
+    assert [job.job().args for job in (batch[0], batch[2])] == [["a"], []]
     assert jobs().count() == 2
 
 
 def test_a_batch_of_which_all_was_dropped_stores_nothing() -> None:
     with using("drop_unwanted"):
         dropped = envelope(args=["unwanted"])
-        assert pushing.push_batch([dropped, envelope(args=["unwanted"])]) == [None, None]
+        found = pushing.push_batch([dropped, envelope(args=["unwanted"])])
+    assert [job.outcome for job in found] == ["dropped", "dropped"]
     assert not jobs().exists()
 
 

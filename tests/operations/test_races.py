@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import ack, cancel, fail, fetch
+from django_ojs.operations import ack, cancel, fail, fetch, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import lease, maintain, rescue
+from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.storage.claims import Claimed
 from tests.factories import (
@@ -31,10 +32,11 @@ from tests.factories import (
     own_connections,
     push_many,
 )
+from tests.sizes import FULL
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
-JOBS = 5_000
+JOBS = 5_000 if FULL else 1_000
 CLAIMERS = 64
 ROUNDS = 200
 PATIENCE = 60
@@ -64,7 +66,8 @@ def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     return mine
 
 
-def test_sixty_four_claimers_claim_each_of_five_thousand_jobs_once_and_in_order() -> None:
+@pytest.mark.sized
+def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)
     for _ in range(5):
         pushing.push_batch(
@@ -146,7 +149,7 @@ def test_two_maintenance_leaders_do_each_thing_once() -> None:
 
 def lead(limit: int) -> tuple[int, int, int]:
     done = [0, 0, 0]
-    while step := (maintain.promote(limit), maintain.expire(limit), rescue.lapse(limit)):
+    while step := (timer.promote(limit), timer.expire(limit), rescue.lapse(limit)):
         done = [total + new for total, new in zip(done, step, strict=True)]
         if not any(step):
             break
@@ -185,7 +188,7 @@ def test_bulk_answers_pruning_and_rescue_never_show_anybody_a_deadlock() -> None
         return won
 
     def prune() -> int:
-        return sum(maintain.prune(limit=20) for _ in range(30))
+        return sum(pruning.prune(limit=20) for _ in range(30))
 
     def take_back() -> int:
         return sum(rescue.rescue(["w"], limit=15) for _ in range(20))

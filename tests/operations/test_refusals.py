@@ -11,9 +11,10 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, activate, cancel, fail, fetch, retry
+from django_ojs.operations import ack, activate, cancel, fail, fetch, retry, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import maintain, rescue, timeouts
+from django_ojs.operations.maintenance import timeouts
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import State, Trigger
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.django_db
 ASKED: dict[str, Callable[[UUID], Any]] = {
     "ack": ack.ack,
     "fail": lambda key: fail.fail(key, BOOM),
-    "hold": lambda key: fail.hold(key, BOOM, delay=HOUR),
+    "hold": lambda key: fail.postpone(key, BOOM, delay=HOUR),
     "return": fail.requeue,
     "cancel": cancel.cancel,
     "activate": activate.activate,
@@ -35,11 +36,11 @@ ASKED: dict[str, Callable[[UUID], Any]] = {
 }
 #: Steps that take the jobs they find, and must not find this one.
 FOUND: dict[str, Callable[[UUID], Any]] = {
-    "timer": lambda key: maintain.promote(),
-    "expire": lambda key: maintain.expire(),
+    "timer": lambda key: timer.promote(),
+    "expire": lambda key: timer.expire(),
     "lapse": lambda key: rescue.lapse(),
     "rescue": lambda key: rescue.rescue([WORKER]),
-    "overrun": lambda key: timeouts.overrun(),
+    "overrun": lambda key: timeouts.enforce(),
     "fetch": lambda key: len(fetch.fetch([queue_of(key)], due=False)),
     "give_back": lambda key: rescue.give_back([(key, run_of(key))], worker_id=WORKER),
     "drop": lambda key: transitions.apply(

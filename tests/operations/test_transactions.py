@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
@@ -16,10 +17,11 @@ from django.urls import path
 import django_ojs as ojs
 from django_ojs.operations import ack, fetch
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import DuplicateJob, WrongDatabase
 from tests.factories import HOUR, active, age, envelope, jobs, push, read
 from tests.operations.routers import PATH
+from tests.testapp.jobs import add
 from tests.testapp.models import Thing
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -179,6 +181,63 @@ def test_the_error_can_be_made_a_warning(alias: str, how: str) -> None:
             warnings.simplefilter("error")
             enqueue("quiet", how)
     assert sorted(stored()) == ["job", "quiet"]
+
+
+def by_enqueue() -> None:
+    ojs.enqueue("test.job")
+
+
+def by_enqueue_after_commit() -> None:
+    ojs.enqueue_after_commit("test.job")
+
+
+def by_enqueue_batch() -> None:
+    ojs.enqueue_batch([ojs.request("test.job")])
+
+
+def by_handler() -> None:
+    add.enqueue(1)
+
+
+def by_handler_with_options() -> None:
+    add.options(priority=1).enqueue(1)
+
+
+def by_handler_after_commit() -> None:
+    add.enqueue_after_commit(1)
+
+
+def by_async_twin() -> None:
+    async_to_sync(ojs.aenqueue)("test.job")
+
+
+def by_async_twin_of_a_handler() -> None:
+    async_to_sync(add.aenqueue)(1)
+
+
+@pytest.mark.parametrize(
+    "enqueue_by",
+    [
+        by_enqueue,
+        by_enqueue_after_commit,
+        by_enqueue_batch,
+        by_handler,
+        by_handler_with_options,
+        by_handler_after_commit,
+        by_async_twin,
+        by_async_twin_of_a_handler,
+    ],
+)
+def test_the_warning_points_at_the_line_that_enqueued(enqueue_by: Callable[[], None]) -> None:
+    with (
+        override_settings(OJS={"WRONG_DATABASE": "warn"}),
+        transaction.atomic(using="other"),
+        pytest.warns(RuntimeWarning, match="would not roll back") as caught,
+    ):
+        enqueue_by()
+    (warning,) = caught
+    line = enqueue_by.__code__.co_firstlineno + 1
+    assert (warning.filename, warning.lineno) == (__file__, line)
 
 
 def order(request: HttpRequest) -> HttpResponse:

@@ -15,10 +15,11 @@ from django.db import OperationalError, connection, connections, transaction
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch
 from django_ojs.operations import push as pushing
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique import UniquePolicy
-from tests.factories import envelope, held, jobs, own_connections, push, read
+from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
 from tests.testapp.models import Thing
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,8 +32,10 @@ IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
 REPLACE = UniquePolicy(keys=["args"], on_conflict="replace")
 
 
-def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> Job:
-    return push(**({"type": "test.race", "args": list(args), "unique": policy} | values))
+def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJob:
+    return pushing.push(
+        envelope(**({"type": "test.race", "args": list(args), "unique": policy} | values))
+    )
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -57,35 +60,35 @@ def live() -> list[Job]:
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_of_many_that_push_the_same_key_one_wins(atomic: bool) -> None:
-    def task() -> Job:
+    def task() -> EnqueuedJob:
         if atomic:
             with transaction.atomic():
                 return store()
         return store()
 
     answers = at_once([task] * MANY)
-    (winner,) = [answer for answer in answers if isinstance(answer, Job)]
+    (winner,) = [answer for answer in answers if isinstance(answer, EnqueuedJob)]
     losers = [answer for answer in answers if isinstance(answer, DuplicateJob)]
     assert len(losers) == MANY - 1
-    assert {error.details["existing_job_id"] for error in losers} == {str(winner.pk)}
-    assert [job.pk for job in jobs()] == [winner.pk]
+    assert {error.details["existing_job_id"] for error in losers} == {str(winner.id)}
+    assert [job.id for job in jobs()] == [winner.id]
 
 
 def test_all_who_ignore_get_the_one_job() -> None:
     answers = at_once([lambda: store(IGNORE)] * MANY)
-    assert len({job.pk for job in answers}) == jobs().count() == 1
-    assert Counter(job.deduplicated for job in answers) == {True: MANY - 1, False: 1}
+    assert len({job.id for job in answers}) == jobs().count() == 1
+    assert Counter(is_duplicate(job) for job in answers) == {True: MANY - 1, False: 1}
 
 
 def test_of_many_that_replace_exactly_one_job_is_left() -> None:
     answers = at_once([lambda: store(REPLACE)] * MANY)
-    assert len({job.pk for job in answers}) == jobs().count() == MANY
+    assert len({job.id for job in answers}) == jobs().count() == MANY
     assert len(live()) == 1
     assert jobs().filter(state="cancelled").count() == MANY - 1
 
 
 def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each_other() -> None:
-    def batch(turn: int) -> list[Job | None]:
+    def batch(turn: int) -> list[EnqueuedJob]:
         order = list(range(20))
         return pushing.push_batch(
             [
@@ -96,7 +99,7 @@ def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each
 
     answers = at_once([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
     assert jobs().count() == 20
-    assert sum(not job.deduplicated for found in answers for job in found) == 20
+    assert sum(not is_duplicate(job) for found in answers for job in found) == 20
 
 
 def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
@@ -107,7 +110,7 @@ def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
         while not done.is_set():
             for job in fetch.fetch(["race"], worker_id="w", due=False):
                 with suppress(Conflict):
-                    completed.append(ack.ack(job.id, claim=held(job)).pk)
+                    completed.append(ack.ack(job.id, claim=held(job)).id)
 
     def produce() -> None:
         try:
@@ -175,12 +178,12 @@ def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
         if commits and policy is REJECT:
             with pytest.raises(DuplicateJob):
                 second.result(PATIENCE)
-            assert [job.pk for job in live()] == [first.pk]
+            assert [job.id for job in live()] == [first.id]
         else:
             answer = second.result(PATIENCE)
             (kept,) = live()
-            assert kept.pk == answer.pk
-            assert answer.deduplicated is (commits and policy is IGNORE)
+            assert kept.id == answer.id
+            assert is_duplicate(answer) is (commits and policy is IGNORE)
     assert jobs().count() == (2 if commits and policy is REPLACE else 1)
 
 
@@ -190,9 +193,9 @@ def test_whoever_stored_nothing_keeps_nobody_waiting(policy: UniquePolicy) -> No
     store()
     with Other() as other, transaction.atomic():
         with suppress(DuplicateJob):
-            assert store(policy).deduplicated
+            assert is_duplicate(store(policy))
         # It would wait until this transaction ends, and so for ever.
-        assert other.do(lambda: store(IGNORE)).result(PATIENCE).deduplicated
+        assert is_duplicate(other.do(lambda: store(IGNORE)).result(PATIENCE))
         Thing.objects.create(name="usable")
     assert Thing.objects.count() == 1
 
@@ -232,12 +235,12 @@ def test_an_old_snapshot_does_not_hide_what_was_committed_since(isolation: str) 
         assert not jobs().exists()
         with pytest.raises(DuplicateJob) as caught:
             store()
-        assert caught.value.details["existing_job_id"] == str(first.pk)
+        assert caught.value.details["existing_job_id"] == str(first.id)
         found = store(IGNORE)
-        assert (found.pk, found.deduplicated, found.state) == (first.pk, True, "available")
+        assert (found.id, is_duplicate(found), found.state) == (first.id, True, "available")
         with pytest.raises(BackendError, match="Run the transaction again"):
             store(REPLACE)
-        assert store(REJECT, "other").deduplicated is False
+        assert not is_duplicate(store(REJECT, "other"))
         Thing.objects.create(name="usable")
     assert [job.args for job in jobs().order_by("created_at")] == [[], ["other"]]
     assert Thing.objects.count() == 1
@@ -245,7 +248,7 @@ def test_an_old_snapshot_does_not_hide_what_was_committed_since(isolation: str) 
 
 @pytest.mark.postgresql
 def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str) -> None:
-    def second() -> Job:
+    def second() -> EnqueuedJob:
         with transaction.atomic():
             begin(isolation)
             return store(IGNORE)
@@ -256,7 +259,7 @@ def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str)
             waiting = other.do(second)
             wait_for(waits_for_a_lock)
         answer = waiting.result(PATIENCE)
-    assert (answer.pk, answer.deduplicated) == (first.pk, True)
+    assert (answer.id, is_duplicate(answer)) == (first.id, True)
     assert jobs().count() == 1
 
 
@@ -265,25 +268,25 @@ def test_what_the_transaction_itself_has_done_counts_under_an_old_snapshot(isola
     before = store()
     with transaction.atomic():
         begin(isolation)
-        cancel.cancel(before.pk)
+        cancel.cancel(before.id)
         # To the rest of the world it still lives.
         first = store()
-        assert store(IGNORE).pk == first.pk
+        assert store(IGNORE).id == first.id
         last = store(REPLACE)
-    assert [job.pk for job in live()] == [last.pk]
-    assert read(before.pk).state == "cancelled"
+    assert [job.id for job in live()] == [last.id]
+    assert read(before.id).state == "cancelled"
 
 
 @pytest.mark.postgresql
 def test_many_with_old_snapshots_store_one(isolation: str) -> None:
-    def task() -> Job | None:
+    def task() -> EnqueuedJob | None:
         with suppress(OperationalError), transaction.atomic():
             begin(isolation)
             return store(IGNORE)
         return None  # SERIALIZABLE may refuse at the commit.
 
     answers = [answer for answer in at_once([task] * MANY) if answer is not None]
-    assert len({answer.pk for answer in answers}) == jobs().count() == 1
+    assert len({answer.id for answer in answers}) == jobs().count() == 1
 
 
 @pytest.mark.postgresql
@@ -291,12 +294,12 @@ def test_many_with_old_snapshots_store_one(isolation: str) -> None:
 def test_a_connection_whose_every_transaction_is_repeatable_read(policy: UniquePolicy) -> None:
     number = 4 if policy is REPLACE else MANY
 
-    def task() -> Job:
+    def task() -> EnqueuedJob:
         with connection.cursor() as cursor:
             cursor.execute("SET default_transaction_isolation = 'repeatable read'")
         return store(policy)
 
-    answers = [answer for answer in at_once([task] * number) if isinstance(answer, Job)]
+    answers = [answer for answer in at_once([task] * number) if isinstance(answer, EnqueuedJob)]
     assert len(answers) == (1 if policy is REJECT else number)
-    assert len({job.pk for job in answers}) == jobs().count() == (4 if policy is REPLACE else 1)
+    assert len({job.id for job in answers}) == jobs().count() == (4 if policy is REPLACE else 1)
     assert len(live()) == 1

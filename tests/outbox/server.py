@@ -78,7 +78,7 @@ class Server:
     def close(self) -> None:
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(20)
+        self._thread.join(60)
 
     def _own(self, path: str, body: Any) -> Reply:
         if path.endswith("/manifest"):

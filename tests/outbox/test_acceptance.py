@@ -20,6 +20,7 @@ from django_ojs.storage import outbox as stored
 from tests.operations.routers import PATH
 from tests.outbox.remote import Remote
 from tests.outbox.waits import let_time_pass, run
+from tests.sizes import FULL
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
 from tests.worker.waiting import eventually
@@ -27,7 +28,7 @@ from tests.worker.waiting import eventually
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
 #: Here they die in this process; `tests/faults` kills as many of their own.
-KILLS = 200
+KILLS = 200 if FULL else 20
 
 
 class Killed(BaseException):
@@ -56,7 +57,7 @@ def relay(linked: Any) -> Iterator[Relay]:
 
 def enqueue(number: int, first: int = 0) -> list[Any]:
     wanted = [ojs.request("test.job", [first + i], queue="remote-a") for i in range(number)]
-    return [job.pk for job in ojs.enqueue_batch(wanted) if job is not None]
+    return [job.id for job in ojs.enqueue_batch(wanted) if job is not None]
 
 
 def numbers(remote: Remote) -> list[Any]:
@@ -77,6 +78,7 @@ def work(remote: Remote) -> None:
         httpx.post(f"{api}/ack", json={"job_id": job["id"]}, trust_env=False).raise_for_status()
 
 
+@pytest.mark.smoke
 def test_jobs_arrive_in_order_with_their_ids(remote: Remote, relay: Relay) -> None:
     keys = enqueue(23)
     run(relay)
@@ -86,8 +88,10 @@ def test_jobs_arrive_in_order_with_their_ids(remote: Remote, relay: Relay) -> No
     assert not OutboxEntry.objects.exclude(state="sent").exists()
 
 
+@pytest.mark.smoke
+@pytest.mark.sized
 @pytest.mark.requirement("FA-003")
-def test_each_job_arrives_once_through_200_deaths_between_sending_and_noting(
+def test_each_job_arrives_once_through_deaths_between_sending_and_noting(
     remote: Remote, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, deaths = stored.sent, 0
@@ -145,6 +149,7 @@ def test_jobs_wait_while_the_remote_site_is_away(remote: Remote, relay: Relay) -
     assert numbers(remote) == list(range(5))
 
 
+@pytest.mark.smoke
 def test_a_unique_job_that_is_sent_twice_neither_replaces_nor_refuses_itself(
     remote: Remote, relay: Relay
 ) -> None:

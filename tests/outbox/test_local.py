@@ -11,11 +11,10 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.outbox import local
-from django_ojs.spec import ids
 from django_ojs.spec.errors import QueueFull
 from tests.factories import envelope
+from tests.factories import put as put_one
 from tests.outbox import middleware as _middleware
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -28,7 +27,7 @@ def bound(queue: str, depth: int) -> None:
 def put(queue: str, number: int, **values: Any) -> list[str]:
     made = [envelope(queue=queue, args=[index], **values) for index in range(number)]
     for each in made:
-        operations.put(each)
+        put_one(each)
     return [str(each.id) for each in made]
 
 
@@ -105,17 +104,9 @@ def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> 
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
         with transaction.atomic(using="other"):
             job = ojs.enqueue("test.job", [1], queue="a")
-        assert job is not None
         assert local.deliver_all() == 1
         # As after a death between storing and noting it.
         OutboxEntry.objects.using("other").update(state="pending")
         assert local.deliver_all() == 1
         assert not OutboxEntry.objects.using("other").exclude(state="sent").exists()
-    assert list(Job.objects.values_list("pk", flat=True)) == [job.pk]
-
-
-def test_what_was_accepted_need_not_pass_again() -> None:
-    job = operations.put(envelope(queue="a", id=ids.uuid7()), accepted=True)
-    assert job is not None
-    assert (job.state, job.destination) == ("pending", "local")
-    assert local.deliver_all() == 1
+    assert list(Job.objects.values_list("pk", flat=True)) == [job.id]

@@ -10,10 +10,10 @@ from django.test import override_settings
 
 from django_ojs import conf
 from django_ojs.outbox import responses
-from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, State
+from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, BreakerState
 from django_ojs.outbox.manifest import Manifest
 from django_ojs.outbox.relay import lease_name
-from django_ojs.outbox.responses import Verdict
+from django_ojs.outbox.responses import Outcome
 from django_ojs.spec import ids
 
 
@@ -26,17 +26,17 @@ class Clock:
 
 def test_waits_double_until_the_breaker_opens_and_then_are_its_cooldown() -> None:
     clock = Clock()
-    breaker = Breaker(clock=clock, dice=lambda: 0.5)
+    breaker = Breaker(clock=clock, random_=lambda: 0.5)
     assert [breaker.failed().total_seconds() for _ in range(7)] == [1, 2, 4, 8, 10, 10, 10]
-    assert breaker.state is State.OPEN
+    assert breaker.state is BreakerState.OPEN
     clock.now += COOLDOWN
-    assert breaker.state is State.HALF_OPEN
+    assert breaker.state is BreakerState.HALF_OPEN
     breaker.succeeded()
-    assert (breaker.state, breaker.wait) == (State.CLOSED, 0)
+    assert (breaker.state, breaker.wait) == (BreakerState.CLOSED, 0)
 
 
 def test_a_server_may_ask_for_a_longer_wait_but_not_for_ever() -> None:
-    breaker = Breaker(clock=Clock(), dice=lambda: 0.5)
+    breaker = Breaker(clock=Clock(), random_=lambda: 0.5)
     assert breaker.failed(30).total_seconds() == 30
     assert breaker.failed(0).total_seconds() == 2
     assert breaker.failed(10**9).total_seconds() == LONGEST_WAIT
@@ -45,9 +45,9 @@ def test_a_server_may_ask_for_a_longer_wait_but_not_for_ever() -> None:
 
 def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
     site = {"limits": {"max_job_size_bytes": 5, "max_meta_size_bytes": 4, "max_type_length": True}}
-    assert Manifest.read(site) == Manifest(envelope_bytes=5, meta_bytes=4)
+    assert Manifest.parse(site) == Manifest(envelope_bytes=5, meta_bytes=4)
     for garbage in (None, [], "x", {"limits": [], "extensions": 3, "capabilities": None}):
-        assert Manifest.read(garbage) == Manifest()
+        assert Manifest.parse(garbage) == Manifest()
 
 
 @pytest.mark.parametrize(
@@ -88,52 +88,52 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
     answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
-    assert (answer.verdict, answer.room) == (Verdict.LATER, room)
+    assert (answer.outcome, answer.room) == (Outcome.LATER, room)
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "verdict"),
+    ("status", "body", "outcome"),
     [
-        (200, {"job": None, "dropped": True}, Verdict.DELIVERED),
-        (200, {"job": {"id": "other"}, "deduplicated": True}, Verdict.DELIVERED),
-        (201, [], Verdict.LATER),
-        (409, {"error": {"code": "duplicate"}}, Verdict.DELIVERED),
-        (409, {"error": {"code": "conflict"}}, Verdict.REFUSED),
-        (409, {"error": "x"}, Verdict.LATER),
-        (500, {"error": {"code": "x", "retryable": False}}, Verdict.REFUSED),
-        (501, None, Verdict.LATER),
-        (413, None, Verdict.REFUSED),
+        (200, {"job": None, "dropped": True}, Outcome.DELIVERED),
+        (200, {"job": {"id": "other"}, "deduplicated": True}, Outcome.DELIVERED),
+        (201, [], Outcome.LATER),
+        (409, {"error": {"code": "duplicate"}}, Outcome.DELIVERED),
+        (409, {"error": {"code": "conflict"}}, Outcome.REFUSED),
+        (409, {"error": "x"}, Outcome.LATER),
+        (500, {"error": {"code": "x", "retryable": False}}, Outcome.REFUSED),
+        (501, None, Outcome.LATER),
+        (413, None, Outcome.REFUSED),
     ],
 )
-def test_an_answer_means(status: int, body: Any, verdict: Verdict) -> None:
-    assert responses.read(status, {}, body, [ids.uuid7()], batch=False).verdict is verdict
+def test_an_answer_means(status: int, body: Any, outcome: Outcome) -> None:
+    assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
 def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).verdict is Verdict.ONE_BY_ONE
+    assert responses.read(status, {}, None, keys, batch=True).outcome is Outcome.ONE_BY_ONE
 
 
 @pytest.mark.parametrize(
-    ("jobs", "verdict"),
+    ("jobs", "outcome"),
     [
-        ([{"id": "a"}, None], Verdict.DELIVERED),
-        ([{"id": "a"}], Verdict.LATER),
-        ([{"id": "a"}, {}], Verdict.LATER),
-        ([1, 2], Verdict.LATER),
-        ({"a": 1, "b": 2}, Verdict.LATER),
+        ([{"id": "a"}, None], Outcome.DELIVERED),
+        ([{"id": "a"}], Outcome.LATER),
+        ([{"id": "a"}, {}], Outcome.LATER),
+        ([1, 2], Outcome.LATER),
+        ({"a": 1, "b": 2}, Outcome.LATER),
     ],
     ids=range(5),
 )
-def test_a_batch_has_arrived_when_each_job_is_in_the_answer(jobs: Any, verdict: Verdict) -> None:
-    assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).verdict is verdict
+def test_a_batch_has_arrived_when_each_job_is_in_the_answer(jobs: Any, outcome: Outcome) -> None:
+    assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).outcome is outcome
 
 
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
 def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).verdict is Verdict.LATER
+    assert responses.read(status, {}, None, keys, batch=True).outcome is Outcome.LATER
 
 
 def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:

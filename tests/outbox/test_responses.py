@@ -13,11 +13,13 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
+from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
 from django_ojs.operations.enqueue import outbox as operations
-from django_ojs.outbox.breaker import COOLDOWN, State
+from django_ojs.outbox.breaker import COOLDOWN, BreakerState
 from django_ojs.outbox.relay import Relay
 from django_ojs.outbox.responses import Unreachable
+from django_ojs.outbox.sender import Sender
 from django_ojs.outbox.service import relays
 from django_ojs.spec import ids
 from tests.outbox.conftest import destination
@@ -67,7 +69,7 @@ def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
     assert server.args == [0, 1, 2, 4, 5]
     (entry,) = OutboxEntry.objects.filter(state="refused")
     assert (entry.error_code, entry.error_message) == ("invalid_request", "a rule of the server")
-    assert (relay.arrived, relay.refusals) == (5, 1)
+    assert (relay.sent_count, relay.refused_count) == (5, 1)
     server.answer = lambda path, body: None
     assert operations.requeue([entry.pk]) == 1
     assert operations.requeue([entry.pk]) == 0
@@ -227,13 +229,13 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
     server.answer = answer
     keys = enqueue(12)
     # One request's worth, and no wait: it says that it has room for five.
-    assert relay.turn() == 0
+    assert relay.send_next() == 0
     assert (server.ids, relay.breaker.failures) == (keys[:5], 0)
     waiting = 2
-    assert relay.turn() == 0
+    assert relay.send_next() == 0
     assert server.ids == keys[:8]
     # Now it is full, and is left alone.
-    relay.turn()
+    relay.send_next()
     assert relay.breaker.wait > 30
     assert (server.ids, states()[8:]) == (keys[:8], ["pending"] * 4)
 
@@ -256,21 +258,21 @@ def test_the_breaker_opens_after_five_failures_and_lets_one_job_through(
     server.answer = lambda path, body: body and error(503, "backend_error")
     keys = enqueue(3)
     for failures in range(1, 6):
-        assert relay.breaker.state is State.CLOSED
+        assert relay.breaker.state is BreakerState.CLOSED
         run(relay)
         assert relay.breaker.failures == failures
         if failures < 5:
             let_time_pass(relay)
-    assert relay.breaker.state is State.OPEN
+    assert relay.breaker.state is BreakerState.OPEN
     assert 0 < relay.breaker.wait <= COOLDOWN
     let_time_pass(relay)
-    assert relay.breaker.state is State.HALF_OPEN
+    assert relay.breaker.state is BreakerState.HALF_OPEN
     run(relay)
-    assert relay.breaker.state is State.OPEN
+    assert relay.breaker.state is BreakerState.OPEN
     server.answer = lambda path, body: None
     let_time_pass(relay)
     run(relay)
-    assert relay.breaker.state is State.CLOSED
+    assert relay.breaker.state is BreakerState.CLOSED
     assert server.ids == keys
 
 
@@ -309,17 +311,16 @@ def test_a_server_that_answers_a_byte_at_a_time_is_given_up(
         url = f"http://127.0.0.1:{slow.getsockname()[1]}"
         try:
             with override_settings(OJS={"OUTBOX": destination(server, url=url, timeout=1)}):
-                (relay,) = relays("tests")
-                enqueue(1)
-                asked = ThreadPoolExecutor(1).submit(relay._sender.manifest)
+                sender = Sender(settings().outbox[0])
+                asked = ThreadPoolExecutor(1).submit(sender.manifest)
                 with pytest.raises(Unreachable):
-                    asked.result(20)
-                relay.close()
+                    asked.result(60)
+                sender.close()
         finally:
             stop.set()
             with suppress(OSError):
                 socket.create_connection(slow.getsockname(), 1).close()
-            thread.join(20)
+            thread.join(60)
 
 
 def only_code() -> set[str]:
@@ -329,7 +330,7 @@ def only_code() -> set[str]:
 def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_once(
     server: Server,
 ) -> None:
-    with override_settings(OJS={"OUTBOX": destination(server, timeout=0.5)}):
+    with override_settings(OJS={"OUTBOX": destination(server, timeout=2)}):
         (relay,) = relays("tests")
         hold = threading.Event()
 
@@ -337,7 +338,7 @@ def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_onc
             if body is None or hold.is_set():
                 return None
             server.jobs.append(body)
-            hold.wait(20)  # It took the job, and never says so.
+            hold.wait(60)  # It took the job, and never says so.
             return 500, b"", {}
 
         server.answer = answer

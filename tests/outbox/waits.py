@@ -12,13 +12,13 @@ from django_ojs.spec import ids
 
 def run(relay: Relay) -> None:
     """Turn until it has to wait, or has nothing."""
-    while not relay.turn():
+    while not relay.send_next():
         pass
 
 
 def let_time_pass(relay: Relay, using: str = "default") -> None:
     """End the wait of a relay and of its jobs, as its clock would."""
-    relay.breaker._until = 0.0
+    relay.breaker.retry_at = 0.0
     OutboxEntry.objects.using(using).update(next_try_at=None)
 
 

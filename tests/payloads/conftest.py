@@ -73,7 +73,7 @@ def connections_made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.fixture
 def host(trusted: Authority, names: dict[str, list[str]], settings: Any) -> Iterator[HttpsServer]:
     """Start an HTTPS host that the settings allow, at an address they allow."""
-    https._trust.cache_clear()
+    https.ssl_context.cache_clear()
     with https_server(trusted.context) as server:
         settings.OJS = settings.OJS | {
             "PAYLOAD_HTTPS_HOSTS": [f"{NAME}:{server.port}"],
@@ -81,7 +81,7 @@ def host(trusted: Authority, names: dict[str, list[str]], settings: Any) -> Iter
             "PAYLOAD_CA_FILE": str(trusted.ca_file),
         }
         yield server
-    https._trust.cache_clear()
+    https.ssl_context.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,15 @@ import hashlib
 import inspect
 from typing import Any
 
-from django_ojs.payloads.parameters import Kinds
+from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.payloads.reference import KEY
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec import ids
 
 
-def kinds(*annotations: Any) -> Kinds:
+def kinds(*annotations: Any) -> ParameterKinds:
     """Return the kinds of parameters that are annotated like this."""
-    return Kinds(
+    return ParameterKinds(
         inspect.Parameter(f"p{i}", inspect.Parameter.POSITIONAL_ONLY, annotation=annotation)
         for i, annotation in enumerate(annotations)
     )

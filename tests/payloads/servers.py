@@ -161,4 +161,4 @@ def https_server(context: ssl.SSLContext) -> Iterator[HttpsServer]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in [accepting, *threads]:
-            thread.join(20)
+            thread.join(60)

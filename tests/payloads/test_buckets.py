@@ -75,7 +75,7 @@ def test_without_boto3_it_says_what_to_install(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    s3._client.cache_clear()
+    s3.client_for.cache_clear()
     with pytest.raises(PayloadRefused, match="install"):
         value(f"s3://{bucket.name}/a")
 

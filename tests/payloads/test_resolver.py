@@ -13,7 +13,7 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.payloads import resolver
-from django_ojs.payloads.parameters import Kind, Kinds
+from django_ojs.payloads.parameters import ParameterKind, ParameterKinds
 from django_ojs.payloads.reader import Budget, Reader
 from django_ojs.payloads.reference import KEY, Reference
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
@@ -92,7 +92,7 @@ def test_a_stream_comes_as_it_is_read(root: Path) -> None:
         (stream,) = found.args
         assert isinstance(stream, ojs.PayloadStream)
         assert stream.read(10) == DATA[:10]
-        assert stream.reader.taken < len(DATA)
+        assert stream.reader.bytes_read < len(DATA)
         assert stream.read() == DATA[10:]
         found.finish()
     assert stream.closed
@@ -136,7 +136,7 @@ def test_what_is_left_of_a_stream_is_not_read_when_the_handler_has_failed(root: 
     given = reference(root / "data.bin", checksum=checksum(b""))
     with resolved(given, as_=ojs.PayloadStream) as found:
         found.args[0].read(1)
-    assert found.args[0].reader.taken < len(DATA)
+    assert found.args[0].reader.bytes_read < len(DATA)
 
 
 def test_a_stream_that_nobody_has_any_more_is_let_go_of_unread(root: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_stream_that_nobody_has_any_more_is_let_go_of_unread(root: Path) -> No
     del found
     gc.collect()
     assert reader.closed
-    assert reader.taken == 0
+    assert reader.bytes_read == 0
 
 
 @pytest.mark.parametrize("kind", [ojs.PayloadFile, ojs.PayloadStream])
@@ -184,9 +184,14 @@ def test_the_annotation_decides_also_as_a_string_and_for_the_rest() -> None:
 
     import inspect
 
-    found = Kinds(inspect.signature(handler).parameters.values())
-    assert [found.at(i) for i in range(4)] == [Kind.VALUE, Kind.FILE, Kind.STREAM, Kind.STREAM]
-    assert not found.plain
+    found = ParameterKinds(inspect.signature(handler).parameters.values())
+    assert [found.at(i) for i in range(4)] == [
+        ParameterKind.VALUE,
+        ParameterKind.FILE,
+        ParameterKind.STREAM,
+        ParameterKind.STREAM,
+    ]
+    assert not found.all_values
 
 
 class Slow:
@@ -206,11 +211,11 @@ class Slow:
 def test_only_the_time_that_was_waited_counts() -> None:
     clock = [0.0]
     budget = Budget(5, lambda: clock[0])
-    reader = Reader(Slow(clock), Reference(uri=""), place="args[0]", most=100, budget=budget)
+    reader = Reader(Slow(clock), Reference(uri=""), field="args[0]", max_bytes=100, budget=budget)
     for _ in range(4):
-        assert reader.take(1) == b"x"
+        assert reader.read_chunk(1) == b"x"
         clock[0] += 1_000  # The handler thinks.
     with pytest.raises(PayloadUnavailable, match="PAYLOAD_TIMEOUT"):
-        reader.take(1)
+        reader.read_chunk(1)
     with pytest.raises(PayloadUnavailable):
         reader.finish()

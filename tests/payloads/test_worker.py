@@ -37,7 +37,7 @@ def declared() -> Iterator[Callable[..., Any]]:
     before = set(handlers.job_types())
     yield ojs.job
     for type in set(handlers.job_types()) - before:
-        handlers.forget(type)
+        handlers.registry.remove(type)
 
 
 def work(queue: str) -> None:
@@ -52,9 +52,7 @@ def work(queue: str) -> None:
 
 
 def enqueue(type: str, *args: Any, **options: Any) -> Job:
-    job = ojs.enqueue(type, args, queue="payloads", **options)
-    assert job is not None
-    return job
+    return ojs.enqueue(type, args, queue="payloads", **options).model()
 
 
 @pytest.mark.requirement("PL-012")

@@ -12,9 +12,10 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry
+from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry, timer
 from django_ojs.operations import push as pushing
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.storage.transitions import Claim
 from tests.factories import BOOM, age_all, envelope, hourly, ids_against_time
@@ -87,7 +88,7 @@ class JobRules(RuleBasedStateMachine):
             policy = hourly(given.pop("max_attempts"))
             times = {"scheduled_at": hours(due), "expires_at": hours(expires)}
             envelopes.append(envelope(id=key, retry=policy, pending=pending, **times, **given))
-        assert [job and job.pk for job in pushing.push_batch(envelopes)] == keys
+        assert [job.id for job in pushing.push_batch(envelopes)] == keys
         return multiple(*keys)
 
     @rule(
@@ -146,14 +147,16 @@ class JobRules(RuleBasedStateMachine):
         self.answer(run, lambda claim: fail.requeue(run.key, error, claim=claim), after)
 
     @rule(run=runs, wait=st.sampled_from([1, 3]))
-    def hold(self, run: Run, wait: int) -> None:
+    def postpone(self, run: Run, wait: int) -> None:
         def after(job: Entry) -> None:
             job.traces += 1
             due = self.model.now + wait * HOUR
             self.model.move(job, "fail", "retryable", due=due, returned=job.returned + 1)
 
         delay = timedelta(hours=wait)
-        self.answer(run, lambda claim: fail.hold(run.key, BOOM, delay=delay, claim=claim), after)
+        self.answer(
+            run, lambda claim: fail.postpone(run.key, BOOM, delay=delay, claim=claim), after
+        )
 
     def held(self, claims: list[Run], worker: str) -> list[Entry]:
         return [
@@ -226,12 +229,12 @@ class JobRules(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        maintain.promote()
+        timer.promote()
         self.model.promote()
 
     @rule()
     def expire(self) -> None:
-        maintain.expire()
+        timer.expire()
         self.model.expire()
 
     @rule()
@@ -252,7 +255,7 @@ class JobRules(RuleBasedStateMachine):
     def prune(self) -> None:
         before = len(self.model.jobs)
         self.model.prune()
-        assert maintain.prune() == before - len(self.model.jobs)
+        assert pruning.prune() == before - len(self.model.jobs)
 
     @rule(name=QUEUES)
     def pause(self, name: str) -> None:

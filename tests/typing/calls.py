@@ -58,12 +58,12 @@ def calls() -> None:
 
 
 def enqueues() -> None:
-    assert_type(plain.enqueue("a"), ojs.Job | None)
-    assert_type(plain.enqueue_after_commit("a", count=2), ojs.Job | None)
+    assert_type(plain.enqueue("a"), ojs.EnqueuedJob)
+    assert_type(plain.enqueue_after_commit("a", count=2), ojs.EnqueuedJob)
     assert_type(plain.request("a", 2), ojs.Request)
-    assert_type(with_context.enqueue("a", count=2), ojs.Job | None)
-    assert_type(asynchronous.enqueue("a"), ojs.Job | None)
-    assert_type(nothing.enqueue(), ojs.Job | None)
+    assert_type(with_context.enqueue("a", count=2), ojs.EnqueuedJob)
+    assert_type(asynchronous.enqueue("a"), ojs.EnqueuedJob)
+    assert_type(nothing.enqueue(), ojs.EnqueuedJob)
     plain.enqueue(1)  # E: arg-type
     plain.enqueue("a", "b")  # E: arg-type
     plain.enqueue("a", 1, 2)  # E: call-arg
@@ -87,7 +87,7 @@ def enqueues() -> None:
 
 
 def options(moment: datetime) -> None:
-    assert_type(plain.options(priority=ojs.LOW).enqueue("a"), ojs.Job | None)
+    assert_type(plain.options(priority=ojs.LOW).enqueue("a"), ojs.EnqueuedJob)
     plain.options(scheduled_at=moment, expires_at=timedelta(hours=1), meta={"a": [1]}).enqueue("a")
     plain.options(scheduled_at="+PT5M", retry={"max_attempts": 3}, tags=("a",)).enqueue("a")
     plain.options(retry=ojs.RetryPolicy(max_attempts=3), pending=True, queue=None).enqueue("a")
@@ -110,15 +110,15 @@ def options(moment: datetime) -> None:
 async def asynchronously() -> None:
     assert_type(await asynchronous("a"), int)
     assert_type(await async_context("a"), bytes)
-    assert_type(await plain.aenqueue("a"), ojs.Job | None)
-    assert_type(await asynchronous.options(priority=1).aenqueue("a"), ojs.Job | None)
+    assert_type(await plain.aenqueue("a"), ojs.EnqueuedJob)
+    assert_type(await asynchronous.options(priority=1).aenqueue("a"), ojs.EnqueuedJob)
     await plain.aenqueue(1)  # E: arg-type
     await with_context.aenqueue()  # E: call-arg
     await asynchronous.aenqueue(1)  # E: arg-type
     await async_context.options(priority=1).aenqueue(1)  # E: arg-type
     await async_context.options(priority=1).aenqueue()  # E: call-arg
-    assert_type(await ojs.aenqueue("typing.plain", ["a"]), ojs.Job | None)
-    assert_type(await ojs.aenqueue_batch([plain.request("a")]), list[ojs.Job | None])
+    assert_type(await ojs.aenqueue("typing.plain", ["a"]), ojs.EnqueuedJob)
+    assert_type(await ojs.aenqueue_batch([plain.request("a")]), list[ojs.EnqueuedJob])
     assert_type(await ojs.aget_job("an id"), ojs.Job)
     assert_type(await ojs.acancel("an id"), ojs.Job)
     await ojs.aenqueue("typing.plain", ["a"], prio=1)  # E: call-arg
@@ -126,12 +126,21 @@ async def asynchronously() -> None:
     await ojs.aget_job(4711)  # E: arg-type
 
 
+def results(job: ojs.EnqueuedJob) -> None:
+    assert_type(job.outcome, ojs.Outcome)
+    assert_type(job.state, ojs.State | None)
+    assert_type(job.job(), ojs.Job)
+    print(job.pk)  # E: attr-defined
+    print(job.args)  # E: attr-defined
+    job.state = None  # E: misc
+
+
 def by_name(price: object) -> None:
-    assert_type(ojs.enqueue("typing.plain", ["a", 1]), ojs.Job | None)
-    assert_type(ojs.enqueue_after_commit("typing.plain", ["a"], queue="q"), ojs.Job | None)
+    assert_type(ojs.enqueue("typing.plain", ["a", 1]), ojs.EnqueuedJob)
+    assert_type(ojs.enqueue_after_commit("typing.plain", ["a"], queue="q"), ojs.EnqueuedJob)
     assert_type(ojs.request("typing.plain", ["a"], priority=1), ojs.Request)
     batch = ojs.enqueue_batch([ojs.request("typing.plain"), plain.request("a")])
-    assert_type(batch, list[ojs.Job | None])
+    assert_type(batch, list[ojs.EnqueuedJob])
     assert_type(ojs.get_job("an id"), ojs.Job)
     assert_type(ojs.cancel("an id"), ojs.Job)
     assert_type(ojs.activate("an id"), ojs.Job)

@@ -11,11 +11,12 @@ import pytest
 from django.db import DataError, OperationalError, connection
 
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat
-from django_ojs.operations.maintenance import lease, maintain
+from django_ojs.operations import beat, timer
+from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.storage import database
 from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance, Step
 from tests import factories
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @contextmanager
 def maintaining(worker_id: str = factories.WORKER) -> Iterator[Maintenance]:
-    maintenance = Maintenance(worker_id, Report())
+    maintenance = Maintenance(worker_id, JobLog())
     try:
         yield maintenance
     finally:
@@ -90,7 +91,7 @@ def broken(error: Exception) -> Callable[..., int]:
 def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(maintain, "promote", broken(error))
+    monkeypatch.setattr(timer, "promote", broken(error))
     due = factories.push(scheduled_at=factories.HOUR)
     job = factories.push(expires_at=factories.MINUTE)
     factories.age([due.pk, job.pk], timedelta(hours=2))
@@ -121,19 +122,19 @@ def test_it_goes_on_when_the_database_is_back(
 def test_a_step_that_found_a_full_batch_comes_again_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts = iter([maintain.BATCH] * 5)
+    counts = iter([database.BATCH] * 5)
     calls = threading.Semaphore(0)
 
     def step() -> int:
         calls.release()
         return next(counts, 0)
 
-    monkeypatch.setattr(maintain, "prune", step)
+    monkeypatch.setattr(pruning, "prune", step)
     monkeypatch.setattr(maintenances, "Step", lambda run, every: Step(run, 3600.0))
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.
         for _ in range(6):
-            assert calls.acquire(timeout=20)
+            assert calls.acquire(timeout=60)
         assert not calls.acquire(timeout=0.5)
 
 
@@ -170,11 +171,11 @@ def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
     with hearing.listens("mine", "mine.too") as listener:
         eventually(lambda: listener.listening, "it listens")
         # What was announced before it listened is looked for.
-        assert hearing.woken.acquire(timeout=20)
+        assert hearing.woken.acquire(timeout=60)
         factories.push(queue="theirs")
         for queue in ("mine", "mine.too"):
             factories.push(queue=queue)
-            assert hearing.woken.acquire(timeout=20)
+            assert hearing.woken.acquire(timeout=60)
         assert not hearing.woken.acquire(blocking=False)
 
 
@@ -182,7 +183,7 @@ def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
 def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listeners, "PAUSE", 0.01)
+    monkeypatch.setattr(listeners, "RECONNECT_DELAY", 0.01)
     hearing = Hearing()
     with hearing.listens("mine") as listener:
         eventually(lambda: listener.listening, "it listens")
@@ -195,7 +196,7 @@ def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
         while hearing.woken.acquire(blocking=False):
             pass
         factories.push(queue="mine")
-        assert hearing.woken.acquire(timeout=20)
+        assert hearing.woken.acquire(timeout=60)
 
 
 @pytest.mark.postgresql

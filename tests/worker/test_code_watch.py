@@ -29,7 +29,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def watch(module: Path, monkeypatch: pytest.MonkeyPatch) -> CodeWatch:
-    monkeypatch.setattr(code_watch, "EVERY", 0.0)
+    monkeypatch.setattr(code_watch, "INTERVAL", 0.0)
     return CodeWatch()
 
 
@@ -68,8 +68,8 @@ def test_a_file_that_is_gone_for_a_moment_is_no_error(watch: CodeWatch, module: 
 def test_it_does_not_look_more_often_than_it_should(
     watch: CodeWatch, module: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_watch, "EVERY", 3600.0)
+    monkeypatch.setattr(code_watch, "INTERVAL", 3600.0)
     touch(module)
     assert not watch()
-    monkeypatch.setattr(code_watch, "EVERY", 0.0)
+    monkeypatch.setattr(code_watch, "INTERVAL", 0.0)
     assert watch()

@@ -1,4 +1,4 @@
-"""The finisher: an answer is never dropped, whatever the database does meanwhile."""
+"""The completer stores every outcome, whatever the database does meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from django.db import DataError, InterfaceError, OperationalError
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Discard, Failure
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import completer as finishers
-from django_ojs.worker.completer import Finisher
-from django_ojs.worker.in_flight import Hand, Phase, Run
-from django_ojs.worker.job_log import Report
+from django_ojs.worker import completer as completers
+from django_ojs.worker.completer import Completer
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
+from django_ojs.worker.job_log import JobLog
 from tests import factories
 from tests.worker.parts import run_of
 from tests.worker.waiting import eventually
@@ -28,15 +28,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Bench:
-    """A finisher with a hand, and runs that have just ended."""
+    """A completer, and runs that have just ended."""
 
     def __init__(self) -> None:
-        self.hand, self.report, self.freed = Hand(), Report(), []
-        self.finisher = Finisher(factories.WORKER, self.hand, self.report, self.freed.append)
+        self.in_flight, self.job_log, self.freed = JobsInFlight(), JobLog(), []
+        self.completer = Completer(
+            factories.WORKER, self.in_flight, self.job_log, self.freed.append
+        )
 
     def run(self, job: Claimed | None = None) -> Run:
         run = run_of(lambda: None, job=job or factories.active())
-        self.hand.add([run])
+        self.in_flight.add([run])
         run.begin()
         return run
 
@@ -46,14 +48,14 @@ class Bench:
         return run
 
     def is_written(self) -> None:
-        eventually(lambda: not len(self.hand), "all is written")
+        eventually(lambda: not len(self.in_flight), "all is written")
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
-    assert bench.finisher.close(20)
+    assert bench.completer.close(60)
 
 
 def fails(times: int, error: Exception, operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,18 +73,18 @@ def fails(times: int, error: Exception, operation: Callable[..., Any]) -> Callab
 
 def test_a_result_is_written_and_the_slot_is_free_before_that(bench: Bench) -> None:
     run = bench.ended()
-    bench.finisher.answer(run, {"n": 1}, None, False)
-    assert (bench.hand.busy, len(bench.freed)) == (0, 1)
+    bench.completer.handler_ended(run, {"n": 1}, None, False)
+    assert (bench.in_flight.busy, len(bench.freed)) == (0, 1)
     bench.is_written()
     job = factories.read(run.job.id)
     assert (job.state, job.result) == ("completed", {"n": 1})
-    assert bench.report.done == 1
+    assert bench.job_log.completed_count == 1
 
 
 def test_what_a_handler_raised_goes_through_the_retry_policy(bench: Bench) -> None:
     again, no_more = bench.ended(), bench.ended()
-    bench.finisher.answer(again, None, ValueError("boom"), False)
-    bench.finisher.answer(no_more, None, Discard("not wanted"), False)
+    bench.completer.handler_ended(again, None, ValueError("boom"), False)
+    bench.completer.handler_ended(no_more, None, Discard("not wanted"), False)
     bench.is_written()
     job = factories.read(again.job.id)
     assert (job.state, job.error["type"], job.error["message"]) == (
@@ -91,7 +93,7 @@ def test_what_a_handler_raised_goes_through_the_retry_policy(bench: Bench) -> No
         "boom",
     )
     assert factories.read(no_more.job.id).state == "discarded"
-    assert bench.report.bad == 2
+    assert bench.job_log.failed_count == 2
 
 
 def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, settings: Any) -> None:
@@ -102,11 +104,11 @@ def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, setting
             return error
 
     first, second = bench.ended(), bench.ended()
-    bench.finisher.answer(first, None, raised(), False)
+    bench.completer.handler_ended(first, None, raised(), False)
     settings.OJS = {"BACKTRACES": False}
-    bench.finisher.answer(second, None, raised(), False)
+    bench.completer.handler_ended(second, None, raised(), False)
     bench.is_written()
-    assert "test_finisher.py" in factories.read(first.job.id).error["backtrace"][-1]
+    assert "test_completer.py" in factories.read(first.job.id).error["backtrace"][-1]
     assert "backtrace" not in factories.read(second.job.id).error
 
 
@@ -117,19 +119,19 @@ def test_answers_are_kept_while_the_database_is_away(
     caplog: pytest.LogCaptureFixture,
     error: Exception,
 ) -> None:
-    monkeypatch.setattr(finishers, "PAUSE", 0.01)
+    monkeypatch.setattr(completers, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(ack, "ack_batch", fails(2, error, ack.ack_batch))
     monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
     monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
-    monkeypatch.setattr(fail, "hold", fails(2, error, fail.hold))
+    monkeypatch.setattr(fail, "postpone", fails(2, error, fail.postpone))
     monkeypatch.setattr(rescue, "give_back", fails(2, error, rescue.give_back))
     done, failed, stopped, strange, unstarted = (bench.ended() for _ in range(5))
     trouble = Failure(type="trouble", message="")
-    bench.finisher.answer(done, "kept", None, False)
-    bench.finisher.answer(failed, None, ValueError(), False)
-    bench.finisher.requeued(stopped, trouble)
-    bench.finisher.held(strange, trouble)
-    bench.finisher.unstarted([unstarted])
+    bench.completer.handler_ended(done, "kept", None, False)
+    bench.completer.handler_ended(failed, None, ValueError(), False)
+    bench.completer.requeue(stopped, trouble)
+    bench.completer.hold(strange, trouble)
+    bench.completer.give_back([unstarted])
     bench.is_written()
     states = {
         done: "completed",
@@ -158,11 +160,11 @@ def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
 
     monkeypatch.setattr(ack, "ack_batch", batch)
     for run in runs:
-        bench.finisher.answer(run, None, None, False)
+        bench.completer.handler_ended(run, None, None, False)
     bench.is_written()
     states = [factories.read(run.job.id).state for run in runs]
     assert states == ["completed", "active", "completed"]
-    assert "could not be written" in caplog.text
+    assert "could not be stored" in caplog.text
 
 
 def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
@@ -170,10 +172,10 @@ def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
 ) -> None:
     monkeypatch.setattr(fail, "fail", fails(1, KeyError("unforeseen"), fail.fail))
     for _ in range(2):
-        bench.finisher.answer(bench.ended(), None, ValueError(), False)
+        bench.completer.handler_ended(bench.ended(), None, ValueError(), False)
     bench.is_written()
     assert Job.objects.filter(state="retryable").count() == 1
-    assert "could not be written" in caplog.text
+    assert "could not be stored" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
@@ -188,11 +190,11 @@ def test_an_answer_for_a_job_that_is_no_longer_this_runs_changes_nothing(
     Job.objects.filter(pk=gone.job.id).delete()
     before = [factories.snapshot(run.job.id) for run in (cancelled, taken_over)]
     for run in (cancelled, taken_over, gone):
-        bench.finisher.answer(run, "late", error, False)
+        bench.completer.handler_ended(run, "late", error, False)
     bench.is_written()
     assert [factories.snapshot(run.job.id) for run in (cancelled, taken_over)] == before
     assert caplog.text.count("its claim is gone") == 3
-    assert bench.report.done == bench.report.bad == 0
+    assert bench.job_log.completed_count == bench.job_log.failed_count == 0
 
 
 def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
@@ -209,8 +211,8 @@ def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
     signals.job_completed.connect(receiver)
     try:
         for run in (plain, lost):
-            bench.finisher.answer(run, None, None, False)
-        bench.finisher.answer(atomic, None, None, True)
+            bench.completer.handler_ended(run, None, None, False)
+        bench.completer.handler_ended(atomic, None, None, True)
         bench.is_written()
     finally:
         signals.job_completed.disconnect(receiver)
@@ -230,7 +232,7 @@ def test_many_completions_go_in_few_statements(
     monkeypatch.setattr(ack, "ack_batch", batch)
     runs = [bench.ended(factories.claim(job)) for job in factories.push_many(40, queue="batch")]
     for run in runs:
-        bench.finisher.answer(run, None, None, False)
+        bench.completer.handler_ended(run, None, None, False)
     bench.is_written()
     assert sum(sizes) == 40
     assert len(sizes) <= 3
@@ -239,8 +241,8 @@ def test_many_completions_go_in_few_statements(
 def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for _ in range(5):
-        bench.finisher.answer(bench.ended(), None, None, False)
-    assert bench.finisher.close(20)
+        bench.completer.handler_ended(bench.ended(), None, None, False)
+    assert bench.completer.close(60)
     assert Job.objects.filter(state="completed").count() == 5
 
 
@@ -254,21 +256,21 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
             raise OperationalError
         return set()
 
-    monkeypatch.setattr(finishers, "PAUSE", 0.01)
+    monkeypatch.setattr(completers, "RETRY_INTERVAL", 0.01)
     monkeypatch.setattr(ack, "ack_batch", batch)
     caplog.set_level(logging.CRITICAL)
     bench = Bench()
-    bench.finisher.answer(bench.ended(), None, None, False)
-    assert not bench.finisher.close(0.1)
+    bench.completer.handler_ended(bench.ended(), None, None, False)
+    assert not bench.completer.close(0.1)
     away[0] = False
-    assert bench.finisher.close(20)
+    assert bench.completer.close(60)
 
 
 def test_a_run_that_was_taken_meanwhile_keeps_its_place_until_it_is_written(bench: Bench) -> None:
     # Its reservation is extended by the beats until the database knows what became of it.
     run = bench.run()
-    assert run.take(Phase.RUNNING)
-    assert len(bench.hand) == 1
-    bench.finisher.failed(run, Failure(type="timeout", message=""))
+    assert run.revoke(Phase.RUNNING)
+    assert len(bench.in_flight) == 1
+    bench.completer.fail(run, Failure(type="timeout", message=""))
     bench.is_written()
     assert factories.read(run.job.id).error["type"] == "timeout"

@@ -1,4 +1,4 @@
-"""The intake: from claimed jobs to runs, and back."""
+"""The dispatcher: from claimed jobs to runs, and back."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 from django_ojs.handlers import get_handler
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker.dispatcher import Intake
-from django_ojs.worker.in_flight import Hand, Phase, Run
-from django_ojs.worker.job_log import Report
+from django_ojs.worker.dispatcher import Dispatcher
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
+from django_ojs.worker.job_log import JobLog
 from tests.worker.parts import claimed
 
 
 class Bench:
-    """An intake between parts that only note what they are given."""
+    """A dispatcher between parts that record their calls."""
 
     def __init__(self, slots: int = 2) -> None:
-        self.hand, self.report = Hand(), Report()
+        self.in_flight, self.job_log = JobsInFlight(), JobLog()
         self.submitted: list[Run] = []
-        self.put_aside: list[tuple[Run, Failure]] = []
-        self.intake = Intake("worker-a", self.hand, self, self, self.report, slots)
+        self.held_back: list[tuple[Run, Failure]] = []
+        self.dispatcher = Dispatcher("worker-a", self.in_flight, self, self, self.job_log, slots)
 
     def submit(self, runs: list[Run]) -> None:
         self.submitted += runs
 
-    def held(self, run: Run, failure: Failure) -> None:
-        self.put_aside.append((run, failure))
+    def hold(self, run: Run, failure: Failure) -> None:
+        self.held_back.append((run, failure))
 
-    def accept(self, *jobs: Claimed) -> list[Run]:
-        self.intake.accept(list(jobs))
+    def dispatch(self, *jobs: Claimed) -> list[Run]:
+        self.dispatcher.dispatch(list(jobs))
         return self.submitted
 
 
@@ -42,52 +42,54 @@ def test_a_job_becomes_a_run_of_its_handler_in_the_order_it_was_claimed() -> Non
         claimed(type="testapp.shout"),
         claimed(type="worker.note"),
     ]
-    runs = bench.accept(*jobs)
+    runs = bench.dispatch(*jobs)
     assert [run.job for run in runs] == jobs
     assert [run.handler for run in runs] == [get_handler(job.type) for job in jobs]
     assert [run.context.is_async for run in runs] == [False, True, False]
-    assert (bench.hand.busy, len(bench.hand)) == (3, 3)
+    assert (bench.in_flight.busy, len(bench.in_flight)) == (3, 3)
 
 
 def test_the_timeout_is_the_jobs_or_else_the_settings(settings: Any) -> None:
     settings.OJS = {"DEFAULT_TIMEOUT": 7}
-    runs = Bench().accept(
+    runs = Bench().dispatch(
         claimed(type="testapp.echo", timeout_ms=1500), claimed(type="testapp.echo")
     )
     assert [run.timeout for run in runs] == [1.5, 7.0]
 
 
-def test_a_type_without_a_handler_is_put_aside_and_takes_no_slot(
+def test_a_type_without_a_handler_is_held_back_and_takes_no_slot(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
-    assert bench.accept(claimed(type="nobody.knows")) == []
-    ((run, failure),) = bench.put_aside
-    assert (failure.type, run.phase, bench.hand.busy) == ("unknown_job_type", Phase.TAKEN, 0)
-    # It is in the hand until that is written.
-    assert len(bench.hand) == 1
+    assert bench.dispatch(claimed(type="nobody.knows")) == []
+    ((run, failure),) = bench.held_back
+    assert (failure.type, run.phase, bench.in_flight.busy) == ("unknown_job_type", Phase.REVOKED, 0)
+    # It is in flight until that is stored.
+    assert len(bench.in_flight) == 1
     assert "nobody.knows" in caplog.text
 
 
-def test_what_waits_can_be_taken_back_and_what_runs_cannot() -> None:
+def test_a_waiting_run_can_be_revoked_and_a_running_one_cannot() -> None:
     bench = Bench()
-    running, waiting = bench.accept(claimed(type="testapp.echo"), claimed(type="testapp.echo"))
+    running, waiting = bench.dispatch(claimed(type="testapp.echo"), claimed(type="testapp.echo"))
     running.begin()
-    assert bench.intake.take_waiting() == [waiting]
-    assert (waiting.begin(), bench.hand.busy) == (False, 1)
-    assert bench.intake.take_waiting() == []
+    assert bench.dispatcher.revoke_waiting() == [waiting]
+    assert (waiting.begin(), bench.in_flight.busy) == (False, 1)
+    assert bench.dispatcher.revoke_waiting() == []
 
 
-def test_only_what_waits_behind_full_slots_is_stranded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_runs_that_wait_behind_full_slots_are_revoked_by_age(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench(slots=2)
-    runs = bench.accept(*(claimed(type="testapp.echo") for _ in range(3)))
+    runs = bench.dispatch(*(claimed(type="testapp.echo") for _ in range(3)))
     for run in runs[:2]:
         run.begin()
-    assert bench.intake.take_waiting(older_than=60) == []
+    assert bench.dispatcher.revoke_waiting(longer_than=60) == []
     runs[2].claimed_at -= 100
-    assert bench.intake.take_waiting(older_than=60) == [runs[2]]
+    assert bench.dispatcher.revoke_waiting(longer_than=60) == [runs[2]]
     # As many as there are slots: each has one, or will have it in a moment.
     few = Bench(slots=2)
-    (run,) = few.accept(claimed(type="testapp.echo"))
+    (run,) = few.dispatch(claimed(type="testapp.echo"))
     run.claimed_at -= 100
-    assert few.intake.take_waiting(older_than=60) == []
+    assert few.dispatcher.revoke_waiting(longer_than=60) == []

@@ -12,9 +12,10 @@ import pytest
 from django.db import connection, connections
 
 from django_ojs.context import JobContext, current_context
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.worker.executor import Executor, Interrupted, interrupt
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.handler_call import Interrupted, interrupt
 from django_ojs.worker.in_flight import Phase
 from tests import factories
 from tests.testapp.models import Thing
@@ -118,7 +119,7 @@ def test_a_job_that_was_given_back_meanwhile_does_not_run(answers: Answers) -> N
     with executing(1, answers) as executor:
         executor.submit([run_of(gate), given_back])
         gate.has_started()
-        assert given_back.take(Phase.WAITING)
+        assert given_back.revoke(Phase.WAITING)
         gate.open()
         answers.next()
     assert ran == []
@@ -141,7 +142,7 @@ def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: 
     with executing(1, answers) as executor:
         executor.submit([run])
         gate.has_started()
-        assert run.take(Phase.RUNNING, interrupt)
+        assert run.revoke(Phase.RUNNING, interrupt)
         eventually(lambda: stopped, "the handler is stopped")
         assert isinstance(stopped[0], Interrupted)
         assert run.context.cancelled
@@ -158,7 +159,7 @@ def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(answers: Answe
     with executing(1, answers) as executor:
         executor.submit([first, run_of(lambda: "second")])
         gate.has_started()
-        assert first.take(Phase.RUNNING, interrupt)
+        assert first.revoke(Phase.RUNNING, interrupt)
         assert answers.next().result == "second"
 
 
@@ -169,7 +170,7 @@ def test_a_thread_that_does_not_end_holds_no_slot(answers: Answers) -> None:
         try:
             executor.submit([deaf])
             eventually(lambda: deaf.phase is Phase.RUNNING, "it runs")
-            assert deaf.take(Phase.RUNNING, interrupt)
+            assert deaf.revoke(Phase.RUNNING, interrupt)
             executor.submit([run_of(lambda: "next")])
             assert answers.next().result == "next"
         finally:

@@ -16,7 +16,8 @@ from django.db import connection
 from django_ojs.context import JobContext, current_context
 from django_ojs.middleware import execution_chain
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.worker.executor import Executor, interrupt
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import Phase, Run
 from tests.testapp.models import Thing
 from tests.worker.parts import Answers, run_of
@@ -108,7 +109,7 @@ def test_an_interrupted_coroutine_is_cancelled_and_its_answer_is_void(answers: A
     with executing(1, answers) as executor:
         executor.submit([run])
         has_started(run)
-        assert run.take(Phase.RUNNING, interrupt)
+        assert run.revoke(Phase.RUNNING, interrupt)
         executor.submit([run_of(asyncio.sleep, 0)])
         answer = answers.next()
     assert answer.run is not run
@@ -121,7 +122,7 @@ def test_an_interruption_at_its_very_start_leaves_the_loop_alive(answers: Answer
         for _ in range(200):
             run = run_of(asyncio.sleep, 60)
             executor.submit([run])
-            while not run.take(Phase.RUNNING, interrupt):
+            while not run.revoke(Phase.RUNNING, interrupt):
                 pass
         executor.submit([run_of(asyncio.sleep, 0)])
         assert answers.next().error is None
@@ -147,8 +148,8 @@ def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers
     with executing(1, answers) as executor:
         run = run_of(stubborn)
         executor.submit([run])
-        assert leaving.wait(20)
-        assert run.take(Phase.RUNNING, interrupt)
+        assert leaving.wait(60)
+        assert run.revoke(Phase.RUNNING, interrupt)
         for _ in range(3):
             run.cancel_task()
         taken.set()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_ojs.worker.in_flight import Hand, Phase, Run
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from tests.worker.parts import run_of
 
 
@@ -28,9 +28,9 @@ def test_a_run_begins_and_ends_once() -> None:
 
 def test_a_run_that_was_taken_neither_begins_nor_ends() -> None:
     given_back, stopped = waiting(), running()
-    assert given_back.take(Phase.WAITING)
+    assert given_back.revoke(Phase.WAITING)
     assert not given_back.begin()
-    assert stopped.take(Phase.RUNNING)
+    assert stopped.revoke(Phase.RUNNING)
     assert not stopped.end()
     assert (given_back.context.cancelled, stopped.context.cancelled) == (True, True)
 
@@ -40,9 +40,9 @@ def test_a_run_that_was_taken_neither_begins_nor_ends() -> None:
     [(waiting(), Phase.RUNNING), (running(), Phase.WAITING)],
     ids=["waiting", "running"],
 )
-def test_a_run_is_taken_from_the_phase_it_is_in_only(run: Run, phase: Phase) -> None:
+def test_a_run_is_revoked_from_its_own_phase_only(run: Run, phase: Phase) -> None:
     told: list[Run] = []
-    assert not run.take(phase, told.append)
+    assert not run.revoke(phase, told.append)
     assert (told, run.context.cancelled) == ([], False)
 
 
@@ -66,7 +66,7 @@ def test_of_many_who_want_a_run_one_gets_it() -> None:
         return run.end()
 
     def take(run: Run) -> bool:
-        return run.take(Phase.RUNNING)
+        return run.revoke(Phase.RUNNING)
 
     ways: list[Callable[[Run], bool]] = [end, take, take, take]
     for _ in range(200):
@@ -79,34 +79,34 @@ def test_of_many_who_want_a_run_one_gets_it() -> None:
             won: list[bool] = won,
             barrier: threading.Barrier = barrier,
         ) -> None:
-            barrier.wait(20)
+            barrier.wait(60)
             won.append(way(run))
 
         threads = [threading.Thread(target=go, args=(way,)) for way in ways]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert sorted(won) == [False, False, False, True]
 
 
-def test_the_hand_counts_what_holds_a_slot_and_keeps_what_is_not_written() -> None:
-    hand, one, two = Hand(), waiting(), running()
-    hand.add([one, two])
-    assert (hand.busy, len(hand)) == (2, 2)
-    hand.free()
-    assert (hand.busy, len(hand)) == (1, 2)
-    assert hand.in_phase(Phase.RUNNING) == [two]
-    hand.remove([two])
-    hand.remove([two])
-    assert hand.all() == [one]
+def test_busy_counts_the_runs_with_a_slot_and_a_run_stays_until_it_is_stored() -> None:
+    in_flight, one, two = JobsInFlight(), waiting(), running()
+    in_flight.add([one, two])
+    assert (in_flight.busy, len(in_flight)) == (2, 2)
+    in_flight.release_slot()
+    assert (in_flight.busy, len(in_flight)) == (1, 2)
+    assert in_flight.in_phase(Phase.RUNNING) == [two]
+    in_flight.remove([two])
+    in_flight.remove([two])
+    assert in_flight.all() == [one]
 
 
 def test_two_runs_of_one_job_are_two() -> None:
-    hand, run = Hand(), waiting()
+    in_flight, run = JobsInFlight(), waiting()
     again = run_of(lambda: None, job=run.job)
     again.job.run += 1
-    hand.add([run])
+    in_flight.add([run])
     run.job.run -= 1
-    hand.add([again])
-    assert len(hand) == 2
+    in_flight.add([again])
+    assert len(in_flight) == 2

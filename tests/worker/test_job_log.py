@@ -10,8 +10,8 @@ import pytest
 
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, from_exception
-from django_ojs.worker import job_log as reports
-from django_ojs.worker.job_log import Report, duration
+from django_ojs.worker import job_log as job_logs
+from django_ojs.worker.job_log import JobLog, duration
 from tests.worker.parts import run_of
 
 SECRET = "4111-1111-1111-1111"
@@ -49,11 +49,11 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def test_a_completed_job_is_one_line_with_type_id_and_duration(
     log: pytest.LogCaptureFixture,
 ) -> None:
-    report = Report()
-    report.completed(RUN, 0.25)
+    job_log = JobLog()
+    job_log.completed(RUN, 0.25)
     (record,) = log.records
     assert record.getMessage() == f"test.job {RUN.job.id} completed in 250 ms"
-    assert (record.levelno, report.done, report.bad) == (logging.INFO, 1, 0)
+    assert (record.levelno, job_log.completed_count, job_log.failed_count) == (logging.INFO, 1, 0)
     fields = ("job_id", "job_type", "queue", "attempt", "duration_ms", "status")
     assert [vars(record)[name] for name in fields] == [
         str(RUN.job.id),
@@ -66,80 +66,80 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
 
 
 @pytest.mark.parametrize(
-    ("job", "level", "told"),
+    ("job", "level", "expected"),
     [
         (
             Job(
                 state="retryable", max_attempts=3, due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
             ),
             logging.WARNING,
-            "attempt 1 of 3, runs again at 03:04:05",
+            "attempt 1 of 3, next attempt at 03:04:05",
         ),
         (Job(state="discarded", dead_letter=True), logging.ERROR, "dead letter after attempt 1"),
         (Job(state="discarded"), logging.ERROR, "discarded after attempt 1"),
     ],
 )
 def test_a_failed_job_says_why_and_what_comes_next(
-    log: pytest.LogCaptureFixture, job: Job, level: int, told: str
+    log: pytest.LogCaptureFixture, job: Job, level: int, expected: str
 ) -> None:
-    report = Report()
-    report.failed(RUN, Failure(type="Boom", message=SECRET), job, 2.0, None)
+    job_log = JobLog()
+    job_log.failed(RUN, Failure(type="Boom", message=SECRET), job, 2.0, None)
     (record,) = log.records
-    assert record.getMessage() == f"test.job {RUN.job.id} failed in 2.0 s: Boom ({told})"
-    assert (record.levelno, report.bad, vars(record)["status"]) == (level, 1, "failed")
+    assert record.getMessage() == f"test.job {RUN.job.id} failed in 2.0 s: Boom ({expected})"
+    assert (record.levelno, job_log.failed_count, vars(record)["status"]) == (level, 1, "failed")
 
 
 def test_nothing_of_a_jobs_content_is_ever_in_a_line(log: pytest.LogCaptureFixture) -> None:
-    report = Report()
+    job_log = JobLog()
     try:
         raise ValueError(SECRET)
     except ValueError as error:
-        report.failed(
+        job_log.failed(
             RUN, from_exception(error), Job(state="discarded", dead_letter=True), 1.0, error
         )
-    report.completed(RUN, 1.0)
-    report.lost(RUN)
-    report.unknown_type("test.job")
-    report.database_away(ValueError(SECRET))
+    job_log.completed(RUN, 1.0)
+    job_log.claim_lost(RUN)
+    job_log.unknown_type("test.job")
+    job_log.database_away(ValueError(SECRET))
     assert len(log.records) == 5
     for record in log.records:
         assert SECRET not in logging.Formatter().format(record)
         assert SECRET not in repr(vars(record))
 
 
-def test_the_same_trouble_is_told_once_in_a_while(
+def test_the_same_warning_is_logged_once_in_30_seconds(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = Report()
+    job_log = JobLog()
     for _ in range(3):
-        report.unknown_type("a.b")
-        report.unknown_type("c.d")
+        job_log.unknown_type("a.b")
+        job_log.unknown_type("c.d")
     assert [re.findall(r"'(.*?)'", record.getMessage()) for record in log.records] == [
         ["a.b"],
         ["c.d"],
     ]
-    now = reports.time.monotonic() + reports.REPEAT_AFTER
-    monkeypatch.setattr(reports.time, "monotonic", lambda: now)
-    report.unknown_type("a.b")
+    now = job_logs.time.monotonic() + job_logs.REPEAT_AFTER
+    monkeypatch.setattr(job_logs.time, "monotonic", lambda: now)
+    job_log.unknown_type("a.b")
     assert len(log.records) == 3
 
 
-def test_progress_is_told_every_few_seconds_while_something_goes_on(
+def test_a_summary_is_logged_every_few_seconds_while_there_is_work(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = reports.time.monotonic()
+    start = job_logs.time.monotonic()
     now = [start]
-    monkeypatch.setattr(reports.time, "monotonic", lambda: now[0])
-    report = Report()
+    monkeypatch.setattr(job_logs.time, "monotonic", lambda: now[0])
+    job_log = JobLog()
 
-    def passes(seconds: float, in_hand: int) -> list[str]:
+    def passes(seconds: float, in_flight: int) -> list[str]:
         log.clear()
         now[0] += seconds
-        report.progress(in_hand)
+        job_log.summary(in_flight)
         return [record.getMessage() for record in log.records]
 
-    assert passes(1, in_hand=3) == []
-    report.done += 20
-    assert passes(4, in_hand=3) == ["20 done, 0 failed, 3 in hand, 4 jobs/s"]
-    assert passes(5, in_hand=0) == []
-    assert passes(5, in_hand=1) == ["20 done, 0 failed, 1 in hand, 0 jobs/s"]
+    assert passes(1, in_flight=3) == []
+    job_log.completed_count += 20
+    assert passes(4, in_flight=3) == ["20 completed, 0 failed, 3 in flight, 4 jobs/s"]
+    assert passes(5, in_flight=0) == []
+    assert passes(5, in_flight=1) == ["20 completed, 0 failed, 1 in flight, 0 jobs/s"]

@@ -22,12 +22,12 @@ class Life:
 
     def signals(self, *wanted: Directive) -> Directive:
         for directive in wanted:
-            self.cycle.signalled(directive)
+            self.cycle.on_signal(directive)
         return self.cycle.state
 
     def beats(self, *answered: Directive) -> Directive:
         for directive in answered:
-            self.cycle.directed(directive)
+            self.cycle.on_directive(directive)
         return self.cycle.state
 
 
@@ -68,18 +68,18 @@ def test_a_worker_that_a_beat_keeps_quiet_may_be_resumed_by_a_beat() -> None:
 
 def test_terminate_starts_the_grace_period_and_nothing_else_does() -> None:
     life = Life(grace=60)
-    assert (life.cycle.expired, life.cycle.left) == (False, float("inf"))
+    assert (life.cycle.expired, life.cycle.remaining) == (False, float("inf"))
     life.signals(QUIET)
-    assert life.cycle.left == float("inf")
+    assert life.cycle.remaining == float("inf")
     life.signals(TERMINATE)
     assert not life.cycle.expired
-    assert 50 < life.cycle.left <= 60
+    assert 50 < life.cycle.remaining <= 60
 
 
 def test_no_grace_is_over_at_once() -> None:
     life = Life(grace=0)
     life.signals(TERMINATE)
-    assert (life.cycle.expired, life.cycle.left) == (True, 0)
+    assert (life.cycle.expired, life.cycle.remaining) == (True, 0)
 
 
 def test_a_second_terminate_signal_ends_the_grace_period() -> None:

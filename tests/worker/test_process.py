@@ -16,7 +16,7 @@ from django.db import OperationalError
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.worker import heartbeat as pulses
+from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
@@ -52,8 +52,8 @@ def working(**values: Any) -> Iterator[WorkerProcess]:
         yield process
     finally:
         for _ in range(2):
-            process.signalled(Directive.TERMINATE)
-        thread.join(20)
+            process.on_signal(Directive.TERMINATE)
+        thread.join(60)
     assert ended == [Exit.OK]
 
 
@@ -66,7 +66,7 @@ def test_once_runs_what_is_there_and_ends() -> None:
     assert process.run() is Exit.OK
     assert {becomes(job, "completed").worker_id for job in [*jobs, due]} == {process.id}
     assert becomes(later, "scheduled")
-    assert (process.report.done, process.report.bad) == (6, 0)
+    assert (process.job_log.completed_count, process.job_log.failed_count) == (6, 0)
     assert not Worker.objects.exists()
 
 
@@ -107,8 +107,8 @@ def test_it_ends_to_be_replaced_when_it_has_grown_too_large() -> None:
 
 @pytest.mark.interrupts
 def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulses, "STUCK_AFTER", 0.3)
-    deaf = stored(handlers.deaf.options(timeout=0.2, retry={"max_attempts": 1}).enqueue(4.0))
+    monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+    deaf = stored(handlers.deaf.options(timeout=1.0, retry={"max_attempts": 1}).enqueue(6.0))
     process = WorkerProcess(configured(threads=1))
     assert process.run() is Exit.REPLACE
     assert becomes(deaf, "discarded").error["type"] == "timeout"
@@ -120,7 +120,7 @@ def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
     with working(grace=timedelta(seconds=60)) as process:
         for job in slow:
             started(job)
-        process.signalled(Directive.TERMINATE)
+        process.on_signal(Directive.TERMINATE)
         eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
         tell(slow[0])
         becomes(slow[0], "completed")
@@ -131,12 +131,12 @@ def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
 def test_it_says_what_it_waits_for_while_it_drains(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(processes, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(processes, "DRAIN_LOG_INTERVAL", 0.0)
     caplog.set_level(logging.INFO, "django_ojs")
     job = stored(handlers.wait.enqueue())
     with working(grace=timedelta(seconds=60)) as process:
         started(job)
-        process.signalled(Directive.TERMINATE)
+        process.on_signal(Directive.TERMINATE)
         eventually(lambda: "waiting for 1 running jobs" in caplog.text, "it says so")
 
 
@@ -150,7 +150,7 @@ def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.Monk
         return real(*args, worker_id=worker_id, **kwargs)
 
     failures = [OperationalError(), OperationalError()]
-    beat = pulses.beat.beat
+    beat = heartbeats.beat.beat
 
     def away(*args: Any, **kwargs: Any) -> Any:
         if failures:
@@ -158,7 +158,7 @@ def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.Monk
         return beat(*args, **kwargs)
 
     monkeypatch.setattr(processes, "fetch", fetch)
-    monkeypatch.setattr(pulses.beat, "beat", away)
+    monkeypatch.setattr(heartbeats.beat, "beat", away)
     job = stored(handlers.note.enqueue())
     with working():
         becomes(job, "completed")
@@ -206,7 +206,7 @@ def test_a_process_answers_the_signals_of_the_protocol() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
     told: list[Directive] = []
-    process.signalled = told.append
+    process.on_signal = told.append
     try:
         assert run_process(process) == Exit.OK
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):

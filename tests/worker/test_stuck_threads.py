@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from django_ojs.worker import heartbeat as pulses
+from django_ojs.worker import heartbeat as heartbeats
 from tests.worker.test_heartbeat import Bench
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_thread_that_ended_is_not_taken_for_its_successor_with_the_same_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pulses, "STUCK_AFTER", 0.1)
+    monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.1)
     bench, release = Bench(), threading.Event()
     run = bench.holds()
     ended = threading.Thread(target=run.begin)
@@ -28,12 +28,12 @@ def test_a_thread_that_ended_is_not_taken_for_its_successor_with_the_same_number
                 pytest.skip("this system does not give the number of a thread out again")
             successors.append(threading.Thread(target=release.wait, args=(60,)))
             successors[-1].start()
-        pulse = bench.start()
-        pulse._interrupted.append(run)
+        heartbeat = bench.start()
+        heartbeat.watch_interrupted(run)
         assert not bench.stuck.wait(1.0)
     finally:
         release.set()
-        if bench.pulse is not None:
-            bench.pulse.close()
+        if bench.heartbeat is not None:
+            bench.heartbeat.close()
         for thread in successors:
             thread.join()

@@ -1,4 +1,4 @@
-"""Wait for a condition, never for a while."""
+"""Wait for a condition instead of sleeping."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Generous: it is only ever used up by a test that fails.
-BOUND = 20.0
-#: Between two looks.
+#: Seconds. Generous, for a busy machine: only a test that fails waits so long.
+BOUND = 60.0
+#: Seconds between two checks.
 PAUSE = 0.02
 
 
 def eventually(
     condition: Callable[[], T], what: str, *, within: float = BOUND, pause: float = PAUSE
 ) -> T:
-    """Return what the condition answers once it is true. Fail when it never is."""
+    """Return the value of the condition once it is true. Fail after `within` seconds."""
     end = time.monotonic() + within
-    while not (answer := condition()):
+    while not (value := condition()):
         if time.monotonic() > end:
             raise AssertionError(f"it did not come true within {within:.0f} s: {what}")
         time.sleep(pause)
-    return answer
+    return value

@@ -12,7 +12,8 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Job
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.cursor import Cursor
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.times import format_timestamp
 
@@ -39,7 +40,7 @@ class DeadLetters(OJSView):
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
-        which = Filter(
+        which = JobFilter(
             queue=queue,
             type=query.get("type") or None,
             error_type=query.get("error_type") or None,
@@ -48,7 +49,7 @@ class DeadLetters(OJSView):
             within=self.access.queues,
         )
         after = _position(wanted.cursor) if wanted.cursor else None
-        page = dead_letters.listing(which, after=after, offset=wanted.offset, limit=wanted.limit)
+        page = dead_letters.list_page(which, after=after, offset=wanted.offset, limit=wanted.limit)
         return {
             "jobs": [envelope.render(job) for job in page.jobs],
             "pagination": wanted.describe(
@@ -118,7 +119,7 @@ def figures(within: frozenset[str] | None) -> dict[str, Any]:
     return out
 
 
-def _position(cursor: tuple[Any, ...]) -> dead_letters.Position:
+def _position(cursor: tuple[Any, ...]) -> Cursor:
     moment, key = cursor
     return times.parse_timestamp(moment, "cursor"), ids.parse_id(key, "cursor")
 

@@ -1,5 +1,6 @@
 """PUSH, INFO, CANCEL and ACTIVATE (http-binding §9)."""
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,11 @@ from django_ojs.http.access import Access, Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
+from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
 from django_ojs.spec.states import State, Trigger
@@ -22,7 +25,7 @@ from django_ojs.storage import transitions
 
 
 def job_id(text: str) -> UUID:
-    """Return the id of a path. What is no id is no job's: raises JobNotFound."""
+    """Return the id in a path. Raises JobNotFound for text that is no id."""
     try:
         return ids.parse_id(text)
     except InvalidRequest:
@@ -30,10 +33,10 @@ def job_id(text: str) -> UUID:
 
 
 class JobView(OJSView):
-    """What the routes of one job share."""
+    """The base of the routes of one job."""
 
     def check_queue_of(self, key: UUID) -> None:
-        """Refuse a caller that may not use the job's queue; costs nothing to one who may use all.
+        """Refuse a caller that may not use the job's queue; no query for one that may use all.
 
         Raises PermissionDenied, JobNotFound.
         """
@@ -50,17 +53,20 @@ class Jobs(OJSView):
         """Store a job."""
         data = self.body()
         wanted = _read(data)
-        _admit(wanted, self.access)
-        patience = backpressure.patience(request)
-        job = push(wanted, generated_id=data.get("id") is None, patience=patience)
-        if job is None:
-            # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
+        _check_access(wanted, self.access)
+        options = backpressure.push_options(
+            request, [wanted.type], generated_ids=data.get("id") is None
+        )
+        job = push(wanted, options)
+        if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
             return self.answer({"job": None, "dropped": True})
-        headers = backpressure.warning([job.queue])
-        if job.deduplicated:
-            return self.answer({"job": envelope.render(job), "deduplicated": True}, 200, headers)
-        headers["Location"] = f"{request.path}/{job.pk}"
-        return self.answer({"job": envelope.render(job)}, 201, headers)
+        body: dict[str, Any] = {"job": envelope.render(job.model())}
+        headers = _warning([job])
+        if job.outcome is Outcome.DUPLICATE:
+            return self.answer({**body, "deduplicated": True}, 200, headers)
+        if job.outcome is Outcome.STORED:
+            headers["Location"] = f"{request.path}/{job.id}"
+        return self.answer(body, 201, headers)
 
 
 class JobBatch(OJSView):
@@ -77,14 +83,22 @@ class JobBatch(OJSView):
         for index, item in enumerate(items):
             try:
                 wanted.append(_read(item))
-                _admit(wanted[-1], self.access)
+                _check_access(wanted[-1], self.access)
             except OJSError as error:
                 raise error.with_details(index=index) from None
-        ours = all(item.get("id") is None for item in items)
-        stored = push_batch(wanted, generated_ids=ours, patience=backpressure.patience(request))
-        jobs = [None if job is None else envelope.render(job) for job in stored]
-        headers = backpressure.warning(job.queue for job in stored if job is not None)
-        return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201, headers)
+        options = backpressure.push_options(
+            request,
+            [item.type for item in wanted],
+            generated_ids=all(item.get("id") is None for item in items),
+            batch=True,
+        )
+        results = push_batch(wanted, options)
+        jobs = [
+            None if job.outcome is Outcome.DROPPED else envelope.render(job.model())
+            for job in results
+        ]
+        body = {"jobs": jobs, "count": len(jobs) - jobs.count(None)}
+        return self.answer(body, 201, _warning(results))
 
 
 class JobDetail(JobView):
@@ -104,7 +118,7 @@ class JobDetail(JobView):
 
 
 class JobCancel(JobView):
-    """CANCEL under the name that some clients use."""
+    """CANCEL by the path that some clients use."""
 
     needs = {"POST": Scope.OPERATOR}
 
@@ -126,7 +140,7 @@ class JobActivate(JobView):
 
 
 def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
-    """Cancel a job and return the answer. Over HTTP a job that has ended is a conflict."""
+    """Cancel a job and return the response. Over HTTP a job that has ended is a conflict."""
     view.check_queue_of(key)
     job, before = cancel(key)
     if before is State.CANCELLED:
@@ -134,8 +148,17 @@ def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
     return {"job": {**job.envelope(), "previous_state": before.value}}
 
 
-def _admit(wanted: Envelope, access: Access) -> None:
-    """Refuse a job that the caller may not enqueue, or that may touch what is not the caller's.
+def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
+    """Return the headers for the queues of this site that the jobs are in, or wait for."""
+    return backpressure.warning(
+        job.queue
+        for job in results
+        if job.outcome is not Outcome.DROPPED and job.destination in (None, LOCAL)
+    )
+
+
+def _check_access(wanted: Envelope, access: Access) -> None:
+    """Refuse a job that the caller may not enqueue, or that may affect jobs of other queues.
 
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
     """

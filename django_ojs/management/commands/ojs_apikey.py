@@ -1,4 +1,4 @@
-"""manage.py ojs_apikey: make, list, replace and revoke the keys of the HTTP API."""
+"""manage.py ojs_apikey: create, list, replace and revoke the keys of the HTTP API."""
 
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from datetime import datetime, timedelta
@@ -15,26 +15,27 @@ from django_ojs.spec.scopes import Scope
 BY = "manage.py ojs_apikey"
 
 DESCRIPTION = """\
-Make, list, replace and revoke the keys with which programs use the HTTP API.
+Create, list, replace and revoke the keys with which programs use the HTTP API.
 
   manage.py ojs_apikey create --name "billing service" --scope producer --queue invoices
   manage.py ojs_apikey create --name "mail workers" --scope worker --queue email --expires 90d
   manage.py ojs_apikey list
-  manage.py ojs_apikey replace 4f0zk2m9qa --grace 24h   a new key; the old one works 24 h more
-  manage.py ojs_apikey revoke 4f0zk2m9qa                works no more, from the next request on
+  manage.py ojs_apikey replace 4f0zk2m9qa --grace 24h   a new key; the old one is valid for 24 h
+  manage.py ojs_apikey revoke 4f0zk2m9qa                invalid from the next request on
 
-A key is ojs_<prefix>_<secret>. The prefix names it, here and in logs. The secret is printed once
-and not stored: what is lost is replaced. A program sends the key as
+A key is ojs_<prefix>_<secret>. The prefix identifies it, here and in logs. The key is printed once
+and its secret is not stored: replace a key that is lost. A program sends the key as
 
   Authorization: Bearer ojs_4f0zk2m9qa_...
 
-Scopes: read (look at jobs), producer (enqueue), worker (fetch, finish), operator (read, enqueue,
-cancel, retry), admin (everything). Give a producer and a worker keys of their own.
+Scopes: read (read jobs and queues), producer (enqueue), worker (fetch jobs, report their outcome),
+operator (read, enqueue, cancel, retry), admin (everything). Use different keys for producers and
+workers.
 """
 
 EPILOG = """\
-The key goes to the standard output, all else to the standard error: KEY=$(manage.py ojs_apikey
-create ...) works. Ends with 0, with 1 when it cannot be done, with 2 for wrong arguments.
+The key is written to the standard output, everything else to the standard error, so that
+KEY=$(manage.py ojs_apikey create ...) works. Exit codes: 0 success, 1 failure, 2 wrong arguments.
 """
 
 
@@ -49,7 +50,7 @@ def _duration(text: str) -> timedelta:
 
 
 class Command(BaseCommand):
-    """Make, list, replace and revoke API keys."""
+    """Create, list, replace and revoke API keys."""
 
     help = DESCRIPTION
 
@@ -61,17 +62,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
-        does = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-        create = does.add_parser("create", help="make a key and print it, once")
-        create.add_argument("--name", required=True, help="who uses it, and for what")
+        create = actions.add_parser("create", help="create a key and print it, once")
+        create.add_argument(
+            "--name", required=True, help="the program that uses the key, and its purpose"
+        )
         create.add_argument(
             "--scope",
             dest="scopes",
             action="append",
             required=True,
             choices=[scope.value for scope in Scope],
-            help="what it may do; more than once for more",
+            help="what the key may do; may be repeated",
         )
         create.add_argument(
             "--queue",
@@ -79,28 +82,30 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="NAME",
-            help="a queue it may use; more than once for more, left out for all",
+            help="a queue that the key may use; may be repeated (default: all)",
         )
         _add_expires(create)
 
-        does.add_parser("list", help="show all keys, without their secrets")
+        actions.add_parser("list", help="show all keys, without their secrets")
 
-        replace = does.add_parser("replace", help="make a key like another one, which soon expires")
+        replace = actions.add_parser(
+            "replace", help="create a key with the rights of another one, which then expires"
+        )
         replace.add_argument("prefix", help="the prefix of the old key")
         replace.add_argument(
             "--grace",
             type=_duration,
             default=api_keys.GRACE,
             metavar="DURATION",
-            help="how long the old key goes on working (24h)",
+            help="how long the old key stays valid (default: 24h)",
         )
         _add_expires(replace)
 
-        revoke = does.add_parser("revoke", help="let a key work no more")
+        revoke = actions.add_parser("revoke", help="make a key invalid")
         revoke.add_argument("prefix", help="the prefix of the key")
 
     def handle(self, *, action: str, **options: Any) -> None:
-        """Do what was asked."""
+        """Run the action."""
         try:
             getattr(self, f"_{action}")(options)
         except OJSError as error:
@@ -121,7 +126,7 @@ class Command(BaseCommand):
         prefix, grace = options["prefix"], options["grace"]
         self._show(*api_keys.replace(prefix, grace=grace, expires=options["expires"], by=BY))
         old = api_keys.keys().get(prefix=prefix)
-        self.stderr.write(f"The old key works until {_moment(old.expires_at)}.")
+        self.stderr.write(f"The old key is valid until {_moment(old.expires_at)}.")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         key = api_keys.revoke(options["prefix"], by=BY)
@@ -140,7 +145,7 @@ class Command(BaseCommand):
 
     def _show(self, key: ApiKey, text: str) -> None:
         self.stdout.write(text)
-        self.stderr.write(f"This is the key of {key}. Keep it now: it is not shown again.")
+        self.stderr.write(f"This is the key of {key}. Store it now: it is not shown again.")
         if key.expires_at is not None:
             self.stderr.write(f"It expires on {_moment(key.expires_at)}.")
 
@@ -150,7 +155,7 @@ def _add_expires(parser: ArgumentParser) -> None:
         "--expires",
         type=_duration,
         metavar="DURATION",
-        help="how long it works, such as 90d or P1Y; left out: until it is revoked",
+        help="how long the key is valid, such as 90d or P1Y (default: until it is revoked)",
     )
 
 

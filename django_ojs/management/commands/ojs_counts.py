@@ -1,4 +1,4 @@
-"""manage.py ojs_counts: show, check and repair the counts by queue and state."""
+"""manage.py ojs_counts: show, check and repair the job counts by queue and state."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -13,9 +13,9 @@ class Command(BaseCommand):
     """Show, check or repair the counts."""
 
     help = (
-        "Show how many jobs each queue has in each state. --check compares the counts with the "
-        "jobs (it reads them all) and fails when they differ; --repair corrects them, while "
-        "everything goes on."
+        "Show how many jobs each queue has in each state. The numbers are stored counts. --check "
+        "compares them with the jobs, which reads the whole table, and fails when they differ. "
+        "--repair corrects them; workers and producers can go on meanwhile."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -25,18 +25,18 @@ class Command(BaseCommand):
         what.add_argument("--repair", action="store_true", help="correct the counts")
 
     def handle(self, *, check: bool, repair: bool, **options: Any) -> None:
-        """Do what was asked."""
+        """Show, check or repair the counts."""
         if not check and not repair:
             self._show()
             return
         wrong = counts.repair() if repair else counts.differences()
         for queue, state, counted, actual, counted_bytes, size in wrong:
-            found = f"{queue} {state}: counted {counted}, there are {actual}"
+            difference = f"{queue} {state}: counted {counted}, there are {actual}"
             if counted_bytes != size:
-                found += f"; counted {counted_bytes} bytes, there are {size}"
-            self.stdout.write(found)
+                difference += f"; counted {counted_bytes} bytes, there are {size}"
+            self.stdout.write(difference)
         if not wrong:
-            self.stdout.write("The counts are right.")
+            self.stdout.write("The counts are correct.")
         elif repair:
             self.stdout.write(f"{len(wrong)} counts were corrected.")
         else:

@@ -1,4 +1,4 @@
-"""manage.py ojs_relay: arguments only; the work is in django_ojs.outbox."""
+"""manage.py ojs_relay: parse the arguments and start django_ojs.outbox."""
 
 import signal
 import threading
@@ -13,27 +13,28 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.management.commands.ojs_worker import _log_to_console
+from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.operations.enqueue import outbox
 from django_ojs.outbox import local
-from django_ojs.outbox.relay import POLL, Relay
+from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.outbox.service import Relays, relays
 from django_ojs.spec import ids
 
 DESCRIPTION = """\
-Send the jobs of the outbox to the servers they belong to, until told to stop.
+Send the jobs of the outbox to their servers until a signal stops it.
 
-  manage.py ojs_relay                        all destinations of OJS["OUTBOX"]
-  manage.py ojs_relay --destination billing  one of them; may be repeated
-  manage.py ojs_relay --once                 what can be sent now, then end (cron, tests)
+  manage.py ojs_relay                        to all destinations of OJS["OUTBOX"]
+  manage.py ojs_relay --destination billing  to one destination; may be repeated
+  manage.py ojs_relay --once                 send the jobs that can be sent now, then exit
+                                             (cron, tests)
 
-A worker does this as well: ojs_worker needs no ojs_relay beside it. Run one where there is
-no worker, or where sending should not share a process with jobs. Any number may run; one of
-them sends to a destination at a time, the others take over two seconds after it died.
+A worker does the same: ojs_worker needs no ojs_relay beside it. Run ojs_relay where there is no
+worker, or where sending should not share a process with jobs. Any number may run: one of them at a
+time sends to a destination, another one takes over two seconds after it died.
 
-Jobs are sent in the order of their commits. While a server is away or full, its jobs wait:
-1, 2, 4, 8 seconds, then a try every 10; Retry-After is honoured. What a server refuses for
-good is kept, and shown in the admin with its reason.
+Jobs are sent in the order of their commits. While a server is unreachable or full, its jobs wait:
+1, 2, 4, 8 seconds, then 10 seconds between two tries; Retry-After is honoured. A job that the
+server refuses for good stays in the outbox; the admin shows it with the reason.
 """
 
 
@@ -50,14 +51,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--once", action="store_true", help="send what can be sent, then end")
         parser.add_argument(
-            "--destination", action="append", metavar="NAME", help="this one only (all)"
+            "--once", action="store_true", help="send the jobs that can be sent now, then exit"
+        )
+        parser.add_argument(
+            "--destination",
+            action="append",
+            metavar="NAME",
+            help="send to this destination only; may be repeated (default: all)",
         )
 
     def handle(self, **options: Any) -> None:
-        """Send."""
-        _log_to_console(options["verbosity"])
+        """Send the jobs of the outbox."""
+        log_to_console(options["verbosity"])
         names = options["destination"]
         known = {each.name for each in settings().outbox} | {outbox.LOCAL}
         for name in names or ():
@@ -78,13 +84,13 @@ class Command(BaseCommand):
     def _once(self, found: list[Relay], here: bool) -> None:
         for relay in found:
             try:
-                # One that has to wait, or has nothing, or is not its turn says when to come again.
-                while not relay.turn():
+                # Until it must wait, has no jobs, or another relay holds its lease.
+                while not relay.send_next():
                     pass
             finally:
                 relay.close()
             self.stdout.write(
-                f"{relay.destination.name}: {relay.arrived} sent, {relay.refusals} refused"
+                f"{relay.destination.name}: {relay.sent_count} sent, {relay.refused_count} refused"
             )
         if here:
             self.stdout.write(f"{outbox.LOCAL}: {local.deliver_all()} stored")
@@ -98,18 +104,20 @@ class Command(BaseCommand):
         }
         running = Relays(found)
         try:
-            while not stop.wait(POLL):
+            while not stop.wait(POLL_INTERVAL):
                 try:
                     if here:
                         local.deliver_all()
                     outbox.prune()
                 except Error as error:
-                    self.stderr.write(f"The database does not answer ({type(error).__name__}).")
+                    self.stderr.write(
+                        f"The database does not answer ({type(error).__name__}); trying again."
+                    )
                     connections.close_all()
         finally:
             running.close()
             for number, handler in before.items():
-                with suppress(TypeError):  # None: it was not Python's.
+                with suppress(TypeError):  # None: the handler was not installed by Python.
                     signal.signal(number, handler)
 
 

@@ -1,4 +1,4 @@
-"""manage.py ojs_worker: arguments only; the work is in django_ojs.worker."""
+"""manage.py ojs_worker: parse the arguments and start django_ojs.worker."""
 
 import logging
 import os
@@ -27,30 +27,32 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 logger = logging.getLogger("django_ojs")
 
 DESCRIPTION = """\
-Run background jobs until told to stop.
+Run background jobs until a signal stops it.
 
-  manage.py ojs_worker                             the queue "default", 10 jobs at a time
-  manage.py ojs_worker --queues critical,default   the first queue first
-  manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use processes for work
-                                                   that keeps the CPU busy
-  manage.py ojs_worker --once                      what is there now, then end (tests, cron)
+  manage.py ojs_worker                             jobs of the queue "default", 10 at a time
+  manage.py ojs_worker --queues critical,default   jobs of "default" only when "critical" has none
+  manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use more processes for jobs
+                                                   that keep the CPU busy
+  manage.py ojs_worker --once                      run the jobs that are available now, then exit
+                                                   (tests, cron)
 
-Signals: TERM or INT stops: running jobs get the grace period, then go back to their queue
-without spending an attempt; a second one stops at once. TSTP stops claiming and goes on with
-what runs, CONT resumes. A process that dies is replaced, and its jobs go back.
+Signals: TERM or INT stops the worker. It claims no more jobs and waits for the running ones, for
+the grace period at most; then they become available again, without spending an attempt. A second
+TERM or INT ends the grace period at once. TSTP stops claiming, running jobs continue; CONT resumes.
+A worker process that dies is replaced, and its jobs become available again.
 """
 
 EPILOG = """\
-Defaults come from the setting OJS (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a
-container, give the worker its signals directly (exec form of CMD), and a stop timeout longer
-than the grace period.
+The setting OJS has the defaults (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a
+container, use the exec form of CMD, so that the worker receives the signals, and a stop timeout
+longer than the grace period.
 """
 
 
 def _queues(text: str) -> tuple[str, ...]:
     queues = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not queues:
-        raise ArgumentTypeError("name at least one queue")
+        raise ArgumentTypeError("name at least one queue, such as default")
     for name in queues:
         try:
             check_queue(name, settings().limits)
@@ -107,53 +109,60 @@ class Command(BaseCommand):
             type=_queues,
             default=("default",),
             metavar="A,B",
-            help="queues, the first one first (default)",
+            help="queues in order of precedence (default: default)",
         )
-        add("-p", "--processes", type=_count, default=1, metavar="N", help="worker processes (1)")
+        add(
+            "-p",
+            "--processes",
+            type=_count,
+            default=1,
+            metavar="N",
+            help="number of worker processes (default: 1)",
+        )
         add(
             "-t",
             "--threads",
             type=_count,
             default=10,
             metavar="N",
-            help="jobs a process runs at a time, async ones included (10)",
+            help="jobs that a process runs at a time, async ones included (default: 10)",
         )
         add(
             "--grace",
             type=_seconds,
             metavar="SECONDS",
-            help="time for running jobs when told to stop (25)",
+            help="time for running jobs to end after a stop signal (default: GRACE_PERIOD, 25)",
         )
         add(
             "--poll-interval",
             type=_pause,
             metavar="SECONDS",
-            help="pause between looks when nothing was announced (0.5)",
+            help="time between two polls when no notification comes (default: POLL_INTERVAL, 0.5)",
         )
         add(
             "--label",
             action="append",
             default=[],
             metavar="TEXT",
-            help="a label to know this worker by; may be repeated",
+            help="a label shown with this worker in the admin and the API; may be repeated",
         )
-        add("--once", action="store_true", help="run what is available now, then end")
-        add("--max-jobs", type=_count, metavar="N", help="replace a process after so many jobs")
+        add("--once", action="store_true", help="run the jobs that are available now, then exit")
+        add("--max-jobs", type=_count, metavar="N", help="replace a process after N jobs")
         add(
             "--max-rss",
             type=_count,
             metavar="MB",
-            help="replace a process that has used so much memory",
+            help="replace a process whose memory has exceeded this size",
         )
         add(
             "--no-reload",
             action="store_true",
-            help="with DEBUG, do not start again when the code changes",
+            help="with DEBUG, do not restart when the code changes",
         )
 
     def handle(self, **options: Any) -> None:
-        """Check what a worker needs, then work."""
-        _log_to_console(options["verbosity"])
+        """Check the database and the handlers, then run the worker."""
+        log_to_console(options["verbosity"])
         self._check_database()
         config = WorkerConfig.from_settings(
             queues=options["queues"],
@@ -169,7 +178,7 @@ class Command(BaseCommand):
         if not job_types():
             self.stderr.write(
                 "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
-                "Jobs will be held back until there are some."
+                "Until then all jobs are held back."
             )
         _keep_connections()
         self._warn_of_unbounded(config)
@@ -177,7 +186,7 @@ class Command(BaseCommand):
             run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
-        if Supervisor(config, changed=watch).run():
+        if Supervisor(config, code_changed=watch).run():
             os.execv(sys.executable, get_child_arguments())
 
     def _warn_of_unbounded(self, config: WorkerConfig) -> None:
@@ -186,7 +195,7 @@ class Command(BaseCommand):
         try:
             names = unbounded(config.queues)
         finally:
-            connections.close_all()  # As below.
+            connections.close_all()  # As in _check_database.
         if names:
             logger.warning("%s %s (%s)", told(names), BOUND_HINT, UNBOUNDED)
 
@@ -200,7 +209,7 @@ class Command(BaseCommand):
         except DatabaseError as error:
             raise CommandError(
                 f"The database {connection.alias!r} does not answer ({type(error).__name__}). "
-                "Is it running, and is DATABASES right?"
+                "Check that it is running, and the settings of DATABASES."
             ) from error
         finally:
             # The supervisor forks, and a connection must not be shared.
@@ -213,7 +222,7 @@ class Command(BaseCommand):
 
 
 def _keep_connections() -> None:
-    # Django's default, a connection a request, would be a connection a job here.
+    # With Django's default, one connection per request, each job would open a connection.
     for alias in connections:
         values = connections.settings[alias]
         if values.get("CONN_MAX_AGE") == 0:
@@ -221,10 +230,11 @@ def _keep_connections() -> None:
         values["CONN_HEALTH_CHECKS"] = True
 
 
-def _log_to_console(verbosity: int) -> None:
+def log_to_console(verbosity: int) -> None:
+    """Log to the console, unless the project's LOGGING has a handler."""
     logger = logging.getLogger("django_ojs")
     if logger.hasHandlers():
-        return  # The project's LOGGING says where it goes.
+        return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""`drop_oldest`: room for new jobs from the oldest that are available (ojs-backpressure §5.3)."""
+"""`drop_oldest`: the oldest available jobs make room for new ones (ojs-backpressure §5.3)."""
 
 from django.db.models.functions import Now
 
@@ -15,7 +15,7 @@ from django_ojs.storage.figures import rollups
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
     """Discard the oldest available jobs until the added ones fit; return what is left.
 
-    Within a turn. None, and nothing is discarded, where all of them are not enough.
+    Under the queue lock. None, and nothing is discarded, where all of them are not enough.
     """
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):
@@ -44,17 +44,17 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
 
 
 def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
-    most = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
+    limit = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
     while True:
         dropped: list[Job] = []
         left = before
-        found = transitions.oldest_available(queue, most)
+        found = transitions.oldest_available(queue, limit)
         for job in found:
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left
             dropped.append(job)
             left = left.with_(-1, -(job.size_bytes or 0))
-        if left.with_(added.jobs, added.size).fits(bound) or len(found) < most:
+        if left.with_(added.jobs, added.size).fits(bound) or len(found) < limit:
             return dropped, left
-        # Bounded by bytes: how many jobs that is, only their sizes say.
-        most *= 4
+        # Bounded by bytes: the number of jobs follows from their sizes.
+        limit *= 4

@@ -1,4 +1,4 @@
-"""How full the bounded queues are, looked at by maintenance: nobody else waits for it."""
+"""The pressure of the bounded queues, checked by maintenance."""
 
 from functools import partial
 
@@ -9,22 +9,20 @@ from django_ojs.storage import bounds, database
 from django_ojs.storage.queue_configs import config_of
 
 
-def watch() -> int:
-    """Look at each bounded queue once (backpressure §10.1): what was above its threshold may have
-    cleared. Return how many were.
-    """
-    return sum(_look_at(queue) for queue in bounds.bounded()) if bounds.are_any() else 0
+def check_all() -> int:
+    """Check each bounded queue once (backpressure §10.1), and return how many have cleared."""
+    return sum(_check(queue) for queue in bounds.bounded()) if bounds.are_any() else 0
 
 
-def mend() -> int:
-    """Make bounds hold that are configured and that nobody looks at. Return how many there were."""
-    forgotten = bounds.forgotten()
-    for queue in forgotten:
+def restore_bounds() -> int:
+    """Write the bounds that are configured and have no row. Return how many there were."""
+    missing = bounds.missing()
+    for queue in missing:
         database.in_write_transaction(partial(bounds.rebound, queue))
-    return len(forgotten)
+    return len(missing)
 
 
-def _look_at(queue: str) -> int:
+def _check(queue: str) -> int:
     bound = config_of(queue).backpressure
     if not bounds.is_bounded(bound):
         return 0
@@ -41,7 +39,7 @@ def _look_at(queue: str) -> int:
         cleared = before.warned_at is not None and not warned
         bounds.note_pressure(queue, warned=warned, full=full)
         if cleared:
-            depth, most = bounds.nearer(found, bound)
+            depth, most = found.nearest(bound)
             publish.queue_event(EventType.BACKPRESSURE_CLEARED, queue, depth=depth, bound=most)
         return int(cleared)
 

@@ -1,125 +1,151 @@
-"""What was refused, told even where the caller's transaction is rolled back.
+"""Rejected jobs, recorded even where the caller's transaction is rolled back.
 
-A thread of its own, with its own connection, keeps the events: what a caller's transaction wrote
-would vanish with it. Refusals come by the thousand; those of a tenth of a second are one event.
+A thread of its own, with its own connection, writes the events: what a caller's transaction wrote
+would vanish with it. Rejections come by the thousand; those of a tenth of a second are one event.
 """
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
+from typing import Final
 
 from django.db import Error, connections
 
 from django_ojs.models import Job
-from django_ojs.operations.backpressure.bounds import retry_after
 from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.storage import bounds, database
-from django_ojs.storage.figures import rollups
+from django_ojs.storage.figures import rollup_queries, rollups
 
 logger = logging.getLogger("django_ojs")
 
-_EVERY = 0.1
-#: After this many seconds without a refusal the thread and its connection go.
-_LINGER = 1.0
-
-_lock = threading.Lock()
-_refused: dict[tuple[str, str], dict[str, Hashable]] = {}
-_numbers: dict[tuple[str, str], int] = {}
-_news, _closing = threading.Event(), threading.Event()
-_thread: threading.Thread | None = None
+#: Seconds of which the rejections are one event.
+_INTERVAL: Final = 0.1
+#: After this many seconds without a rejection the thread and its connection end.
+_LINGER: Final = 1.0
+#: Seconds for which a rate that was read is used: rejections come by the thousand.
+_RATE_LIFETIME: Final = 1.0
+_LONGEST_RETRY_AFTER: Final = 60
 
 
-def note(queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> None:
-    """Note that jobs of a type were refused."""
-    global _thread
-    rollups.note(rollups.REJECTED, queue, type, number=number)
-    with _lock:
-        _numbers[queue, type] = _numbers.get((queue, type), 0) + number
-        _refused[queue, type] = {"depth": depth, "bound": bound}
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_work, name="ojs-rejections", daemon=True)
-            _thread.start()
-    _news.set()
+class RejectionRecorder:
+    """Counts rejected jobs by queue and type, and writes their events in a thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bounds: dict[tuple[str, str], dict[str, Hashable]] = {}
+        self._numbers: Counter[tuple[str, str]] = Counter()
+        self._arrived, self._closing = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        #: By queue: when the rate was read, and jobs completed in a second.
+        self._rates: dict[str, tuple[float, float]] = {}
+
+    def note(self, queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> None:
+        """Count jobs of a type that were rejected."""
+        rollups.note(rollups.REJECTED, queue, type, number=number)
+        with self._lock:
+            self._numbers[queue, type] += number
+            self._bounds[queue, type] = {"depth": depth, "bound": bound}
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._work, name="ojs-rejections", daemon=True
+                )
+                self._thread.start()
+        self._arrived.set()
+
+    def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
+        """Count the jobs for which their queue had no room, and set the error's `retry_after`."""
+        types = Counter(job.type for job in jobs if job.queue == full.queue)
+        full.details["retry_after"] = self.retry_after(full.queue, types.total())
+        for type, number in types.items():
+            self.note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+
+    def retry_after(self, queue: str, jobs: int = 1) -> int:
+        """Return in about how many seconds the workers will have completed so many jobs."""
+        now = time.monotonic()
+        read_at, rate = self._rates.get(queue, (0.0, 0.0))
+        if now - read_at > _RATE_LIFETIME:
+            done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
+            rate = done.completed / 120 if done is not None else 0.0
+            self._rates[queue] = now, rate
+        return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
+
+    def flush(self) -> int:
+        """Write the events of what was rejected since the last time. Return how many."""
+        with self._lock:
+            rejected, numbers = dict(self._bounds), dict(self._numbers)
+            self._bounds.clear()
+            self._numbers.clear()
+        if not rejected:
+            return 0
+        queues = {queue for queue, _ in rejected}
+
+        def operation() -> None:
+            for (queue, type), data in rejected.items():
+                publish.queue_event(
+                    EventType.BACKPRESSURE_REJECTED,
+                    queue,
+                    **data,
+                    job_type=type,
+                    count=numbers[queue, type],
+                )
+            for queue in queues:
+                bounds.note_pressure(queue, full=True)
+
+        try:
+            database.in_write_transaction(operation)
+            for queue in queues:
+                # An enqueue that was rejected for want of a ticket finds one the next time.
+                bounds.renew_tickets(queue)
+        except Error as error:
+            logger.warning(
+                "The rejections of the last moments were not recorded (%s).",
+                error.__class__.__name__,
+            )
+            return 0
+        return len(rejected)
+
+    def reset(self, timeout: float = 20.0) -> None:
+        """Write what is left, end the thread and its connection, and forget the rates."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            self._closing.set()
+            self._arrived.set()
+            thread.join(timeout)
+            self._closing.clear()
+        self.flush()
+        self._rates.clear()
+
+    def _work(self) -> None:
+        try:
+            while self._arrived.wait(_LINGER):
+                self._arrived.clear()
+                self.flush()
+                # What arrives in the next moment is one event.
+                if self._closing.wait(_INTERVAL):
+                    break
+        finally:
+            connections.close_all()
 
 
-def refused(full: QueueFull, asked: Collection[Envelope] | Collection[Job]) -> None:
-    """Note that a queue had no room for its part of these jobs, and say when there may be some."""
-    types = Counter(job.type for job in asked if job.queue == full.queue)
-    full.details["retry_after"] = retry_after(full.queue, types.total())
-    for type, number in types.items():
-        note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+recorder: Final = RejectionRecorder()
 
 
 @contextmanager
-def told(asked: Collection[Job]) -> Iterator[None]:
-    """Note the refusal of jobs that are stored already: an activation, or a retry by hand.
+def recorded(jobs: Collection[Job]) -> Iterator[None]:
+    """Record the rejection of jobs that are stored already: an activation, or a retry by hand.
 
-    They ask for room as a new job does, and are counted as one (backpressure §10).
+    They need room as a new job does, and are counted as one (backpressure §10).
     """
     try:
         yield
     except QueueFull as full:
-        refused(full, asked)
+        recorder.reject(full, jobs)
         raise
-
-
-def flush() -> int:
-    """Keep the events of what was refused since the last time. Return how many."""
-    with _lock:
-        refused, numbers = dict(_refused), dict(_numbers)
-        _refused.clear()
-        _numbers.clear()
-    if not refused:
-        return 0
-
-    def operation() -> None:
-        for (queue, type), data in refused.items():
-            publish.queue_event(
-                EventType.BACKPRESSURE_REJECTED,
-                queue,
-                **data,
-                job_type=type,
-                count=numbers[queue, type],
-            )
-        for queue in {queue for queue, _ in refused}:
-            bounds.note_pressure(queue, full=True)
-
-    try:
-        database.in_write_transaction(operation)
-        for queue in {queue for queue, _ in refused}:
-            # Who was refused for want of a ticket finds one the next time.
-            bounds.renew_tickets(queue)
-    except Error as error:
-        logger.warning(
-            "The refusals of the last moments were not kept (%s).", error.__class__.__name__
-        )
-        return 0
-    return len(refused)
-
-
-def settle(timeout: float = 20.0) -> None:
-    """Wait until all is kept, and the thread and its connection are gone: for tests and exits."""
-    thread = _thread
-    if thread is not None and thread is not threading.current_thread():
-        _closing.set()
-        _news.set()
-        thread.join(timeout)
-        _closing.clear()
-    flush()
-
-
-def _work() -> None:
-    try:
-        while _news.wait(_LINGER):
-            _news.clear()
-            flush()
-            # What comes within the next moment goes with one event.
-            if _closing.wait(_EVERY):
-                break
-    finally:
-        connections.close_all()

@@ -1,8 +1,7 @@
-"""What becomes of an envelope before it is stored: it is checked, and passes the middleware."""
+"""Admission: validation, enqueue middleware, offloading and the unique key, before storing."""
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -10,88 +9,86 @@ from uuid import UUID
 
 from django_ojs import middleware
 from django_ojs.conf import settings
-from django_ojs.models import Job
-from django_ojs.operations.enqueue import size_limits
-from django_ojs.operations.enqueue.stored_job import as_read
-from django_ojs.spec.envelope import Envelope, Limits, validate, when_text
+from django_ojs.operations.enqueue.result import as_stored
+from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
 from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.storage import queue_configs
 
 
-class Aside(Protocol):
-    """Keeps large arguments elsewhere, so that a reference to them is stored (payload-limits §5).
+class Offloader(Protocol):
+    """Keeps large arguments outside the database (payload-limits §5).
 
     The Python client brings one; what comes over HTTP is stored as it is.
     """
 
     def take(self, envelope: Envelope) -> Envelope:
-        """Return the envelope with references in the place of large arguments."""
+        """Return the envelope with references in place of its large arguments."""
 
     def keep(self) -> None:
-        """Store what was taken last."""
+        """Store the arguments that `take` replaced last."""
 
     def settle(self, stored: Collection[UUID]) -> None:
-        """Forget what was kept for other jobs than these."""
+        """Remove what was kept for other jobs than these."""
 
 
-def settled(aside: Aside | None) -> AbstractContextManager[list[Job | None]]:
-    """Return a list for the jobs that are stored; what was kept for others is forgotten."""
-    # Most sites keep nothing elsewhere, and every job comes through here.
-    return nullcontext([]) if aside is None else _settled(aside)
-
-
-@contextmanager
-def _settled(aside: Aside) -> Iterator[list[Job | None]]:
-    jobs: list[Job | None] = []
-    try:
-        yield jobs
-    finally:
-        aside.settle({job.pk for job in jobs if job is not None})
-
-
-def accept(
-    envelopes: Sequence[Envelope], *, place: bool, aside: Aside | None = None
+def admit(
+    envelopes: Sequence[Envelope], *, batch: bool, offloader: Offloader | None = None
 ) -> list[Envelope | None]:
-    """Check jobs and pass them through the enqueue middleware; what that dropped is None.
+    """Return the jobs as they are to be stored; None for one that a middleware dropped.
 
-    With `place` an error carries the `index`. Raises an OJSError that names the field and the rule.
+    With `batch` an error carries the `index` of its job. Raises an OJSError that names the field
+    and the rule.
     """
     chain = middleware.enqueue_chain()
     chain.freeze()
-    accepted: list[Envelope | None] = []
+    limits = settings().limits
+    admitted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
-            accepted.append(_accept_one(envelope, chain, aside))
+            if offloader is None:
+                admitted.append(_admit(envelope, chain, limits))
+            else:
+                admitted.append(_admit_and_offload(envelope, chain, limits, offloader))
         except OJSError as error:
-            if place:
+            if batch:
                 error.details.setdefault("index", index)
             raise
-    return accepted
+    return admitted
 
 
-def _accept_one(
-    envelope: Envelope, chain: middleware.EnqueueChain, aside: Aside | None
+def check_queue_size(envelope: Envelope, limits: Limits) -> None:
+    """Reject an envelope over the limit of its queue, if the queue has one (payload-limits §4.6).
+
+    What a client sent is measured as it was sent; an envelope made in Python, as the server's own
+    limit measures it. A limit over `limits` does not count. Raises PayloadTooLarge.
+    """
+    limit = queue_configs.of(envelope.queue).max_envelope_bytes
+    if limit is not None and limits.envelope_bytes < sys.maxsize:
+        document = sized(envelope) if envelope.document is None else envelope.document
+        check_size(document, replace(limits, envelope_bytes=limit))
+
+
+def _admit_and_offload(
+    envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits, offloader: Offloader
 ) -> Envelope | None:
-    limits = settings().limits
-    if aside is None:
-        return _accept(envelope, chain, limits)
-    # What is kept elsewhere does not count.
-    passed = _accept(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
+    # What is offloaded does not count.
+    passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
     if passed is not None:
-        passed = aside.take(passed)
+        passed = offloader.take(passed)
         validate(passed, limits)
-        size_limits.check(passed, limits)
-        aside.keep()
+        check_queue_size(passed, limits)
+        offloader.keep()
     return passed
 
 
-def _accept(envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits) -> Envelope | None:
+def _admit(envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits) -> Envelope | None:
     validate(envelope, limits)
-    size_limits.check(envelope, limits)
+    check_queue_size(envelope, limits)
     if not chain:
-        return _with_key(envelope, envelope.args)
-    # The key is made of the arguments that were asked for: a middleware may encrypt them
-    # (extension-interactions §4). Type, queue and meta are those that come out.
-    asked = None if envelope.unique is None else as_read(envelope.args)
+        return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
+    # The key is made of the arguments that the caller gave: a middleware may encrypt them
+    # (extension-interactions §4). Type, queue and meta are those that the middleware returned.
+    args = None if envelope.unique is None else as_stored(envelope.args)
     key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
     passed = chain.run(envelope)
     if passed is None:
@@ -100,22 +97,24 @@ def _accept(envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits) 
         raise InvalidRequest(
             "id must not be changed by an enqueue middleware.", details={"field": "id"}
         )
-    # A middleware may change anything else; what it made is checked like what a client sent.
+    # A middleware may change anything else; its envelope is validated as a client's is.
     passed.document = None
     validate(passed, limits)
-    size_limits.check(passed, limits)
+    check_queue_size(passed, limits)
     if passed.scheduled_at != due:
         passed.scheduled_at_text = _text(passed.scheduled_at)
     if passed.expires_at != expires:
         passed.expires_at_text = _text(passed.expires_at)
-    return _with_key(passed, passed.args if asked is None else asked)
+    if passed.unique is None:
+        return passed
+    return _with_key(passed, passed.args if args is None else args)
 
 
 def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:
-    if envelope.unique is not None:
-        envelope.unique_key = envelope.unique.key(
-            type=envelope.type, queue=envelope.queue, args=args, meta=envelope.meta
-        )
+    assert envelope.unique is not None
+    envelope.unique_key = envelope.unique.key(
+        type=envelope.type, queue=envelope.queue, args=args, meta=envelope.meta
+    )
     return envelope
 
 

@@ -7,15 +7,14 @@ from uuid import UUID
 from django.db import Error, connections, router
 
 from django_ojs.conf import settings
-from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import push
-from django_ojs.operations.enqueue import transaction_check
-from django_ojs.spec import json, retry
+from django_ojs.models import OutboxEntry
+from django_ojs.operations.enqueue import result
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.spec import json
 from django_ojs.spec.destinations import LOCAL, Destination
-from django_ojs.spec.envelope import Envelope, check_size, options_of
+from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
-from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage import outbox as stored
 
@@ -28,9 +27,11 @@ _known: set[str] = set()
 
 def route(envelope: Envelope) -> str | None:
     """Return the name of the destination that a job belongs to; None when it is this site."""
-    for destination in settings().outbox:
-        if destination.takes(envelope.queue, envelope.type):
-            return destination.name
+    queue, type = envelope.queue, envelope.type
+    if isinstance(queue, str) and isinstance(type, str):  # Admission refuses anything else.
+        for destination in settings().outbox:
+            if destination.takes(queue, type):
+                return destination.name
     return None
 
 
@@ -42,78 +43,27 @@ def destination(name: str) -> Destination:
     raise LookupError(f"OJS['OUTBOX'] has no destination {name!r}.")
 
 
-def alias_for_caller() -> str:
-    """Return the alias whose outbox commits with the caller.
-
-    Raises WrongDatabase, or warns, as the setting has it.
-    """
-    if settings().wrong_database == "outbox":
-        return transaction_check.foreign_transaction() or database.alias()
-    transaction_check.refuse_other_transactions()
-    return database.alias()
-
-
-def put(
-    envelope: Envelope,
-    destination: str = LOCAL,
-    *,
-    using: str | None = None,
-    generated_id: bool = False,
-    accepted: bool = False,
-) -> Job | None:
-    """Store a job that is to be sent; it is there after the caller's commit, or not at all.
-
-    Return what an enqueue returns: a Job, not stored as one, whose state is `pending` and whose
-    `destination` says where it goes; None when an enqueue middleware dropped it. `using` is the
-    alias whose outbox takes it, by default that of the jobs. `accepted`: it has passed the
-    middleware and the checks. Raises an OJSError that names the field and the rule.
-    """
-    passed = [envelope] if accepted else push.accept([envelope], place=False)
-    return _put(passed, [destination], using, generated_id)[0]
-
-
-def put_batch(
+def add(
     envelopes: Sequence[Envelope],
-    wanted: Sequence[str],
+    destinations: Sequence[str],
     *,
-    using: str | None = None,
-    generated_ids: bool = False,
-) -> list[Job | None]:
-    """Store jobs that are to be sent, each to the destination in the same place; see `put`.
+    using: str,
+    generated_ids: bool,
+) -> list[EnqueuedJob]:
+    """Store jobs that were admitted in the outbox of an alias, each for its destination.
 
-    All or none; an error about one job carries its `index`.
+    All or none. Raises DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
     """
-    return _put(push.accept(envelopes, place=True), wanted, using, generated_ids)
-
-
-def put_accepted(
-    passed: Sequence[Envelope | None], destination: str = LOCAL, *, generated_ids: bool = False
-) -> list[Job | None]:
-    """Store what came from `accept`, to be sent later; see `put`."""
-    return _put(passed, [destination] * len(passed), None, generated_ids)
-
-
-def _put(
-    passed: Sequence[Envelope | None], wanted: Sequence[str], using: str | None, generated: bool
-) -> list[Job | None]:
-    using = using or alias_for_caller()
     now = datetime.now(UTC)
-    jobs: list[Job | None] = []
-    rows: list[OutboxEntry] = []
-    for envelope, name in zip(passed, wanted, strict=True):
-        if envelope is None:
-            jobs.append(None)
-            continue
-        rows.append(_entry(envelope, name, now))
-        jobs.append(_job(envelope, name))
-    if rows:
-        taken = stored.add(rows, using, generated_ids=generated)
-        if taken is not None:
-            raise DuplicateJob(
-                "A job with this id is in the outbox already.",
-                details={"existing_job_id": str(taken)},
-            )
-    return jobs
+    pairs = list(zip(envelopes, destinations, strict=True))
+    rows = [_entry(envelope, destination, now) for envelope, destination in pairs]
+    taken = stored.add(rows, using, generated_ids=generated_ids)
+    if taken is not None:
+        raise DuplicateJob(
+            "A job with this id is in the outbox already.",
+            details={"existing_job_id": str(taken)},
+        )
+    return [result.of_outbox(envelope, destination, now) for envelope, destination in pairs]
 
 
 def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
@@ -127,25 +77,6 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
         unique_key=envelope.unique_key,
         envelope=json.dumps(document),
     )
-
-
-def _job(envelope: Envelope, destination: str) -> Job:
-    job = Job(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=State.PENDING,
-        priority=envelope.priority,
-        args=list(envelope.args),
-        meta=dict(envelope.meta),
-        options=options_of(envelope),
-        max_attempts=(envelope.retry or retry.DEFAULT).max_attempts,
-        timeout_ms=envelope.timeout_ms,
-        visibility_timeout_ms=envelope.visibility_timeout_ms,
-        unique_key=envelope.unique_key,
-    )
-    job.destination = destination
-    return job
 
 
 def requeue(keys: Collection[int], *, using: str | None = None) -> int:
@@ -201,20 +132,17 @@ def _has_table(alias: str) -> bool:
             if OutboxEntry._meta.db_table not in connections[alias].introspection.table_names():
                 return False
         except Error:
-            return True  # It is away. Whoever needs it finds out, and others are not held up.
+            return True  # It is away: the caller that needs it gets the error, others go on.
         _known.add(alias)
     return True
 
 
 __all__ = [
     "LOCAL",
-    "alias_for_caller",
+    "add",
     "aliases",
     "destination",
     "prune",
-    "put",
-    "put_accepted",
-    "put_batch",
     "requeue",
     "route",
     "waiting",

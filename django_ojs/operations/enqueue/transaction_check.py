@@ -1,6 +1,10 @@
-"""Is what is enqueued tied to the caller's transaction?"""
+"""Does an enqueue commit with the caller's transaction?"""
 
+import os
+import sys
 import warnings
+from pathlib import Path
+from typing import Final
 
 from django.db import connections
 
@@ -8,9 +12,13 @@ from django_ojs.conf import settings
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
+_PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
+#: What runs the function of an async twin: no frame of these is the caller's.
+_BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
+
 
 def foreign_transaction() -> str | None:
-    """Return the alias of an open `atomic()` with which a job would not be tied; None without."""
+    """Return the alias of an open `atomic()` with which a job would not commit; None without."""
     if len(connections.settings) == 1:
         return None
     alias = database.alias()
@@ -22,14 +30,29 @@ def foreign_transaction() -> str | None:
     return None
 
 
+def alias_for_caller() -> str | None:
+    """Return the alias whose outbox takes the jobs, so that they commit with the caller.
+
+    None where the jobs' own database does. Raises WrongDatabase, or warns, as the setting has it.
+    """
+    other = foreign_transaction()
+    if other is None or settings().wrong_database == "outbox":
+        return other
+    _refuse(other)
+    return None
+
+
 def refuse_other_transactions() -> None:
     """Refuse, or warn of, an enqueue inside the `atomic()` of another alias.
 
     Raises WrongDatabase.
     """
     other = foreign_transaction()
-    if other is None:
-        return
+    if other is not None:
+        _refuse(other)
+
+
+def _refuse(other: str) -> None:
     alias = database.alias()
     message = (
         f"A job was enqueued inside atomic(using={other!r}), but jobs are stored in {alias!r}: it "
@@ -40,4 +63,20 @@ def refuse_other_transactions() -> None:
     )
     if settings().wrong_database != "warn":
         raise WrongDatabase(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=6)
+    warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """Return the `stacklevel` by which `_refuse` warns of the line that enqueued.
+
+    `skip_file_prefixes` does this from Python 3.12 on. An async twin runs in a thread that has no
+    frame of the coroutine which awaits it: then it is the line that entered `async_to_sync`, or
+    the outermost frame of the thread.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_PACKAGE)
+        or frame.f_globals.get("__name__", "").startswith(_BRIDGES)
+    ):
+        level, frame = level + 1, frame.f_back
+    return level

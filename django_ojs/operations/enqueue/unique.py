@@ -1,7 +1,7 @@
-"""Unique jobs (ojs-unique-jobs §5): store jobs with a policy, or find the ones that are there.
+"""Unique jobs (ojs-unique-jobs §5): store jobs with a policy, or find the existing ones.
 
-The check, what a replacing policy cancels and the insertion are one transaction, under a lock on
-each key. A retry, a promotion or an activation never checks again (§9.2).
+The check, the cancellations of a replacing policy and the insert are one transaction, under a lock
+on each key. A retry, a promotion or an activation never checks again (§9.2).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +14,7 @@ from django.db import transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import cancel
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
 from django_ojs.spec.states import State, Trigger, sources
@@ -21,43 +22,43 @@ from django_ojs.spec.unique import UniquePolicy
 from django_ojs.storage import database, unique
 from django_ojs.storage.unique import Holder
 
-#: Different keys in one batch. Each is a lock, and a server's room for locks is for all its
+#: Different keys in one batch. Each is a lock, and a server's lock table is shared by all its
 #: sessions: with the defaults of PostgreSQL, some 6,400.
 MAX_KEYS = 1000
 
-Insert = Callable[[Sequence[Envelope]], list[Job]]
+Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 
 
-def store(envelopes: Sequence[Envelope], insert: Insert) -> list[Job]:
-    """Store jobs of which some have a policy, by `insert`; return the jobs in order.
+def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
+    """Store jobs of which some have a policy, by `insert`; return the results in order.
 
-    One that a policy ignored is the job that was there, with `deduplicated` set. Raises
-    DuplicateJob, with the place in `details["index"]` when there are several; what was stored and
-    cancelled before is taken back, and the caller's transaction stays usable.
+    Raises DuplicateJob, with the job's index in its details; what was stored and cancelled before
+    is rolled back, and the caller's transaction stays usable.
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
         raise InvalidRequest(f"jobs may have at most {MAX_KEYS} different unique keys at once")
 
-    def operation() -> list[Job]:
+    def operation() -> list[EnqueuedJob]:
         fresh = unique.lock(keys)
-        done: list[Job] = []
+        done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
         for run in _runs(envelopes):
             try:
-                settled = _settle(run, fresh, cancelled)
-                new = iter(_insert(settled, insert))
+                resolved = _resolve(run, fresh, cancelled)
+                done += _insert(resolved, insert)
             except DuplicateJob as error:
-                if len(envelopes) > 1:
-                    error.details["index"] = len(done) + error.details.get("index", 0)
+                error.details["index"] = len(done) + error.details["index"]
                 raise
-            done += [item if isinstance(item, Job) else next(new) for item in settled]
-        if all(job.deduplicated for job in done):
-            # Nothing was written. To roll back lets go of the locks, which others wait for, however
-            # long the caller's transaction goes on.
+        if all(job.outcome is Outcome.DUPLICATE for job in done):
+            # Nothing was written. A rollback releases the locks, which other enqueues wait for,
+            # however long the caller's transaction goes on.
             transaction.set_rollback(True, using=database.alias())
-        # What a later job of the same batch replaced is not what was stored any more.
-        return [Job.primary.get(pk=job.pk) if job.pk in cancelled else job for job in done]
+        # A later job of the same batch may have replaced one that was just stored.
+        return [
+            of_row(Job.primary.get(pk=job.id), job.outcome) if job.id in cancelled else job
+            for job in done
+        ]
 
     ours = not database.connection().in_atomic_block
     for _ in range(database.RETRIES if ours else 0):
@@ -71,7 +72,7 @@ class _OldSnapshot(BackendError):
 
 
 def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
-    """Cut a batch where a key comes again: that job must find the one before it."""
+    """Cut a batch where a key repeats: the second job must find the first."""
     run: list[Envelope] = []
     keys: set[str] = set()
     for item in envelopes:
@@ -85,19 +86,22 @@ def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
     yield run
 
 
-def _insert(settled: Sequence[Envelope | Job], insert: Insert) -> list[Job]:
-    places = [place for place, item in enumerate(settled) if isinstance(item, Envelope)]
-    if not places:
-        return []
+def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[EnqueuedJob]:
+    """Insert the envelopes among these, and return the results of all in order."""
+    indexes = [index for index, item in enumerate(resolved) if isinstance(item, Envelope)]
     try:
-        return insert([item for item in settled if isinstance(item, Envelope)])
-    except DuplicateJob as error:  # Its index counts what was left to insert.
-        error.details["index"] = places[error.details.get("index", 0)]
+        new = insert([item for item in resolved if isinstance(item, Envelope)]) if indexes else []
+    except DuplicateJob as error:  # Its index counts the envelopes alone.
+        error.details["index"] = indexes[error.details["index"]]
         raise
+    remaining = iter(new)
+    return [item if isinstance(item, EnqueuedJob) else next(remaining) for item in resolved]
 
 
-def _settle(run: Sequence[Envelope], fresh: bool, cancelled: set[UUID]) -> list[Envelope | Job]:
-    """Say for each job what is to be stored, or which one is there; cancel what is replaced."""
+def _resolve(
+    run: Sequence[Envelope], fresh: bool, cancelled: set[UUID]
+) -> list[Envelope | EnqueuedJob]:
+    """Return for each job its envelope, to be stored, or the duplicate; cancel what is replaced."""
     by_policy: dict[UniquePolicy, list[str]] = {}
     for item in run:
         if item.unique is not None:
@@ -106,26 +110,25 @@ def _settle(run: Sequence[Envelope], fresh: bool, cancelled: set[UUID]) -> list[
     for policy, keys in by_policy.items():
         found |= unique.holders(policy, keys, fresh=fresh)
     replaced: list[Holder] = []
-    settled: list[Envelope | Job] = []
+    resolved: list[Envelope | EnqueuedJob] = []
     for index, item in enumerate(run):
         holders = found.get(str(item.unique_key), []) if item.unique is not None else []
         if item.unique is None or not holders:
-            settled.append(item)
+            resolved.append(item)
         elif item.unique.on_conflict == "reject":
             raise _duplicate(item, holders[0].job, index)
         elif item.unique.on_conflict == "ignore":
-            holders[0].job.deduplicated = True
-            settled.append(holders[0].job)
+            resolved.append(of_row(holders[0].job, Outcome.DUPLICATE))
         else:
             replaced += holders
-            settled.append(item)
-    was = _cancel(replaced)
-    cancelled.update(was)
+            resolved.append(item)
+    before = _cancel(replaced)
+    cancelled.update(before)
     return [
-        _with_schedule(item, was, found)
-        if isinstance(item, Envelope) and item.unique is not None and was
+        _with_schedule(item, before, found)
+        if isinstance(item, Envelope) and item.unique is not None and before
         else item
-        for item in settled
+        for item in resolved
     ]
 
 
@@ -148,7 +151,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
             "The transaction began before the job it would replace was stored, and cannot change "
             "it. Run the transaction again.",
         )
-    # In order, so that two that cancel the same jobs never wait for each other in a circle.
+    # In order of the keys, so that two transactions that cancel the same jobs do not deadlock.
     held = list(
         Job.primary.filter(
             pk__in=[holder.job.pk for holder in replaced],
@@ -163,15 +166,18 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
 
 
 def _with_schedule(
-    envelope: Envelope, was: dict[UUID, Job], found: dict[str, list[Holder]]
+    envelope: Envelope, before: dict[UUID, Job], found: dict[str, list[Holder]]
 ) -> Envelope:
     """Return the job, with the time of the scheduled one it replaces if its policy keeps that."""
     if envelope.unique is None or envelope.unique.on_conflict != "replace_except_schedule":
         return envelope
-    mine = [was[h.job.pk] for h in found.get(str(envelope.unique_key), ()) if h.job.pk in was]
-    waiting = [(job.due_at, job) for job in mine if job.state == State.SCHEDULED and job.due_at]
-    if not waiting:
+    holders = found.get(str(envelope.unique_key), ())
+    replaced = [before[holder.job.pk] for holder in holders if holder.job.pk in before]
+    scheduled = [
+        (job.due_at, job) for job in replaced if job.state == State.SCHEDULED and job.due_at
+    ]
+    if not scheduled:
         return envelope
-    due, job = min(waiting, key=lambda pair: pair[0])
+    due, job = min(scheduled, key=lambda pair: pair[0])
     text = job.options.get("scheduled_at") or when_text(None, due)
     return replace(envelope, scheduled_at=due, scheduled_at_text=text)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Event
-from django_ojs.operations.maintenance.maintain import BATCH
 from django_ojs.spec import events
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import events as stored
+from django_ojs.storage.database import BATCH
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000

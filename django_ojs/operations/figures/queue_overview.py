@@ -112,7 +112,7 @@ class Row:
 
 
 @dataclass(kw_only=True, slots=True)
-class Listening:
+class Listeners:
     """How many living workers take jobs of each queue."""
 
     by_queue: Counter[str] = field(default_factory=Counter)
@@ -120,17 +120,17 @@ class Listening:
     stale: int = 0
 
 
-def listening() -> Listening:
+def listeners() -> Listeners:
     """Return who listens where: workers that run, as far as they are known by their beats."""
     found = workers_known.listing(limit=MOST_WORKERS)
-    answer = Listening(total=found.total, stale=found.stale)
+    result = Listeners(total=found.total, stale=found.stale)
     for each in found.workers:
         if each.condition == "running":
-            answer.by_queue.update(set(each.queues))
-    return answer
+            result.by_queue.update(set(each.queues))
+    return result
 
 
-def board(
+def overview(
     statuses: Collection[QueueStatus],
     *,
     flows: Mapping[str, Flow],
@@ -167,4 +167,4 @@ def _pressing(row: Row) -> tuple[float, int, str]:
     return -(row.pressure or 0.0), -row.depth, row.name
 
 
-__all__ = ["Level", "Listening", "Row", "board", "listening"]
+__all__ = ["Level", "Listeners", "Row", "listeners", "overview"]

@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations import queues
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import counts, recent, rollup_compaction, rollups
+from django_ojs.storage.figures import counts, rollup_compaction, rollup_queries, rollups
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.figures.rollups import BUCKETS
 
@@ -63,7 +63,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
     jobs: Counter[State] = Counter()
     for states in counts.by_queue(within).values():
         jobs.update(states)
-    lately = recent.by_queue(RATE_OVER, within).values()
+    lately = rollup_queries.recent_by_queue(RATE_OVER, within).values()
     return Totals(
         queues=queues.listing(limit=0, within=within).total,
         workers=Worker.primary.count(),
@@ -75,7 +75,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
 
 def rates(names: Collection[str]) -> dict[str, Rates]:
     """Return the rates of these queues; one in which nothing happened has zeros."""
-    lately = recent.by_queue(RATE_OVER, names)
+    lately = rollup_queries.recent_by_queue(RATE_OVER, names)
     return {name: _rates([lately[name]] if name in lately else []) for name in names}
 
 
@@ -90,7 +90,7 @@ def percentiles(
     return found
 
 
-def _rates(lately: Iterable[recent.Recent]) -> Rates:
+def _rates(lately: Iterable[rollup_queries.RecentTotals]) -> Rates:
     completed = failed = 0
     waited = [0] * BUCKETS
     for one in lately:

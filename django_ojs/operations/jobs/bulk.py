@@ -1,46 +1,44 @@
 """Retry, cancel or delete many jobs (ojs-admin-api §8), by what they are or by their ids.
 
-Each job makes the same move, under the same conditions, as in the single operation. What another
-was faster with is counted as failed, with the reason.
+Each job changes under the same conditions as in the single operation. A job that another
+transaction changed first is counted as failed, with the reason.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from django.db import OperationalError
 
 from django_ojs.operations.jobs.bulk_step import (
+    BUSY,
     CANCEL,
     CHUNK,
     DELETE,
     RETRY,
     RETRY_DEAD,
-    Action,
-    Attempt,
-    Move,
+    ActionName,
+    BulkAction,
+    BulkStep,
     erase_all,
 )
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.spec.errors import InvalidRequest, OJSError, PayloadTooLarge
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 
-#: Jobs of one call: a few seconds. Whoever means more calls again.
+#: Jobs of one call: a few seconds. For more, the caller calls again.
 LIMIT = 10_000
 #: Jobs of one purge, which does nothing but delete.
 PURGE_LIMIT = 50_000
-#: Reasons that are told; what failed beyond these is counted.
+#: Reasons that are returned; jobs that failed beyond these are only counted.
 MAX_ERRORS = 100
-
-_BUSY = "Others were changing the job again and again; try it once more."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """A job that was left as it was, and why."""
+    """A job that was left unchanged, and why."""
 
     job_id: UUID
     error: str
@@ -48,12 +46,12 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What became of the jobs that were meant.
+    """The result of a bulk call.
 
-    `matched` is `succeeded` plus `failed`. `has_more`: the limit was reached before all were seen.
+    `matched` is `succeeded` plus `failed`. `has_more`: there are more jobs than the limit.
     """
 
-    action: Action
+    action: ActionName
     matched: int
     succeeded: int
     failed: int
@@ -61,7 +59,7 @@ class Summary:
     has_more: bool = False
 
 
-Which = Filter | Sequence[UUID]
+Which = JobFilter | Sequence[UUID]
 
 
 def retry_all(
@@ -74,8 +72,8 @@ def retry_all(
     """Make discarded jobs available again, each as RETRY would.
 
     `which` is a filter or ids; a filter that names no state means discarded jobs. `within` are the
-    queues whoever asks is kept to. With `dead_letters`, jobs that were only discarded are left
-    alone. Raises InvalidRequest for a filter that leaves no job out, PayloadTooLarge for more ids
+    queues that the caller may use. With `dead_letters`, jobs that were only discarded are
+    skipped. Raises InvalidRequest for a filter that leaves no job out, PayloadTooLarge for more ids
     than `limit`.
     """
     return _run(RETRY_DEAD if dead_letters else RETRY, which, within, limit)
@@ -125,19 +123,19 @@ def purge(
             "older_than is about jobs that have ended; the states hold another.",
             details={"field": "older_than"},
         )
-    move = Move("purge", frozenset(states), tuple(states), erase_all)
-    which = Filter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
-    return _run(move, which, None, limit)
+    action = BulkAction("purge", frozenset(states), tuple(states), erase_all)
+    which = JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
+    return _run(action, which, None, limit)
 
 
-def _run(move: Move, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
-    if isinstance(which, Filter):
+def _run(action: BulkAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
+    if isinstance(which, JobFilter):
         if which.empty:
             raise InvalidRequest(
                 "filter must name something; a state alone selects all jobs in it.",
                 details={"field": "filter"},
             )
-        named = which if which.states else replace(which, states=move.default)
+        named = which if which.states else replace(which, states=action.default)
         if within is not None:
             named = replace(named, within=within)
         found = named.jobs().order_by("pk").values_list("pk", flat=True)
@@ -150,11 +148,11 @@ def _run(move: Move, which: Which, within: frozenset[str] | None, limit: int) ->
                 f"job_ids must hold at most {limit} ids.",
                 details={"field": "job_ids", "max_batch_size": limit},
             )
-    tally = _Tally(Attempt(move, expected, within))
+    tally = _Tally(BulkStep(action, expected, within))
     for start in range(0, min(len(keys), limit), CHUNK):
         tally.take(keys[start : min(start + CHUNK, limit)])
     return Summary(
-        action=move.action,
+        action=action.name,
         matched=tally.succeeded + tally.failed,
         succeeded=tally.succeeded,
         failed=tally.failed,
@@ -164,30 +162,26 @@ def _run(move: Move, which: Which, within: frozenset[str] | None, limit: int) ->
 
 
 class _Tally:
-    """Takes jobs chunk by chunk, and adds up what became of them."""
+    """Runs a step chunk by chunk, and adds up the results."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+    def __init__(self, step: BulkStep) -> None:
+        self._step = step
         self.succeeded = self.failed = 0
         self.errors: list[Refusal] = []
 
     def take(self, keys: list[UUID]) -> None:
-        """Do it to these jobs, in one transaction."""
+        """Run the step for these jobs."""
         try:
-            refused = database.in_write_transaction(partial(self._attempt.together, keys))
-        except OJSError:
-            # Something stands in the way of one of them (a queue is full, say): which one is found
-            # by taking each by itself.
-            refused = self._attempt.one_by_one(keys)
+            unchanged = self._step.run(keys).unchanged
         except OperationalError as error:
             if not database.dialect().is_contention_error(error):
                 raise
-            refused = dict.fromkeys(keys, _BUSY)
-        self.succeeded += len(keys) - len(refused)
-        self.failed += len(refused)
+            unchanged = dict.fromkeys(keys, BUSY)
+        self.succeeded += len(keys) - len(unchanged)
+        self.failed += len(unchanged)
         room = MAX_ERRORS - len(self.errors)
-        told = sorted(refused.items())[:room]
-        self.errors += [Refusal(job_id=key, error=reason) for key, reason in told]
+        reported = sorted(unchanged.items())[:room]
+        self.errors += [Refusal(job_id=key, error=reason) for key, reason in reported]
 
 
 __all__ = [

@@ -8,11 +8,10 @@ one had begun has not happened.
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
@@ -24,10 +23,9 @@ from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
-from django_ojs.operations.jobs.bulk_step import CHUNK, Attempt, Move
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.jobs.listing import LOOK, number, ways
-from django_ojs.operations.maintenance import maintain
+from django_ojs.operations.jobs.bulk_step import CHUNK, BulkAction, BulkStep, StepResult
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import SCAN_LIMIT, count, index_scans
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.storage import database, raw_queries
 
@@ -44,7 +42,7 @@ _OTHER: Final = "Another reason."
 #: Seconds that one step works, so that the other steps of maintenance are not late.
 _STEP: Final = 0.25
 
-_MOVES: Final[dict[str, Move]] = {
+_ACTIONS: Final[dict[str, BulkAction]] = {
     Action.RETRY: bulk_step.RETRY,
     Action.CANCEL: bulk_step.CANCEL,
     Action.DELETE: bulk_step.DELETE,
@@ -59,7 +57,7 @@ def operations() -> QuerySet[BulkOperation]:
 
 
 def order(
-    action: Action, which: Filter, *, by: str, changes: Mapping[str, Any] | None = None
+    action: Action, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
 ) -> BulkOperation:
     """Order something for all jobs of a filter, and return the order.
 
@@ -72,7 +70,7 @@ def order(
     whom = meant(action, which)
     if changes:
         whom = replace(whom, dead_letter=True)
-    expected, more = number(whom)
+    expected, more = count(whom)
     operation: BulkOperation = operations().create(
         action=action,
         filter=filter_json.render(whom),
@@ -84,20 +82,22 @@ def order(
     return operation
 
 
-def meant(action: Action, which: Filter) -> Filter:
+def meant(action: Action, which: JobFilter) -> JobFilter:
     """Return the filter of those of the jobs that it can be done to.
 
     Raises InvalidRequest for a filter that leaves no job out, or names no such state.
     """
-    move = _MOVES[action]
+    bulk_action = _ACTIONS[action]
     if which.empty:
         raise InvalidRequest(
             "filter must name something; a state alone selects all jobs in it.",
             details={"field": "filter"},
         )
-    states = tuple(each for each in (which.states or move.default) if each in move.allowed)
+    states = tuple(
+        each for each in (which.states or bulk_action.default) if each in bulk_action.allowed
+    )
     if not states:
-        wanted = " or ".join(sorted(move.allowed))
+        wanted = " or ".join(sorted(bulk_action.allowed))
         raise InvalidRequest(f"{action} needs jobs that are {wanted}.", details={"field": "state"})
     return replace(which, states=states)
 
@@ -136,11 +136,11 @@ def work() -> int:
     while (some := work_once()) is not None:
         seen += some
         if time.monotonic() >= until:
-            return max(seen, maintain.BATCH)
+            return max(seen, database.BATCH)
     return seen
 
 
-def prune(limit: int = maintain.BATCH) -> int:
+def prune(limit: int = database.BATCH) -> int:
     """Delete operations that were over longer ago than the settings keep them. Return how many.
 
     A step of maintenance. It looks at the oldest orders alone, which needs no index of its own.
@@ -154,14 +154,14 @@ def prune(limit: int = maintain.BATCH) -> int:
     return database.retried(lambda: over.delete()[0]) if over.exists() else 0
 
 
-def work_once(chunk: int = CHUNK, look: int = LOOK) -> int | None:
+def work_once(chunk: int = CHUNK, scan_limit: int = SCAN_LIMIT) -> int | None:
     """Take the next jobs of the oldest operation. Return how many; None without an operation."""
     if not raw_queries.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
         return None
-    return database.in_write_transaction(lambda: _turn(chunk, look))
+    return database.in_write_transaction(lambda: _turn(chunk, scan_limit))
 
 
-def _turn(chunk: int, look: int) -> int | None:
+def _turn(chunk: int, scan_limit: int) -> int | None:
     mine = operations().filter(state__in=OPEN).order_by("pk")
     # Another who works it is not waited for.
     operation = mine.select_for_update(skip_locked=True).first()
@@ -169,7 +169,7 @@ def _turn(chunk: int, look: int) -> int | None:
         return None
     try:
         with database.atomic():
-            return _go_on(operation, chunk, look)
+            return _go_on(operation, chunk, scan_limit)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
@@ -181,13 +181,13 @@ def _turn(chunk: int, look: int) -> int | None:
         return 0
 
 
-def _go_on(operation: BulkOperation, chunk: int, look: int) -> int:
+def _go_on(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     which = filter_json.read(operation.filter)
-    move = bulk_step.changed(_MOVES[operation.action], operation.changes)
-    keys, end = _next(operation, which, chunk, look)
+    bulk_action = bulk_step.with_changes(_ACTIONS[operation.action], operation.changes)
+    keys, end = _next(operation, which, chunk, scan_limit)
     if keys:
-        attempt = Attempt(move, expected=frozenset(which.states), within=which.within)
-        _count(operation, len(keys), *attempt.inside(keys))
+        step = BulkStep(bulk_action, expected=frozenset(which.states), within=which.within)
+        _count(operation, len(keys), step.run(keys))
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
@@ -199,24 +199,24 @@ def _go_on(operation: BulkOperation, chunk: int, look: int) -> int:
 
 
 def _next(
-    operation: BulkOperation, which: Filter, chunk: int, look: int
+    operation: BulkOperation, which: JobFilter, chunk: int, scan_limit: int
 ) -> tuple[list[Any], str | None]:
-    """Return the next jobs, and where to go on: "way|place", or None at the end."""
+    """Return the next jobs, and where to go on: "scan|cursor", or None at the end."""
     wanted = _there_already(which, operation)
-    paths = ways(wanted)
+    scans = index_scans(wanted)
     step, _, text = (operation.place or "0|").partition("|")
-    for at in range(int(step), len(paths)):
-        way = paths[at]
-        after = cursor.read(text, way.order) if text else None
-        found, end = way.look(wanted, after, look)
-        names = [name.removeprefix("-") for name in way.order]
+    for at in range(int(step), len(scans)):
+        scan = scans[at]
+        after = cursor.read(text, scan.order) if text else None
+        found, end = scan.jobs_of(wanted, after, scan_limit)
+        names = [name.removeprefix("-") for name in scan.order]
         rows = list(found.values_list(*names)[: chunk + 1])
         if len(rows) > chunk:
             rows, end = rows[:chunk], rows[chunk - 1]
         keys = [row[-1] for row in rows]
         if end is not None:
             return keys, f"{at}|{cursor.write(end)}"
-        if keys and at + 1 < len(paths):
+        if keys and at + 1 < len(scans):
             return keys, f"{at + 1}|"
         if keys:
             return keys, None
@@ -224,7 +224,7 @@ def _next(
     return [], None
 
 
-def _there_already(which: Filter, operation: BulkOperation) -> Filter:
+def _there_already(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
     until = made if which.until is None else min(which.until, made)
     if operation.action == Action.CANCEL:
@@ -233,20 +233,19 @@ def _there_already(which: Filter, operation: BulkOperation) -> Filter:
     return replace(which, ended_until=ended)
 
 
-def _count(
-    operation: BulkOperation, seen: int, refused: Mapping[UUID, str], failed: Collection[UUID]
-) -> None:
+def _count(operation: BulkOperation, seen: int, result: StepResult) -> None:
+    unchanged = result.unchanged
     operation.matched += seen
-    operation.done += seen - len(refused)
-    operation.skipped += len(refused) - len(failed)
-    operation.failed += len(failed)
-    for reason, times in Counter(refused.values()).items():
+    operation.done += seen - len(unchanged)
+    operation.skipped += len(result.skipped)
+    operation.failed += len(result.failed)
+    for reason, times in Counter(unchanged.values()).items():
         known = reason in operation.reasons or len(operation.reasons) < _MAX_REASONS
         name = reason if known else _OTHER
         operation.reasons[name] = operation.reasons.get(name, 0) + times
     room = MAX_ERRORS - len(operation.errors)
-    told = sorted(refused.items())[:room]
-    operation.errors += [{"job_id": str(key), "error": reason} for key, reason in told]
+    reported = sorted(unchanged.items())[:room]
+    operation.errors += [{"job_id": str(key), "error": reason} for key, reason in reported]
 
 
 __all__ = [

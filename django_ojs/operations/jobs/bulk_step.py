@@ -1,9 +1,15 @@
-"""The moves that operators make with many jobs at once, five hundred in one transaction."""
+"""One step of a bulk action: five hundred jobs are changed in one transaction, or one by one.
+
+The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
+
+from django.db import OperationalError
 
 from django_ojs.models import Job
 from django_ojs.operations.cancel import stop
@@ -14,24 +20,42 @@ from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.storage import database
 
-Action = Literal["retry", "cancel", "delete", "purge"]
+ActionName = Literal["retry", "cancel", "delete", "purge"]
 
 #: Jobs of one transaction: some ten milliseconds of locks.
 CHUNK = 500
 
+BUSY = "Others were changing the job again and again; try it once more."
 _GONE = "There is no job with this id."
 _ELSEWHERE = "The job is in a queue that these credentials are not for."
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What is done to jobs that are locked and in one of `allowed`.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepResult:
+    """The jobs that a step left unchanged, with the reasons.
 
-    `default`: the states that are meant when none is named. `single` does it to one, and says what
-    is in the way of it. `changes` are made to a dead letter first, see `dead_letters.change`.
+    `skipped`: the action does not apply to them; `failed`: it does, and an error prevented it.
     """
 
-    action: Action
+    skipped: dict[UUID, str] = field(default_factory=dict)
+    failed: dict[UUID, str] = field(default_factory=dict)
+
+    @property
+    def unchanged(self) -> dict[UUID, str]:
+        """All of them."""
+        return self.skipped | self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class BulkAction:
+    """What is done to locked jobs that are in one of the `allowed` states.
+
+    `default`: the states of a filter that names none. `single` does the same to one job, and raises
+    the error that prevents it. `changes` are applied to a dead letter first, see
+    `dead_letters.change`.
+    """
+
+    name: ActionName
     allowed: frozenset[State]
     default: tuple[State, ...]
     act: Callable[[list[Job]], object]
@@ -47,22 +71,22 @@ def erase_all(held: list[Job]) -> None:
 
 _CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
-RETRY = Move("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
+RETRY = BulkAction("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
 RETRY_DEAD = replace(RETRY, dead_letters=True)
-# Running jobs are cancelled only where somebody asks for them (bulk-operations §6.1).
-CANCEL = Move(
+# Running jobs are cancelled only where the filter names them (bulk-operations §6.1).
+CANCEL = BulkAction(
     "cancel",
     frozenset(_CANCELLABLE),
     tuple(state for state in _CANCELLABLE if state is not State.ACTIVE),
     stop,
 )
-DELETE = Move("delete", TERMINAL, tuple(sorted(TERMINAL)), erase_all)
+DELETE = BulkAction("delete", TERMINAL, tuple(sorted(TERMINAL)), erase_all)
 
 
-def changed(move: Move, changes: Mapping[str, Any]) -> Move:
+def with_changes(action: BulkAction, changes: Mapping[str, Any]) -> BulkAction:
     """Return a retry of dead letters that changes them first (ojs-dead-letter §6.3)."""
     if not changes:
-        return move
+        return action
 
     def act(held: list[Job]) -> int:
         for job in held:
@@ -72,87 +96,80 @@ def changed(move: Move, changes: Mapping[str, Any]) -> Move:
     def single(job_id: UUID) -> Job:
         return dead_letters.retry(job_id, override=changes)
 
-    return replace(move, act=act, single=single, dead_letters=True, changes=changes)
+    return replace(action, act=act, single=single, dead_letters=True, changes=changes)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """A move of some jobs, that were expected in some states.
+class BulkStep:
+    """A bulk action on jobs that are expected in some states.
 
-    `within` are the queues that whoever asks is kept to.
+    `within`: the queues that the caller may use.
     """
 
-    move: Move
+    action: BulkAction
     expected: frozenset[State] = frozenset(State)
     within: frozenset[str] | None = None
 
-    def together(self, keys: Collection[UUID]) -> dict[UUID, str]:
-        """Move them, and return those that were left alone with the reasons; all of them, or none.
+    def run(self, keys: Collection[UUID]) -> StepResult:
+        """Change these jobs in one transaction, a savepoint in the caller's.
 
-        The caller's transaction it is. Raises an OJSError, with nothing done, when something stands
-        in the way of one of them: a queue is full, say.
+        When an error prevents one of them (a queue is full, say), each is changed by itself, so
+        that the others are. Raises OperationalError when the transaction failed.
         """
-        # In the order of the keys, as everybody does: two that want the same jobs never wait for
-        # each other in a circle.
+        try:
+            return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
+        except OJSError:
+            return self._one_by_one(keys)
+
+    def _all(self, keys: Collection[UUID]) -> dict[UUID, str]:
+        # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot
+        # deadlock.
         rows = Job.primary.filter(pk__in=keys).order_by("pk")
-        if not self.move.changes:
+        if not self.action.changes:
             rows = rows.defer("args", "meta", "result")
-        erasing = self.move.act is erase_all
+        erasing = self.action.act is erase_all
         held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        refused = {key: _GONE for key in keys if key not in held}
+        skipped = {key: _GONE for key in keys if key not in held}
         for job in held.values():
-            if reason := self._refusal(job):
-                refused[job.pk] = reason
-        if ready := [job for job in held.values() if job.pk not in refused]:
-            self.move.act(ready)
-        return refused
+            if reason := self._reason_to_skip(job):
+                skipped[job.pk] = reason
+        if ready := [job for job in held.values() if job.pk not in skipped]:
+            self.action.act(ready)
+        return skipped
 
-    def one_by_one(
-        self, keys: Collection[UUID], failed: set[UUID] | None = None
-    ) -> dict[UUID, str]:
-        """Move those that can be moved; return the others with the reasons.
-
-        Those that were tried are added to `failed`.
-        """
-        single, refused = self.move.single, {}
+    def _one_by_one(self, keys: Collection[UUID]) -> StepResult:
+        single = self.action.single
         assert single is not None
+        skipped: dict[UUID, str] = {}
+        failed: dict[UUID, str] = {}
         allowed = {job.pk: job for job in Job.primary.filter(pk__in=keys).defer("args", "meta")}
         for key in keys:
-            reason = self._refusal(allowed[key]) if key in allowed else _GONE
-            if reason is None:
-                try:
-                    single(key)
-                except OJSError as error:
-                    # Without the figures of the moment: a thousand refusals are one reason.
-                    full = isinstance(error, QueueFull)
-                    reason = f"queue {allowed[key].queue} is full" if full else error.message
-                    if failed is not None:
-                        failed.add(key)
+            reason = self._reason_to_skip(allowed[key]) if key in allowed else _GONE
             if reason is not None:
-                refused[key] = reason
-        return refused
+                skipped[key] = reason
+                continue
+            try:
+                single(key)
+            except OJSError as error:
+                # Without the figures of the moment: a thousand rejections have one reason.
+                full = isinstance(error, QueueFull)
+                failed[key] = f"queue {allowed[key].queue} is full" if full else error.message
+            except OperationalError as error:
+                # In the caller's transaction, the caller decides; otherwise the others are done.
+                own = not database.connection().in_atomic_block
+                if not own or not database.dialect().is_contention_error(error):
+                    raise
+                failed[key] = BUSY
+        return StepResult(skipped=skipped, failed=failed)
 
-    def inside(self, keys: Collection[UUID]) -> tuple[dict[UUID, str], set[UUID]]:
-        """Do one or the other in the caller's transaction, which an error of a job leaves alive.
-
-        Return those that were left alone with the reasons, and which of them were tried.
-        """
-        failed: set[UUID] = set()
-        try:
-            with database.atomic():
-                return self.together(keys), failed
-        except OJSError:
-            return self.one_by_one(keys, failed), failed
-
-    def _refusal(self, job: Job) -> str | None:
-        """Say why this job is left alone, or None."""
+    def _reason_to_skip(self, job: Job) -> str | None:
         state = State(job.state)
         if self.within is not None and job.queue not in self.within:
             return _ELSEWHERE
-        if state not in self.move.allowed:
-            wanted = " or ".join(sorted(self.move.allowed))
-            return f"The job is {state}; {self.move.action} needs it {wanted}."
-        if self.move.dead_letters and not job.dead_letter:
+        if state not in self.action.allowed:
+            wanted = " or ".join(sorted(self.action.allowed))
+            return f"The job is {state}; {self.action.name} needs it {wanted}."
+        if self.action.dead_letters and not job.dead_letter:
             return "The job is no dead letter."
         if state not in self.expected:
             return f"The job has become {state}, and is no longer what the filter means."
@@ -165,9 +182,10 @@ __all__ = [
     "DELETE",
     "RETRY",
     "RETRY_DEAD",
-    "Action",
-    "Attempt",
-    "Move",
-    "changed",
+    "ActionName",
+    "BulkAction",
+    "BulkStep",
+    "StepResult",
     "erase_all",
+    "with_changes",
 ]

@@ -1,7 +1,7 @@
-"""Places in an order of jobs: where a page ends, and the next one begins.
+"""Cursors of keyset pagination: where a page of jobs ends, and the next one begins.
 
-An order is a tuple of field names, with "-" downwards; a place has a value for each of them. It
-stays where it is when jobs come and go.
+An order is a tuple of field names, with "-" for descending; a cursor has the values of these fields
+in one row. It stays valid when jobs are added and deleted.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage.dialects.expressions import Microseconds, Shortest
 
 Order = tuple[str, ...]
-Place = tuple[Any, ...]
+Cursor = tuple[Any, ...]
 
 _LOOKUPS: Final[dict[str, Callable[..., Any]]] = {
     "exact": Exact,
@@ -30,16 +30,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def of(job: Job, order: Order) -> Place:
-    """Return where a job is."""
+def of(job: Job, order: Order) -> Cursor:
+    """Return the cursor at a job."""
     return tuple(getattr(job, name.removeprefix("-")) for name in order)
 
 
-def rank(place: Place, order: Order) -> tuple[int, ...]:
-    """Return what sorts places as the database sorts the jobs."""
+def rank(cursor: Cursor, order: Order) -> tuple[int, ...]:
+    """Return a sort key that orders cursors as the database orders the jobs."""
     return tuple(
         -_number(value) if name.startswith("-") else _number(value)
-        for name, value in zip(order, place, strict=True)
+        for name, value in zip(order, cursor, strict=True)
     )
 
 
@@ -49,58 +49,58 @@ def _number(value: Any) -> int:
     return (value - _EPOCH) // _MICROSECOND if isinstance(value, datetime) else int(value)
 
 
-def beyond(found: QuerySet[Job], place: Place, order: Order) -> QuerySet[Job]:
-    """Return the jobs that come after a place."""
-    return _cut(found, place, order, "lt", "gt", last=False)
+def beyond(found: QuerySet[Job], cursor: Cursor, order: Order) -> QuerySet[Job]:
+    """Return the jobs after a cursor."""
+    return _cut(found, cursor, order, "lt", "gt", last=False)
 
 
-def until(found: QuerySet[Job], place: Place, order: Order) -> QuerySet[Job]:
-    """Return the jobs up to a place, that at the place included."""
-    return _cut(found, place, order, "gt", "lt", last=True)
+def until(found: QuerySet[Job], cursor: Cursor, order: Order) -> QuerySet[Job]:
+    """Return the jobs up to a cursor, the one at the cursor included."""
+    return _cut(found, cursor, order, "gt", "lt", last=True)
 
 
 def _cut(
-    found: QuerySet[Job], place: Place, order: Order, down: str, up: str, *, last: bool
+    found: QuerySet[Job], cursor: Cursor, order: Order, down: str, up: str, *, last: bool
 ) -> QuerySet[Job]:
     here = Q()
     wanted: list[Q] = []
-    for name, value in zip(order, place, strict=True):
+    for name, value in zip(order, cursor, strict=True):
         field = name.removeprefix("-")
-        way = down if name.startswith("-") else up
+        lookup = down if name.startswith("-") else up
         if not wanted:
-            # Said by itself, so that the index begins or ends there.
-            found = found.filter(**{f"{field}__{way}e": _outermost(value, way)})
-        wanted.append(here & _compare(field, way, value))
+            # A condition of its own, so that it bounds the range of the index.
+            found = found.filter(**{f"{field}__{lookup}e": _outermost(value, lookup)})
+        wanted.append(here & _compare(field, lookup, value))
         here &= _compare(field, "exact", value)
     if last:
         wanted.append(here)
     return found.filter(reduce(or_, wanted))
 
 
-def _compare(field: str, way: str, value: Any) -> Q:
+def _compare(field: str, lookup: str, value: Any) -> Q:
     if not isinstance(value, datetime):
-        return Q(**{f"{field}__{way}": value})
-    return Q(_LOOKUPS[way](Microseconds(F(field)), Microseconds(Value(value))))
+        return Q(**{f"{field}__{lookup}": value})
+    return Q(_LOOKUPS[lookup](Microseconds(F(field)), Microseconds(Value(value))))
 
 
-def _outermost(value: Any, way: str) -> Any:
+def _outermost(value: Any, lookup: str) -> Any:
     if not isinstance(value, datetime):
         return value
-    return Shortest(Value(value)) if way == "gt" else Microseconds(Value(value))
+    return Shortest(Value(value)) if lookup == "gt" else Microseconds(Value(value))
 
 
-def write(place: Place) -> str:
-    """Return a place as text, for an address."""
+def write(cursor: Cursor) -> str:
+    """Return a cursor as text, for a URL."""
     return "~".join(
         each.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")
         if isinstance(each, datetime)
         else str(each)
-        for each in place
+        for each in cursor
     )
 
 
-def read(text: str, order: Order) -> Place:
-    """Return the place. Raises InvalidRequest for a text that was not written for this order."""
+def read(text: str, order: Order) -> Cursor:
+    """Return the cursor of a text. Raises InvalidRequest for one that is not of this order."""
     parts = text.split("~")
     try:
         return tuple(_read(part, name) for part, name in zip(parts, order, strict=True))
@@ -123,4 +123,4 @@ def _read(part: str, name: str) -> Any:
     return priority
 
 
-__all__ = ["Order", "Place", "beyond", "of", "rank", "read", "until", "write"]
+__all__ = ["Cursor", "Order", "beyond", "of", "rank", "read", "until", "write"]

@@ -1,6 +1,6 @@
-"""Dead letters (ojs-dead-letter §6, §9): look at them, run them again, delete them.
+"""Dead letters (ojs-dead-letter §6, §9): list, retry and delete them.
 
-They are in an index of their own, newest first. What is counted is counted up to 10,000.
+They have an index of their own, newest first. Counts end at 10,000.
 """
 
 from collections import Counter
@@ -10,35 +10,33 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q, Value
-
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.delete import erase
-from django_ojs.operations.enqueue import size_limits
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.enqueue import admission
+from django_ojs.operations.jobs import cursor, listing
+from django_ojs.operations.jobs.cursor import Cursor
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.retry import revive
 from django_ojs.spec import retry as retries
 from django_ojs.spec import unique
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.storage import database, rows, transitions
-from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage import database, insert, transitions
 
-#: As far as totals are counted and figures look back: some 20 ms.
-MOST: Final = 10_000
+#: Totals and figures cover this many dead letters, the newest: some 20 ms.
+COUNT_LIMIT: Final = listing.COUNT_LIMIT
 
 #: What a retry may change (ojs-dead-letter §6.3).
 OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
 
-#: Where a page ends: the next one begins after the job that ended then.
-Position = tuple[datetime, UUID]
+_NEWEST_FIRST: Final = ("-finished_at", "-pk")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """Dead letters, newest first. `capped`: there are more than `total`, which is `MOST`."""
+class DeadLetterPage:
+    """Dead letters, newest first. `capped`: there are more than `total`, which is `COUNT_LIMIT`."""
 
     jobs: list[Job]
     total: int
@@ -46,11 +44,9 @@ class Page:
     has_more: bool
 
     @property
-    def end(self) -> Position | None:
-        """Where the page ends."""
-        if not self.jobs or self.jobs[-1].finished_at is None:
-            return None
-        return self.jobs[-1].finished_at, self.jobs[-1].pk
+    def end(self) -> Cursor | None:
+        """The cursor at the end of the page."""
+        return cursor.of(self.jobs[-1], _NEWEST_FIRST) if self.jobs else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,32 +64,21 @@ class Figures:
     newest_at: datetime | None
 
 
-def listing(
-    which: Filter | None = None,
+def list_page(
+    which: JobFilter | None = None,
     *,
-    after: Position | None = None,
+    after: Cursor | None = None,
     offset: int = 0,
     limit: int = 50,
-) -> Page:
-    """Return the dead letters among these jobs, those after a position, `offset` of them left out.
-
-    A position stays where it is when jobs come and go, and takes no longer for a later page.
-    """
-    found = replace(which or Filter(), dead_letter=True).jobs()
-    seen = found.order_by()[: MOST + 1].count()
-    rest = found.order_by("-finished_at", "-pk")
+) -> DeadLetterPage:
+    """Return the dead letters among these jobs after a cursor, without the first `offset`."""
+    found = replace(which or JobFilter(), dead_letter=True).jobs()
+    total, capped = listing.count_up_to(found, COUNT_LIMIT)
+    rest = found.order_by(*_NEWEST_FIRST)
     if after is not None:
-        ended, key = Moment(Value(after[0])), after[1]
-        rest = rest.filter(Q(finished_at__lt=ended) | Q(finished_at=ended, pk__lt=key))
-        # The same again, in a form that says where in the index to begin.
-        rest = rest.filter(finished_at__lte=ended)
+        rest = cursor.beyond(rest, after, _NEWEST_FIRST)
     page = list(rest[offset : offset + limit + 1])
-    return Page(
-        jobs=page[:limit],
-        total=min(seen, MOST),
-        capped=seen > MOST,
-        has_more=len(page) > limit,
-    )
+    return DeadLetterPage(jobs=page[:limit], total=total, capped=capped, has_more=len(page) > limit)
 
 
 def get(job_id: UUID) -> Job:
@@ -109,14 +94,14 @@ def get(job_id: UUID) -> Job:
 
 def figures(within: frozenset[str] | None = None) -> Figures:
     """Return how many dead letters there are in these queues or all; the newest 10,000 count."""
-    found = Filter(dead_letter=True, within=within).jobs()
-    newest = found.order_by("-finished_at", "-pk")
-    rows = list(newest.values_list("queue", "error__type", "finished_at")[: MOST + 1])
-    counted = rows[:MOST]
+    found = JobFilter(dead_letter=True, within=within).jobs()
+    newest = found.order_by(*_NEWEST_FIRST)
+    rows = list(newest.values_list("queue", "error__type", "finished_at")[: COUNT_LIMIT + 1])
+    counted = rows[:COUNT_LIMIT]
     oldest = found.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
     return Figures(
         total=len(counted),
-        capped=len(rows) > MOST,
+        capped=len(rows) > COUNT_LIMIT,
         by_queue=dict(Counter(queue for queue, _, _ in counted).most_common()),
         by_error_type=dict(Counter(type or "Unknown" for _, type, _ in counted).most_common()),
         oldest_at=oldest,
@@ -134,7 +119,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     job = _lock(job_id)
     if override:
         change(job, override)
-    with rejections.told([job]):
+    with rejections.recorded([job]):
         revive([job])
     return transitions.get(job_id)
 
@@ -180,7 +165,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     limits = settings().limits
     validate(changed, limits)
     if not given.keys().isdisjoint(("args", "meta", "queue")):
-        size_limits.check(changed, limits)
+        admission.check_queue_size(changed, limits)
     job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
     job.priority = changed.priority
     if "retry" in given:
@@ -193,7 +178,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     # What a bound in bytes counts: `revive` asks for room for it.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
-    job.size_bytes = rows.size_of(sized)
+    job.size_bytes = insert.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
 

@@ -5,17 +5,17 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
 
 
-def render(which: Filter) -> dict[str, Any]:
+def render(which: JobFilter) -> dict[str, Any]:
     """Return what the filter names, as `read` takes it."""
     rendered: dict[str, Any] = {}
-    for each in fields(Filter):
+    for each in fields(JobFilter):
         value = getattr(which, each.name)
         if value in (None, ()):
             continue
@@ -37,7 +37,7 @@ def _rendered(value: Any) -> Any:
     return value
 
 
-def read(rendered: dict[str, Any]) -> Filter:
+def read(rendered: dict[str, Any]) -> JobFilter:
     """Return the filter again."""
     values: dict[str, Any] = dict(rendered)
     for name in _TIMES & values.keys():
@@ -52,7 +52,7 @@ def read(rendered: dict[str, Any]) -> Filter:
         values["within"] = frozenset(values["within"])
     if "held" in values:
         values["held"] = tuple(_held(each) for each in values["held"])
-    return Filter(**values)
+    return JobFilter(**values)
 
 
 def _held(rendered: dict[str, Any]) -> JSONMatch:

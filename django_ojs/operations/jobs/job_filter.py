@@ -22,7 +22,7 @@ _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Filter:
+class JobFilter:
     """Jobs that meet all of this; what is left out meets everything.
 
     `type` is a job type or, ending in `*`, the beginning of some. `since` and `until` bound

@@ -1,8 +1,8 @@
-"""A page of jobs in the order of an index: no offset, no count, no look that may take for ever.
+"""Lists of jobs by keyset pagination over index scans: no offset, no count, a bounded scan.
 
-Each kind of jobs has the index that some operation works by, and is shown in its order. What a
-filter names besides is looked for along that order, among `LOOK` jobs at a time; the answer says
-where the look ended, and the next one begins there.
+Each state has an index that some operation works by, and its jobs are listed in that order. The
+other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs at a time; the page
+has the cursor at which the scan ended, and the next one begins there.
 """
 
 from dataclasses import dataclass, replace
@@ -14,17 +14,37 @@ from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
-from django_ojs.operations.jobs.cursor import Order, Place
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.jobs.search import SHOWN
+from django_ojs.operations.jobs.cursor import Cursor, Order
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage.dialects.expressions import Moment
 
-#: Jobs that one look goes through to find those of a filter.
-LOOK: Final = 100_000
+#: Jobs that one scan reads to find those of a filter.
+SCAN_LIMIT: Final = 100_000
 
-#: As far as the jobs of a filter are counted.
-MOST: Final = 10_000
+#: Jobs of a filter are counted up to this: about 20 ms.
+COUNT_LIMIT: Final = 10_000
+
+#: The fields that a list reads. Arguments, metadata and results can be megabytes each.
+LISTED_FIELDS = (
+    "id",
+    "type",
+    "queue",
+    "state",
+    "priority",
+    "attempt",
+    "max_attempts",
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "started_at",
+    "finished_at",
+    "worker_id",
+    "error",
+    "dead_letter",
+    "discard_reason",
+)
 
 #: A client's clock is not further ahead than this.
 _CLOCKS: Final = timedelta(hours=1)
@@ -36,53 +56,53 @@ _LAST_ENDED_FIRST: Final = ("-finished_at", "-pk")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
-    """Some jobs, and the order of an index in which they are met.
+class IndexScan:
+    """A range of an index: the rows in it, and their order.
 
-    `whole`: a filter says nothing besides, so that each of them is meant.
+    `whole`: the filter has no other condition, so each of the rows matches.
     """
 
-    among: dict[str, Any]
+    rows: dict[str, Any]
     order: Order
     whole: bool = False
 
-    def look(
-        self, which: Filter, after: Place | None, look: int
-    ) -> tuple[QuerySet[Job], Place | None]:
-        """Return the jobs of a filter that one look finds, and where it ends; None: at the end."""
-        rest = Job.primary.filter(**self.among).order_by(*self.order)
+    def jobs_of(
+        self, which: JobFilter, after: Cursor | None, scan_limit: int
+    ) -> tuple[QuerySet[Job], Cursor | None]:
+        """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
+        rest = Job.primary.filter(**self.rows).order_by(*self.order)
         if after is not None:
             rest = cursor.beyond(rest, after, self.order)
         if self.whole:
             return rest, None
-        # From the index alone: what a look costs is known before it begins.
+        # From the index alone, so the cost of the scan is bounded.
         names = [name.removeprefix("-") for name in self.order]
-        end = next(iter(rest.values_list(*names)[look - 1 : look]), None)
+        end = next(iter(rest.values_list(*names)[scan_limit - 1 : scan_limit]), None)
         wanted = which.narrow(rest)
         return (wanted if end is None else cursor.until(wanted, end, self.order)), end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """Some jobs, in order. `end`: where to go on; None: there are no more.
+class JobPage:
+    """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
 
-    `looked`: the page is not full, and yet there may be more beyond so many jobs.
+    `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
     """
 
     jobs: list[Job]
-    end: Place | None = None
-    looked: int | None = None
+    end: Cursor | None = None
+    scanned: int | None = None
 
 
-def ways(which: Filter) -> list[Way]:
-    """Return how the jobs of a filter are gone through: two ways of one order are merged."""
+def index_scans(which: JobFilter) -> list[IndexScan]:
+    """Return the index scans that find the jobs of a filter; two of them have the same order."""
     state = which.states[0] if len(which.states) == 1 else None
     if which.ids:
-        return [Way(among={"pk__in": which.ids}, order=_NEWEST_FIRST)]
+        return [IndexScan(rows={"pk__in": which.ids}, order=_NEWEST_FIRST)]
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
         dead = {"dead_letter": True, **_ended(which)}
-        return [Way(among=dead, order=_LAST_ENDED_FIRST, whole=whole)]
+        return [IndexScan(rows=dead, order=_LAST_ENDED_FIRST, whole=whole)]
     whole = _only(which, "states")
     if state in TERMINAL:
         # Each kind of finished job has a range of the index.
@@ -90,27 +110,27 @@ def ways(which: Filter) -> list[Way]:
             (False, True) if state is State.DISCARDED and which.dead_letter is None else (False,)
         )
         return [
-            Way(
-                among={"state": state, "dead_letter": dead, **_ended(which)},
+            IndexScan(
+                rows={"state": state, "dead_letter": dead, **_ended(which)},
                 order=_LAST_ENDED_FIRST,
                 whole=whole,
             )
             for dead in kinds
         ]
     if state in _DUE:
-        return [Way(among={"state__in": _DUE}, order=("due_at", "pk"))]
+        return [IndexScan(rows={"state__in": _DUE}, order=("due_at", "pk"))]
     if state is State.AVAILABLE and which.queue is not None:
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        return [Way(among=whose, order=("-priority", "enqueued_at", "pk"), whole=whole)]
+        return [IndexScan(rows=whose, order=("-priority", "enqueued_at", "pk"), whole=whole)]
     if state in (State.ACTIVE, State.PENDING):
-        return [Way(among={"state": state}, order=_NEWEST_FIRST, whole=whole)]
+        return [IndexScan(rows={"state": state}, order=_NEWEST_FIRST, whole=whole)]
     newest: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}
-    return [Way(among=newest, order=_NEWEST_FIRST, whole=_only(which))]
+    return [IndexScan(rows=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
-def _ended(which: Filter) -> dict[str, Any]:
-    # Where the look begins, and not only what it finds.
+def _ended(which: JobFilter) -> dict[str, Any]:
+    # A bound of the range, and not only a condition on its rows.
     if which.ended_until is None:
         return {}
     return {"finished_at__lt": Moment(Value(which.ended_until))}
@@ -122,67 +142,84 @@ def _last_id(until: datetime) -> UUID:
     return UUID(int=min(made, 2**48 - 1) << 80 | (1 << 80) - 1)
 
 
-def order_of(which: Filter) -> Order:
-    """Return the order in which the jobs of a filter are met."""
-    return ways(which)[0].order
+def order_of(which: JobFilter) -> Order:
+    """Return the order in which the jobs of a filter are listed."""
+    return index_scans(which)[0].order
 
 
-def walk(
-    which: Filter,
+def list_jobs(
+    which: JobFilter,
     *,
-    after: Place | None = None,
+    after: Cursor | None = None,
     limit: int = 50,
     backwards: bool = False,
-    look: int = LOOK,
-) -> Found:
-    """Return the next jobs of a filter after a place, with the fields of `search.SHOWN`.
+    scan_limit: int = SCAN_LIMIT,
+) -> JobPage:
+    """Return the jobs of a filter that come after a cursor, with the fields of `LISTED_FIELDS`.
 
-    `backwards` goes towards the beginning, and returns the jobs in their order all the same.
+    `backwards`: the page that ends at the cursor, in the same order.
     """
-    paths = ways(which)
+    scans = index_scans(which)
     if backwards:
-        paths = [replace(way, order=_turned(way.order)) for way in paths]
-    order = paths[0].order
+        scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
+    order = scans[0].order
     found: list[Job] = []
-    ends: list[Place] = []
-    for way in paths:
-        wanted, end = way.look(which, after, look)
-        found += wanted.only(*SHOWN)[: limit + 1]
+    ends: list[Cursor] = []
+    for scan in scans:
+        wanted, end = scan.jobs_of(which, after, scan_limit)
+        found += wanted.only(*LISTED_FIELDS)[: limit + 1]
         ends += [] if end is None else [end]
     nearest = min(ends, key=lambda end: cursor.rank(end, order), default=None)
     ranked = sorted((cursor.rank(cursor.of(job, order), order), job.pk, job) for job in found)
     if nearest is not None:
-        # Beyond it, only one of two ways has been looked along.
+        # Beyond it, only one of two scans has read the index.
         ranked = [each for each in ranked if each[0] <= cursor.rank(nearest, order)]
     page = [job for _, _, job in ranked[:limit]]
     if len(ranked) > limit:
-        end, looked = cursor.of(page[-1], order), None
+        end, scanned = cursor.of(page[-1], order), None
     else:
-        end, looked = nearest, None if nearest is None else look
-    return Found(jobs=page[::-1] if backwards else page, end=end, looked=looked)
+        end, scanned = nearest, None if nearest is None else scan_limit
+    return JobPage(jobs=page[::-1] if backwards else page, end=end, scanned=scanned)
 
 
-def number(which: Filter, *, look: int = LOOK) -> tuple[int, bool]:
-    """Return how many jobs a filter means, and whether there may be more than that.
+def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
+    """Return how many jobs match a filter, and whether there may be more.
 
-    Exact where the counts know it, and else what the first look finds, up to 10,000.
+    Exact where the counts know it, and otherwise those that the first scan finds, up to 10,000.
     """
     if which.counted:
         return which.number(), False
     seen, more = 0, False
-    for way in ways(which):
-        wanted, end = way.look(which, None, look)
-        seen += wanted.order_by()[: MOST + 1].count()
-        more = more or end is not None
-    return min(seen, MOST), more or seen > MOST
+    for scan in index_scans(which):
+        wanted, end = scan.jobs_of(which, None, scan_limit)
+        found, capped = count_up_to(wanted)
+        seen, more = seen + found, more or capped or end is not None
+    return min(seen, COUNT_LIMIT), more or seen > COUNT_LIMIT
 
 
-def _turned(order: Order) -> Order:
+def count_up_to(jobs: QuerySet[Job], limit: int = COUNT_LIMIT) -> tuple[int, bool]:
+    """Return how many jobs these are, `limit` at most, and whether there are more."""
+    seen = jobs.order_by()[: limit + 1].count()
+    return min(seen, limit), seen > limit
+
+
+def _reversed(order: Order) -> Order:
     return tuple(name[1:] if name.startswith("-") else f"-{name}" for name in order)
 
 
-def _only(which: Filter, *named: str) -> bool:
+def _only(which: JobFilter, *named: str) -> bool:
     return all(getattr(which, name) in (None, ()) for name in which.__slots__ if name not in named)
 
 
-__all__ = ["LOOK", "MOST", "Found", "Way", "number", "order_of", "walk", "ways"]
+__all__ = [
+    "COUNT_LIMIT",
+    "LISTED_FIELDS",
+    "SCAN_LIMIT",
+    "IndexScan",
+    "JobPage",
+    "count",
+    "count_up_to",
+    "index_scans",
+    "list_jobs",
+    "order_of",
+]

@@ -1,4 +1,7 @@
-"""A page of the jobs that an operator looks for (ojs-admin-api §7.1)."""
+"""Numbered and sorted pages of jobs, as the control plane has them (ojs-admin-api §7.1).
+
+Their orders are not those of an index, so a page has an offset; `listing` pages by cursors.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,45 +11,24 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import LISTED_FIELDS, count_up_to
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
 SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
 
-#: So many jobs are looked at to count and to sort them: about 20 ms. What is said of more of them
-#: than these says so.
+#: Jobs that are read to count and to sort them: about 20 ms. A page of more jobs says so.
 WINDOW = 10_000
 
 MAX_PER_PAGE = 100
-#: So many jobs can be turned over.
+#: The highest offset of a page.
 MAX_OFFSET = 100_000_000
-
-#: What a list shows. Arguments, metadata and results can be megabytes each.
-SHOWN = (
-    "id",
-    "type",
-    "queue",
-    "state",
-    "priority",
-    "attempt",
-    "max_attempts",
-    "created_at",
-    "enqueued_at",
-    "due_at",
-    "expires_at",
-    "started_at",
-    "finished_at",
-    "worker_id",
-    "error",
-    "dead_letter",
-    "discard_reason",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class SearchPage:
     """The jobs of a page, and how many there are on all pages.
 
     `capped`: there are more than `total`, which is as far as was counted.
@@ -58,14 +40,14 @@ class Page:
 
 
 def search(
-    which: Filter,
+    which: JobFilter,
     *,
     sort: Sort = "created_at",
     descending: bool = True,
     page: int = 1,
     per_page: int = 20,
-) -> Page:
-    """Return a page of these jobs, with the fields in `SHOWN`; other fields are read when needed.
+) -> SearchPage:
+    """Return a page of these jobs, with `LISTED_FIELDS`; other fields are read when needed.
 
     The total is exact where the counts know it (a queue, states, both, or nothing at all), and
     else ends at 10,000. No index orders jobs by their creation. So they are read in the order of
@@ -76,18 +58,18 @@ def search(
     offset = (page - 1) * per_page
     total = which.number() if which.counted else None
     if total is not None and offset >= total:
-        return Page(jobs=[], total=total)
+        return SearchPage(jobs=[], total=total)
     rows = which.jobs()
     if sort == "created_at":
-        keys, seen = _by_creation(rows, descending, offset, per_page)
+        keys, seen, capped = _by_creation(rows, descending, offset, per_page)
     else:
         ordered = rows.order_by(*_order(which, sort, descending))
         keys = list(ordered.values_list("pk", flat=True)[offset : offset + per_page])
-        seen = rows.order_by()[: WINDOW + 1].count() if total is None else 0
+        seen, capped = count_up_to(rows, WINDOW) if total is None else (0, False)
     found = _read(keys)
     if total is not None:
-        return Page(jobs=found, total=total)
-    return Page(jobs=found, total=min(seen, WINDOW), capped=seen > WINDOW)
+        return SearchPage(jobs=found, total=total)
+    return SearchPage(jobs=found, total=seen, capped=capped)
 
 
 def _check(page: int, per_page: int) -> None:
@@ -104,19 +86,19 @@ def _check(page: int, per_page: int) -> None:
 
 def _by_creation(
     rows: QuerySet[Job], descending: bool, offset: int, per_page: int
-) -> tuple[list[UUID], int]:
+) -> tuple[list[UUID], int, bool]:
     by_id = rows.order_by("-pk" if descending else "pk")
     seen: list[tuple[datetime, UUID]] = list(by_id.values_list("created_at", "pk")[: WINDOW + 1])
     window = sorted(seen[:WINDOW], reverse=descending)
     end = offset + per_page
     keys = [key for _, key in window[offset:end]]
     if len(seen) > WINDOW and end > WINDOW:
-        # Turned over by hand as far as this: no index helps, and nobody waits for it often.
+        # A page this far behind is rare, and no index helps.
         keys += by_id.values_list("pk", flat=True)[max(offset, WINDOW) : end]
-    return keys, len(seen)
+    return keys, len(window), len(seen) > WINDOW
 
 
-def _order(which: Filter, sort: Sort, descending: bool) -> list[Any]:
+def _order(which: JobFilter, sort: Sort, descending: bool) -> list[Any]:
     key = "-pk" if descending else "pk"
     if sort == "priority":
         # In a queue's available jobs this is the order of the index they are claimed by.
@@ -132,6 +114,6 @@ def _order(which: Filter, sort: Sort, descending: bool) -> list[Any]:
 
 
 def _read(keys: list[UUID]) -> list[Job]:
-    found = {job.pk: job for job in Job.primary.filter(pk__in=keys).only(*SHOWN)}
-    # One that was deleted meanwhile is missing.
+    found = {job.pk: job for job in Job.primary.filter(pk__in=keys).only(*LISTED_FIELDS)}
+    # A job that was deleted meanwhile is missing.
     return [found[key] for key in keys if key in found]

@@ -24,7 +24,7 @@ TIMEOUT_GRACE = timedelta(seconds=5)
 BATCH = 100
 
 
-def overrun(limit: int = BATCH) -> int:
+def enforce(limit: int = BATCH) -> int:
     """Fail active jobs that ran longer than their timeout, whose worker did not do so itself.
 
     Return how many.

@@ -15,7 +15,6 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
-from django_ojs.operations.maintenance.maintain import BATCH
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get
 from django_ojs.spec.envelope import check_queue
@@ -24,7 +23,8 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import database, notify, queue_configs, transitions
-from django_ojs.storage.bounds import forget as forget_bound
+from django_ojs.storage.bounds import remove as remove_bound
+from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts, rollups
 from django_ojs.storage.figures.counts import ByState
 
@@ -181,7 +181,7 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    forget_bound(name)
+    remove_bound(name)
     queue_configs.changed()
 
 

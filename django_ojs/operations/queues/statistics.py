@@ -1,4 +1,4 @@
-"""The figures of a queue (http-binding §11.2), none of which is had by counting jobs."""
+"""The figures of a queue (http-binding §11.2), without counting jobs."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from django.utils import timezone
 from django_ojs.models import Job
 from django_ojs.operations.queues.status import QueueStatus, get
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import recent
+from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.counts import ByState
 
 HOUR = timedelta(hours=1)
@@ -42,16 +42,16 @@ class Statistics:
 def statistics(name: str) -> Statistics:
     """Return the figures of a queue. Raises NotFound."""
     status = get(name)
-    hour = recent.by_queue(HOUR, [name]).get(name, recent.Recent())
-    completed_today, failed_today = recent.today(name)
+    hour = rollup_queries.recent_by_queue(HOUR, [name]).get(name, rollup_queries.RecentTotals())
+    completed_today, failed_today = rollup_queries.today(name)
     return Statistics(
         status=status,
         completed_last_hour=hour.completed,
         failed_last_hour=hour.failed,
         completed_today=completed_today,
         failed_today=failed_today,
-        avg_duration_ms=recent.mean(hour.ran),
-        avg_wait_ms=recent.mean(hour.waited),
+        avg_duration_ms=rollup_queries.mean(hour.ran),
+        avg_wait_ms=rollup_queries.mean(hour.waited),
         throughput_per_second=hour.completed / HOUR.total_seconds(),
         oldest_available_at=oldest_available(name),
         computed_at=timezone.now(),
@@ -59,9 +59,9 @@ def statistics(name: str) -> Statistics:
 
 
 def oldest_available(name: str) -> datetime | None:
-    """Return since when the job that has waited longest is available; None when none is.
+    """Return when the available job that has waited longest became available, or None.
 
-    The index that jobs are claimed by has the oldest of each priority first: one look a priority,
+    The index that jobs are claimed by has the oldest of each priority first: one query a priority,
     of which there are 201 at most and mostly one.
     """
     available = Job.primary.filter(queue=name, state=State.AVAILABLE).order_by(

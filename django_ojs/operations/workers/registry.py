@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.jobs.search import SHOWN
-from django_ojs.operations.maintenance import rescue
+from django_ojs.operations.jobs.listing import LISTED_FIELDS
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -84,7 +84,7 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
     held = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     if within is not None:
         held = held.filter(queue__in=sorted(within))
-    return list(held.order_by("started_at", "pk").only(*SHOWN)[:MAX_JOBS])
+    return list(held.order_by("started_at", "pk").only(*LISTED_FIELDS)[:MAX_JOBS])
 
 
 def held(worker_ids: Collection[str]) -> dict[str, int]:

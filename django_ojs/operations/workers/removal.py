@@ -1,4 +1,4 @@
-"""Forget workers that are no more: those that ended well, and those that died."""
+"""Remove the rows of workers that ended: those that shut down, and those that died."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -15,14 +15,23 @@ from django_ojs.storage import database
 Reason = Literal["shutdown", "signal", "error"]
 
 
-def forget(workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None) -> None:
-    """Delete the rows of these workers, and tell once of each that it stopped."""
+def remove(
+    worker_id: str, *, reason: Reason = "shutdown", jobs_completed: int | None = None
+) -> None:
+    """Remove a worker that ended and holds no jobs (worker-protocol §3.4)."""
+    remove_all(Worker.primary.filter(pk=worker_id), reason, jobs_completed=jobs_completed)
+
+
+def remove_all(
+    workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None
+) -> None:
+    """Delete the rows of these workers, and publish once of each that it stopped."""
     if workers.exists():
-        _forget(workers, reason, jobs_completed)
+        _remove(workers, reason, jobs_completed)
 
 
 @database.write_transaction
-def _forget(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | None) -> None:
+def _remove(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | None) -> None:
     # A row that another process has locked is being deleted by it.
     locked = workers.select_for_update(skip_locked=True)
     found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))

@@ -17,20 +17,20 @@ Opener = Callable[[Reference, str, Budget], Source]
 _MODULES: Final = {name: f"{__name__}.{name}" for name in SCHEMES}
 
 
-def open_(reference: Reference, place: str, budget: Budget) -> Source:
-    """Open what a reference leads to; `place` is where it stands, for messages.
+def open_(reference: Reference, field: str, budget: Budget) -> Source:
+    """Open what a reference leads to; `field` is where it stands, for messages.
 
     Raises PayloadRefused for what the settings do not allow, PayloadUnavailable for what is not to
     be had now.
     """
     name = _MODULES.get(reference.scheme)
     if name is None:
-        raise PayloadRefused(f"the scheme of {place} must be one of {', '.join(SCHEMES)}")
+        raise PayloadRefused(f"the scheme of {field} must be one of {', '.join(SCHEMES)}")
     # Imported here: a site needs the libraries of the schemes that it uses.
     try:
         opener: Opener = import_module(name).open_
     except ImportError:
         raise PayloadRefused(
-            f"the scheme of {place} needs a library: install django-ojs[payloads]"
+            f"the scheme of {field} needs a library: install django-ojs[payloads]"
         ) from None
-    return opener(reference, place, budget)
+    return opener(reference, field, budget)

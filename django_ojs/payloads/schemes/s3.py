@@ -11,29 +11,29 @@ from django_ojs.spec.errors import PayloadUnavailable
 
 
 class _Body:
-    def __init__(self, body: Any, place: str) -> None:
+    def __init__(self, body: Any, field: str) -> None:
         self._body = body
-        self._place = place
+        self._field = field
 
     def read(self, size: int, /) -> bytes:
         try:
             return self._body.read(size)  # type: ignore[no-any-return]  # boto3 has no types
         except s3.errors():
-            raise PayloadUnavailable(f"the payload of {self._place} broke off") from None
+            raise PayloadUnavailable(f"the payload of {self._field} broke off") from None
 
     def close(self) -> None:
         self._body.close()
 
 
 def open_(
-    reference: Reference, place: str, budget: Budget, *, allowed: tuple[str, ...] | None = None
+    reference: Reference, field: str, budget: Budget, *, allowed: tuple[str, ...] | None = None
 ) -> Source:
-    """Open an object of a bucket that PAYLOAD_S3_BUCKETS names."""
+    """Open an object of a bucket in PAYLOAD_S3_BUCKETS, or in `allowed`."""
     names = settings().payload_s3_buckets if allowed is None else allowed
-    bucket, key = locate(reference, place, setting="PAYLOAD_S3_BUCKETS", allowed=names)
+    bucket, key = locate(reference, field, setting="PAYLOAD_S3_BUCKETS", allowed=names)
     service = s3.client()
     try:
-        answer = service.get_object(Bucket=bucket, Key=key)
+        response = service.get_object(Bucket=bucket, Key=key)
     except s3.errors():
-        raise PayloadUnavailable(f"the payload of {place} cannot be had from S3") from None
-    return _Body(answer["Body"], place)
+        raise PayloadUnavailable(f"the payload of {field} cannot be read from S3") from None
+    return _Body(response["Body"], field)

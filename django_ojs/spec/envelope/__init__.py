@@ -1,5 +1,7 @@
 """The job envelope (ojs-core §5): read it, check it, store it, give it back."""
 
+from django_ojs.spec.envelope.checks import DEFAULT_LIMITS, check_queue, check_size, check_type
+from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import (
     MAX_PRIORITY,
     MAX_TIMEOUT_MS,
@@ -9,20 +11,14 @@ from django_ojs.spec.envelope.model import (
     Envelope,
     Limits,
 )
-from django_ojs.spec.envelope.parse import OPTIONS, SYSTEM, parse, when_text
+from django_ojs.spec.envelope.parse import parse, when_text
 from django_ojs.spec.envelope.render import StoredJob, render
 from django_ojs.spec.envelope.stored import options_of, retry_of
-from django_ojs.spec.envelope.validate import (
-    DEFAULT_LIMITS,
-    check_queue,
-    check_size,
-    check_type,
-    sized,
-    validate,
-)
+from django_ojs.spec.envelope.validate import sized, validate
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "FIELDS",
     "MAX_PRIORITY",
     "MAX_TIMEOUT_MS",
     "MIN_PRIORITY",

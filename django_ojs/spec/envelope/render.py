@@ -1,7 +1,4 @@
-"""A job in an answer: the whole envelope with its system attributes.
-
-See ojs-core §5 and http-binding §9.
-"""
+"""A job in a response: the whole envelope with its system attributes (core §5, http-binding §9)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,12 +6,13 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from django_ojs.spec import progress
+from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.times import format_timestamp
 
 
 class StoredJob(Protocol):
-    """The attributes of a stored job that an answer is made of; the Job model has them."""
+    """The attributes that `render` reads; a Job and a claimed job have them."""
 
     @property
     def id(self) -> UUID: ...
@@ -64,14 +62,18 @@ class StoredJob(Protocol):
     def discard_reason(self) -> str | None: ...
 
 
-# Ended without an execution that failed: there is nothing that was completed.
+# Shown as they are stored. Times are shown in their order, `specversion` first.
+_VERBATIM: Final = tuple(
+    field.name for field in FIELDS if field.option and field.stored == field.name
+)
+# Discarded without an execution that failed: no execution was completed.
 _NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator"})
 
 
 def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the JSON object of a job; what is absent is left out, `meta` is always there.
+    """Return the JSON object of a job, without absent attributes; `meta` is always there.
 
-    `errors` is the history, oldest first, for answers that carry it.
+    `errors` is the history, oldest first, for responses that carry it.
     """
     options: dict[str, Any] = job.options or {}
     state = str(job.state)
@@ -90,9 +92,9 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
     _add_times(out, job, state, options)
     if job.timeout_ms:
         out["timeout_ms"] = job.timeout_ms
-        if job.timeout_ms % 1000 == 0:  # core's spelling, where it can say it
+        if job.timeout_ms % 1000 == 0:  # core's spelling is in whole seconds
             out["timeout"] = job.timeout_ms // 1000
-    for name in ("retry", "unique", "schema", "tags", "visibility_timeout_ms", "rate_limit"):
+    for name in _VERBATIM:
         if name in options:
             out[name] = options[name]
     if job.progress:

@@ -1,42 +1,31 @@
-"""What the `options` column of a job holds: what no column of its own does."""
+"""The `options` column of a job: the attributes that have no column of their own."""
 
 from collections.abc import Mapping
-from typing import Any
+from itertools import compress
+from operator import attrgetter, ne
+from typing import Any, Final
 
 from django_ojs.spec import retry
-from django_ojs.spec.envelope.model import SPECVERSION, Envelope
+from django_ojs.spec.envelope.fields import FIELDS, INTERNAL
+from django_ojs.spec.envelope.model import Envelope
 from django_ojs.spec.retry import RetryPolicy
+
+_STORED: Final = tuple(field for field in (*FIELDS, *INTERNAL) if field.stored is not None)
+_RENDERERS: Final = tuple((field.name, field.render) for field in _STORED)
+_DEFAULTS: Final = tuple(field.default for field in _STORED)
+_values: Final = attrgetter(*(field.stored for field in _STORED if field.stored is not None))
 
 
 def options_of(envelope: Envelope) -> dict[str, Any]:
-    """Return the JSON object to store; empty for a job that asks for nothing special.
-
-    A retry policy is there only when it differs from the default, complete and not as a
-    difference: changing the default later does not change jobs that were stored with their own.
-    """
+    """Return the JSON object to store; empty for a job with the defaults."""
+    values = _values(envelope)
+    if values == _DEFAULTS:
+        return {}
     options: dict[str, Any] = {}
-    if envelope.specversion != SPECVERSION:
-        options["specversion"] = envelope.specversion
-    if envelope.scheduled_at_text is not None:
-        options["scheduled_at"] = envelope.scheduled_at_text
-    if envelope.expires_at_text is not None:
-        options["expires_at"] = envelope.expires_at_text
-    if envelope.retry is not None and envelope.retry != retry.DEFAULT:
-        options["retry"] = envelope.retry.render()
-    if envelope.visibility_timeout_ms is not None:
-        options["visibility_timeout_ms"] = envelope.visibility_timeout_ms
-    if envelope.unique is not None:
-        options["unique"] = envelope.unique.render()
-    if envelope.rate_limit is not None:
-        options["rate_limit"] = envelope.rate_limit
-    if envelope.schema is not None:
-        options["schema"] = envelope.schema
-    if envelope.tags:
-        options["tags"] = list(envelope.tags)
-    if envelope.offloaded:
-        options["offloaded"] = list(envelope.offloaded)
-    if envelope.extra:
-        options["extra"] = envelope.extra
+    present = map(ne, values, _DEFAULTS)
+    for (name, render), value in compress(zip(_RENDERERS, values, strict=True), present):
+        if (rendered := render(value)) is not None:
+            options[name] = rendered
     return options
 
 

@@ -1,18 +1,25 @@
 """An envelope as a client sends it to a server (http-binding §9.1)."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from django_ojs.spec import retry
+from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import Envelope
 from django_ojs.spec.times import format_timestamp
+
+#: Attributes of the job itself; the others are sent in `options`.
+_TOP_LEVEL: Final = frozenset({"meta", "schema"})
+_OPTIONS: Final = tuple(
+    (field, field.name, field.default, field.text)
+    for field in FIELDS
+    if field.option and field.name not in _TOP_LEVEL
+)
 
 
 def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
     """Return the body of a PUSH. `parse` makes the same envelope of it.
 
-    A time from now becomes a moment: it counts from the enqueue, however late the job is sent. A
-    retry policy is there when it differs from the default.
+    A time from now becomes a moment: it counts from the enqueue, however late the job is sent.
     """
     out: dict[str, Any] = {
         "specversion": envelope.specversion,
@@ -34,26 +41,16 @@ def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
 
 def _options(envelope: Envelope, now: datetime) -> dict[str, Any]:
     options: dict[str, Any] = {"queue": envelope.queue}
-    if envelope.priority:
-        options["priority"] = envelope.priority
-    for name in ("timeout_ms", "visibility_timeout_ms", "rate_limit"):
+    for field, name, default, text in _OPTIONS:
         value = getattr(envelope, name)
-        if value is not None:
-            options[name] = value
-    if envelope.scheduled_at is not None:
-        # Core's name and the binding's: a server need not know both.
-        due = envelope.scheduled_at_text or _moment(envelope.scheduled_at, now)
-        options["scheduled_at"] = options["delay_until"] = due
-    if envelope.expires_at is not None:
-        options["expires_at"] = envelope.expires_at_text or _moment(envelope.expires_at, now)
-    if envelope.retry is not None and envelope.retry != retry.DEFAULT:
-        options["retry"] = envelope.retry.render()
-    if envelope.unique is not None:
-        options["unique"] = envelope.unique.render()
-    if envelope.tags:
-        options["tags"] = list(envelope.tags)
-    if envelope.pending:
-        options["pending"] = True
+        if value == default:
+            continue
+        if text is not None:
+            moment = getattr(envelope, text) or _moment(value, now)
+            # Under every spelling: a server need not know both.
+            options.update(dict.fromkeys(field.spellings, moment))
+        elif (rendered := field.render(value)) is not None:
+            options[name] = rendered
     return options
 
 

@@ -1,14 +1,14 @@
-/* Brings marked regions up to date: elements with an id and data-ojs-refresh="seconds".
+/* Refreshes marked regions: elements with an id and data-ojs-refresh="seconds".
 
-It rests while the tab is hidden, and leaves alone a region in which something is selected, typed,
-ticked, pressed or pointed at with the keyboard. Without it the pages work, and are as old as their loading. */
+It pauses while the tab is hidden, and skips a region in which the user selects text, types, has checked
+a box, presses a button or has the keyboard focus. The pages work without it, but do not refresh. */
 "use strict";
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
   if (!regions().length) return;
 
   const seconds = Math.max(2, Math.min(...regions().map((r) => Number(r.dataset.ojsRefresh) || 10)));
-  let pause = seconds;
+  let delay = seconds;
   let timer = 0;
 
   const selectedIn = (region) => {
@@ -17,18 +17,18 @@ ticked, pressed or pointed at with the keyboard. Without it the pages work, and 
   };
   const busy = (region) =>
     selectedIn(region) ||
-    region.matches(":active") || // A button replaced between press and release would swallow the click.
+    region.matches(":active") || // A button that is replaced between press and release loses the click.
     (region.contains(document.activeElement) &&
       document.activeElement.matches("input, select, textarea, button, :focus-visible")) ||
     !!region.querySelector("input[type=checkbox]:checked");
 
-  const open = (region) => [...region.querySelectorAll("details")].map((each) => each.open);
+  const openDetails = (region) => [...region.querySelectorAll("details")].map((each) => each.open);
 
   const replace = (fresh) => {
     for (const region of regions()) {
       const other = fresh.getElementById(region.id);
       if (!other || busy(region)) continue;
-      const wereOpen = open(region);
+      const wereOpen = openDetails(region);
       const scrolled = [...region.querySelectorAll(".ojs-scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
       region.replaceChildren(...other.childNodes);
       region.querySelectorAll("details").forEach((each, n) => (each.open = wereOpen[n] ?? each.open));
@@ -36,25 +36,27 @@ ticked, pressed or pointed at with the keyboard. Without it the pages work, and 
     }
   };
 
-  const look = async () => {
+  const refresh = async () => {
     if (!document.hidden && !regions().every(busy)) {
       try {
-        const answer = await fetch(location.href, { credentials: "same-origin" });
-        if (answer.redirected || answer.status === 403) return; // Logged out: this page says no more.
-        if (!answer.ok) throw new Error(String(answer.status));
-        replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
-        pause = seconds;
+        const response = await fetch(location.href, { credentials: "same-origin" });
+        if (response.redirected || response.status === 403) return; // Logged out.
+        if (!response.ok) throw new Error(String(response.status));
+        replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+        delay = seconds;
       } catch {
-        pause = Math.min(pause * 2, 120); // A server in trouble is asked less often.
+        delay = Math.min(delay * 2, 120); // Fewer requests while the server fails.
       }
     }
-    timer = setTimeout(look, pause * 1000);
+    document.dispatchEvent(new Event("ojs-refreshed"));
+    clearTimeout(timer); // A refresh on visibility may have run beside a timed one.
+    timer = setTimeout(refresh, delay * 1000);
   };
 
-  timer = setTimeout(look, pause * 1000);
+  timer = setTimeout(refresh, delay * 1000);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) return;
     clearTimeout(timer);
-    look();
+    refresh();
   });
 })();

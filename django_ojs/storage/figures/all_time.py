@@ -1,6 +1,6 @@
-"""What ever happened, by queue and type: the sum of the rollups, which only grows.
+"""All-time sums of the rollups by queue and type. They only grow.
 
-A process adds up the minutes that are over once, and then only what came since.
+A process sums up the old minutes once, and then only those that were added since.
 """
 
 import threading
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import QuerySet
 
 from django_ojs.models import Rollup
-from django_ojs.storage import database
+from django_ojs.storage import database, process_state
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
 
@@ -22,45 +22,51 @@ _SETTLED = timedelta(minutes=10)
 
 @dataclass(slots=True)
 class Total:
-    """What happened to the jobs of a queue and type. Histograms as `rollups.bucket` has them."""
+    """The sums of a queue and type. Histograms as `rollups.bucket` has them."""
 
     counts: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
     waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
     def add(self, counts: Iterable[int], waited: Iterable[int], ran: Iterable[int]) -> None:
-        """Add what happened beside."""
+        """Add the sums of other rows."""
         self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
         self.waited = [a + b for a, b in zip(self.waited, waited, strict=True)]
         self.ran = [a + b for a, b in zip(self.ran, ran, strict=True)]
 
 
-#: By (queue, type), in the order in which they first came.
+#: By (queue, type), in the order of their first rows.
 Totals = dict[tuple[str, str], Total]
 
-_lock = threading.Lock()
-_settled: dict[str, tuple[datetime, Totals]] = {}
+
+class AllTime:
+    """The sums of an alias: those of old minutes are kept, the others are read again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settled: dict[str, tuple[datetime, Totals]] = {}
+
+    def totals(self) -> Totals:
+        """Return the sums of all rollups, as of now."""
+        rows = Rollup.objects.using(alias := database.alias())
+        over = datetime.now(UTC) - _SETTLED
+        with self._lock:
+            since, settled = self._settled.get(alias, (EVER, {}))
+            if over - since > _SETTLED:
+                added = deepcopy(settled)
+                _add(added, rows.filter(minute__gte=since, minute__lt=over))
+                since, settled = self._settled[alias] = over, added
+            totals = deepcopy(settled)
+        _add(totals, rows.filter(minute__gte=since))
+        return totals
+
+    def reset(self) -> None:
+        """Sum up everything again the next time."""
+        with self._lock:
+            self._settled.clear()
 
 
-def ever() -> Totals:
-    """Return the sums of all that was ever written down, as of now."""
-    rows = Rollup.objects.using(alias := database.alias())
-    over = datetime.now(UTC) - _SETTLED
-    with _lock:
-        since, settled = _settled.get(alias, (EVER, {}))
-        if over - since > _SETTLED:
-            added = deepcopy(settled)
-            _add(added, rows.filter(minute__gte=since, minute__lt=over))
-            since, settled = _settled[alias] = over, added
-        totals = deepcopy(settled)
-    _add(totals, rows.filter(minute__gte=since))
-    return totals
-
-
-def forget() -> None:
-    """Add up anew the next time."""
-    with _lock:
-        _settled.clear()
+sums = process_state.register(AllTime())
 
 
 def _add(totals: Totals, rows: QuerySet[Rollup]) -> None:

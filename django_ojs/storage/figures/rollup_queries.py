@@ -1,12 +1,16 @@
-"""What happened in the last minutes: by queue and minute, and by type. From the rollups."""
+"""Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Q, Sum
+from django.db.models.functions import Now, TruncDay
 from django.utils import timezone
 
 from django_ojs.models import Rollup
+from django_ojs.storage.figures.rollups import BUCKETS
 
 MINUTE = timedelta(minutes=1)
 
@@ -16,9 +20,9 @@ RATE_MINUTES = 5
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A queue's minutes, oldest first; the last one is not over yet.
+    """A queue's figures by minute, oldest first; the last minute is the current one.
 
-    `came` were enqueued; `went` left for good (completed, or discarded); `failed` are runs.
+    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed.
     """
 
     came: list[int]
@@ -28,12 +32,12 @@ class Flow:
 
     @property
     def came_per_minute(self) -> float:
-        """How many came in a minute, lately."""
+        """Jobs enqueued per minute, over the last whole minutes."""
         return _rate(self.came)
 
     @property
     def went_per_minute(self) -> float:
-        """How many went in a minute, lately."""
+        """Jobs finished per minute, over the last whole minutes."""
         return _rate(self.went)
 
 
@@ -77,11 +81,11 @@ def flows(minutes: int = 60) -> dict[str, Flow]:
     refused: dict[str, int] = {}
     for row in rows:
         flow = found.setdefault(row["queue"], nothing(minutes))
-        place = (row["minute"] - start) // MINUTE
-        if 0 <= place < minutes:  # A process whose clock is ahead wrote the others.
-            flow.came[place] += row["came"]
-            flow.went[place] += row["done"] + row["gone"]
-            flow.failed[place] += row["broke"]
+        index = (row["minute"] - start) // MINUTE
+        if 0 <= index < minutes:  # The others are of processes whose clock is ahead.
+            flow.came[index] += row["came"]
+            flow.went[index] += row["done"] + row["gone"]
+            flow.failed[index] += row["broke"]
         refused[row["queue"]] = refused.get(row["queue"], 0) + row["no"]
     return {
         name: Flow(flow.came, flow.went, flow.failed, refused[name]) for name, flow in found.items()
@@ -112,14 +116,76 @@ def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
     ]
 
 
+@dataclass(kw_only=True, slots=True)
+class RecentTotals:
+    """The sums of a queue over some time; see `mean` for the histograms."""
+
+    completed: int = 0
+    failed: int = 0
+    waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+
+def recent_by_queue(
+    since: timedelta, queues: Collection[str] | None = None
+) -> dict[str, RecentTotals]:
+    """Return the sums over this time, of these queues or of all that have some.
+
+    Processes write every ten seconds, so the latest of it may be missing.
+    """
+    rows = Rollup.primary.filter(minute__gt=Now() - since)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    found: dict[str, RecentTotals] = defaultdict(RecentTotals)
+    for queue, completed, failed, waited, ran in rows.values_list(
+        "queue", "completed", "failed", "waited", "ran"
+    ):
+        recent = found[queue]
+        recent.completed += completed
+        recent.failed += failed
+        recent.waited = [a + b for a, b in zip(recent.waited, waited, strict=True)]
+        recent.ran = [a + b for a, b in zip(recent.ran, ran, strict=True)]
+    return dict(found)
+
+
+def today(queue: str) -> tuple[int, int]:
+    """Return how many runs of a queue's jobs completed and failed since 0:00 UTC."""
+    rows = Rollup.primary.filter(minute__gte=TruncDay(Now()), queue=queue)
+    sums = rows.aggregate(completed=Sum("completed"), failed=Sum("failed"))
+    return sums["completed"] or 0, sums["failed"] or 0
+
+
+def mean(histogram: list[int]) -> float | None:
+    """Return the mean of a histogram in milliseconds; None when it is empty.
+
+    A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.
+    """
+    total = sum(histogram)
+    if not total:
+        return None
+    # The n-th bucket holds 2**(n-1) to 2**n ms, and the first what took less than one.
+    middles = [0.5 if index == 0 else 0.75 * 2.0**index for index in range(len(histogram))]
+    return sum(n * middle for n, middle in zip(histogram, middles, strict=True)) / total
+
+
 def _minute(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
 def _rate(minutes: list[int]) -> float:
-    # The minute that is not over would make every rate too low.
+    # Without the current minute, whose sums are not complete.
     whole = minutes[-1 - RATE_MINUTES : -1]
     return sum(whole) / max(1, len(whole))
 
 
-__all__ = ["Flow", "TypeFigures", "failing", "flows", "nothing"]
+__all__ = [
+    "Flow",
+    "RecentTotals",
+    "TypeFigures",
+    "failing",
+    "flows",
+    "mean",
+    "nothing",
+    "recent_by_queue",
+    "today",
+]

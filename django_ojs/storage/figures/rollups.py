@@ -1,7 +1,6 @@
-"""Rollups by the minute: each process adds up in memory and writes every ten seconds.
+"""Rollups by minute: each process sums up in memory and writes every ten seconds.
 
-A process that is killed takes up to ten seconds of its figures with it; the jobs, and the counts
-of them, are not concerned.
+A process that is killed loses up to ten seconds of its figures; jobs and their counts lose nothing.
 """
 
 import logging
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from django.db import Error
 
 from django_ojs.models import Job, Rollup
-from django_ojs.storage import database
+from django_ojs.storage import database, process_state
 
 logger = logging.getLogger("django_ojs")
 
@@ -40,9 +39,27 @@ class _Figures:
         self.ran = [0] * BUCKETS
 
 
-_lock = threading.Lock()
-_figures: dict[Key, _Figures] = {}
-_flushed_at = time.monotonic()
+class Accumulator:
+    """The figures of this process that are not written yet."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.figures: dict[Key, _Figures] = {}
+        self.written_at = time.monotonic()
+
+    def take(self) -> dict[Key, _Figures]:
+        """Return the figures, and begin anew."""
+        with self.lock:
+            self.written_at = time.monotonic()
+            taken, self.figures = self.figures, {}
+        return taken
+
+    def reset(self) -> None:
+        """Drop the figures."""
+        self.take()
+
+
+accumulator = process_state.register(Accumulator())
 
 
 def bucket(seconds: float) -> int:
@@ -62,10 +79,10 @@ def note(
 ) -> None:
     """Add something that happened now and is committed; durations in seconds."""
     key = int(datetime.now(UTC).timestamp() // 60), queue, type
-    with _lock:
-        figures = _figures.get(key)
+    with accumulator.lock:
+        figures = accumulator.figures.get(key)
         if figures is None:
-            figures = _figures[key] = _Figures()
+            figures = accumulator.figures[key] = _Figures()
         figures.counts[what] += number
         if waited is not None:
             figures.waited[bucket(waited)] += 1
@@ -75,11 +92,11 @@ def note(
 
 def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
     """Add something that happens to these (queue, type) once the current transaction commits."""
-    database.after_commit(noting(what, jobs))
+    database.after_commit(callback(what, jobs))
 
 
-def noting(what: int, jobs: Iterable[tuple[str, str]]) -> Callable[[], None]:
-    """Return what adds something that happens to these (queue, type); to be called afterwards."""
+def callback(what: int, jobs: Iterable[tuple[str, str]]) -> Callable[[], None]:
+    """Return the function that counts this for these (queue, type), to call after the commit."""
     happened = list(jobs)
 
     def add() -> None:
@@ -108,17 +125,13 @@ def completed_after_commit(job: Job) -> None:
 
 def flush_if_due() -> None:
     """Write the figures if ten seconds have passed and no transaction of the caller's is open."""
-    if time.monotonic() - _flushed_at >= FLUSH_EVERY and not database.connection().in_atomic_block:
+    due = time.monotonic() - accumulator.written_at >= FLUSH_EVERY
+    if due and not database.connection().in_atomic_block:
         flush()
 
 
 def flush() -> int:
     """Write this process's figures now. Return how many rows it took; none when it failed."""
-    global _flushed_at
-    with _lock:
-        _flushed_at = time.monotonic()
-        taken = dict(_figures)
-        _figures.clear()
     rows = [
         Rollup(
             minute=datetime.fromtimestamp(minute * 60, UTC),
@@ -128,7 +141,7 @@ def flush() -> int:
             waited=figures.waited,
             ran=figures.ran,
         )
-        for (minute, queue, type), figures in taken.items()
+        for (minute, queue, type), figures in accumulator.take().items()
     ]
     try:
         database.retried(lambda: Rollup.primary.bulk_create(rows))
@@ -168,12 +181,13 @@ __all__ = [
     "ENQUEUED",
     "FAILED",
     "REJECTED",
+    "accumulator",
     "bucket",
+    "callback",
     "completed_after_commit",
     "flush",
     "flush_if_due",
     "note",
     "note_after_commit",
-    "noting",
     "percentile",
 ]

@@ -16,10 +16,12 @@ from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import pressure_monitor, rejections
-from django_ojs.operations.backpressure.bounds import Patience
+from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_step, dead_letters
+from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds, queue_configs
@@ -35,10 +37,14 @@ def bound(depth: int | None = None, *, queue: str = NAME, **more: Any) -> None:
     queues.configure(queue, {"backpressure": {"max_depth": depth, **more}})
 
 
-def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[Job | None]:
+def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[EnqueuedJob]:
     if number == 1:
-        return [pushing.push(envelope(queue=queue, **more), generated_id=True)]
+        return [pushing.push(envelope(queue=queue, **more), PushOptions(generated_ids=True))]
     return pushing.push_batch([envelope(queue=queue, **more) for _ in range(number)])
+
+
+def waiting(seconds: float) -> PushOptions:
+    return PushOptions(wait=WaitPolicy(seconds=seconds), exact_bounds=True)
 
 
 def depth(queue: str = NAME) -> int:
@@ -113,7 +119,8 @@ def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     add(2)
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        "django_ojs.operations.backpressure.rejections.retry_after",
+        rejections.recorder,
+        "retry_after",
         lambda queue, jobs: asked.append((queue, jobs)) or 7,
     )
     batch = [envelope(queue=queue) for queue in ("other", NAME, "other", NAME, "other")]
@@ -207,8 +214,8 @@ def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
     add()
     assert pending is not None
     with pytest.raises(QueueFull):
-        activate(pending.pk)
-    assert Job.objects.get(pk=pending.pk).state == "pending"
+        activate(pending.id)
+    assert Job.objects.get(pk=pending.id).state == "pending"
 
 
 def test_a_retry_by_hand_needs_room() -> None:
@@ -242,13 +249,13 @@ def test_drop_oldest_makes_room_with_the_oldest_available_jobs() -> None:
     assert third is not None
     states = {
         job.pk: (job.state, job.discard_reason, job.dead_letter)
-        for job in Job.objects.filter(pk__in=[first.pk, second.pk, third.pk])
+        for job in Job.objects.filter(pk__in=[first.id, second.id, third.id])
     }
-    assert states[first.pk] == states[second.pk] == ("discarded", "dropped", False)
-    assert states[third.pk][0] == "available"
+    assert states[first.id] == states[second.id] == ("discarded", "dropped", False)
+    assert states[third.id][0] == "available"
     assert depth() == 3
     dropped = events("backpressure.dropped")
-    assert [event.data["job_id"] for event in dropped] == [str(first.pk), str(second.pk)]
+    assert [event.data["job_id"] for event in dropped] == [str(first.id), str(second.id)]
 
 
 def test_drop_oldest_refuses_where_nothing_is_available() -> None:
@@ -269,7 +276,7 @@ def test_a_refusal_is_told_even_where_the_caller_rolls_back() -> None:
     add()
     with pytest.raises(QueueFull), transaction.atomic():
         add()
-    rejections.settle()
+    rejections.recorder.reset()
     (told,) = events("backpressure.rejected")
     assert told.data["depth"] == told.data["bound"] == 1
     assert told.data["job_type"] == envelope().type
@@ -284,16 +291,16 @@ def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> 
     waiting = in_state(state, queue=NAME, type="test.stored")
     add()
     if way == "bulk":
-        attempt = bulk_step.Attempt(bulk_step.RETRY)
+        step = bulk_step.BulkStep(bulk_step.RETRY)
         with transaction.atomic():
-            refused, _ = attempt.inside([waiting.pk])
-        assert "is full" in refused[waiting.pk]
+            result = step.run([waiting.pk])
+        assert "is full" in result.failed[waiting.pk]
     else:
         operation = {"activate": activate, "retry": retry, "dead letter": dead_letters.retry}[way]
         with pytest.raises(QueueFull) as caught:
             operation(waiting.pk)
         assert caught.value.details["retry_after"] >= 1
-    rejections.settle()
+    rejections.recorder.reset()
     (told,) = events("backpressure.rejected")
     assert (told.data["job_type"], told.data["count"]) == ("test.stored", 1)
     assert (told.data["depth"], told.data["bound"]) == (1, 1)
@@ -318,12 +325,12 @@ def test_crossing_the_threshold_is_told_once_and_so_is_the_way_back() -> None:
     add()
     add()
     assert len(events("backpressure.warning")) == 1
-    pressure_monitor.watch()
+    pressure_monitor.check_all()
     assert not events("backpressure.cleared")
     for job in fetch([NAME], count=3):
         ack(job.pk)
-    pressure_monitor.watch()
-    pressure_monitor.watch()
+    pressure_monitor.check_all()
+    pressure_monitor.check_all()
     assert len(events("backpressure.cleared")) == 1
 
 
@@ -335,7 +342,7 @@ def test_who_waits_for_room_gets_it_within_a_moment() -> None:
 
     def wait() -> None:
         try:
-            pushing.push(envelope(queue=NAME), generated_id=True, patience=Patience(seconds=20))
+            pushing.push(envelope(queue=NAME), waiting(20))
             done.set()
         finally:
             connections.close_all()
@@ -356,9 +363,9 @@ def test_nobody_waits_inside_a_transaction_or_for_what_can_never_fit() -> None:
     add()
     began = time.monotonic()
     with transaction.atomic(), pytest.raises(QueueFull):
-        pushing.push(envelope(queue=NAME), patience=Patience(seconds=60))
+        pushing.push(envelope(queue=NAME), waiting(60))
     with pytest.raises(QueueFull):
-        pushing.push_batch([envelope(queue=NAME)] * 2, patience=Patience(seconds=60))
+        pushing.push_batch([envelope(queue=NAME)] * 2, waiting(60))
     assert time.monotonic() - began < 50
 
 
@@ -481,7 +488,7 @@ def test_a_bound_whose_row_was_lost_is_looked_after_by_maintenance() -> None:
     bound(1)
     add()
     Bound.objects.all().delete()
-    assert pressure_monitor.mend() == 1
-    assert pressure_monitor.mend() == 0
+    assert pressure_monitor.restore_bounds() == 1
+    assert pressure_monitor.restore_bounds() == 0
     with pytest.raises(QueueFull):
         add()

@@ -15,15 +15,16 @@ from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, beat, fail, fetch, queues
+from django_ojs.operations import ack, beat, fail, fetch, queues, timer
 from django_ojs.operations import push as pushing
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.events import log
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.spec.failure import Failure
 from tests.factories import (
     BOOM,
+    GENERATED,
     HOUR,
     MINUTE,
     WORKER,
@@ -109,7 +110,7 @@ CHANGES = {
     "activate": Change(
         lambda: in_state("pending"), lambda job: ojs.activate(job.pk), ["job.enqueued"]
     ),
-    "promote": Change(due, lambda _: maintain.promote(), ["job.enqueued"]),
+    "promote": Change(due, lambda _: timer.promote(), ["job.enqueued"]),
     "fetch": Change(push, lambda job: fetch.fetch([job.queue]), ["job.started"]),
     "ack": Change(active, lambda job: ack.ack(job.id), ["job.completed"]),
     "ack in the handler": Change(active, lambda job: ack.complete(job.id), ["job.completed"]),
@@ -122,7 +123,9 @@ CHANGES = {
         lambda job: fail.fail(job.id, BOOM),
         ["job.failed", "job.discarded"],
     ),
-    "put aside": Change(active, lambda job: fail.hold(job.id, BOOM, delay=HOUR), ["job.retrying"]),
+    "postpone": Change(
+        active, lambda job: fail.postpone(job.id, BOOM, delay=HOUR), ["job.retrying"]
+    ),
     "give back": Change(active, lambda job: fail.requeue(job.id), ["job.enqueued"]),
     "give back unstarted": Change(
         active,
@@ -133,7 +136,7 @@ CHANGES = {
     "lapse for good": Change(
         lambda: lapsed(1), lambda _: rescue.lapse(), ["job.failed", "job.discarded"]
     ),
-    "expire": Change(late, lambda _: maintain.expire(), ["job.expired"]),
+    "expire": Change(late, lambda _: timer.expire(), ["job.expired"]),
     "cancel": Change(push, lambda job: ojs.cancel(job.pk), ["job.cancelled"]),
     "cancel again": Change(lambda: in_state("cancelled"), lambda job: ojs.cancel(job.pk), []),
     "retry": Change(lambda: in_state("discarded"), lambda job: ojs.retry(job.pk), ["job.enqueued"]),
@@ -174,8 +177,8 @@ CHANGES = {
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
-    "deregister": Change(worker, lambda _: beat.deregister(WORKER), ["worker.stopped"]),
-    "deregister again": Change(nothing, lambda _: beat.deregister(WORKER), []),
+    "deregister": Change(worker, lambda _: removal.remove(WORKER), ["worker.stopped"]),
+    "deregister again": Change(nothing, lambda _: removal.remove(WORKER), []),
     "die": Change(
         lambda: (worker(), active(), silence(WORKER)),
         lambda _: rescue.DeadWorkers().take_back(),
@@ -295,7 +298,7 @@ def test_the_state_is_the_one_that_the_change_led_to() -> None:
     with ALL:
         fail.fail(job.id, BOOM)
         age(job.id, 2 * HOUR)
-        maintain.promote()
+        timer.promote()
         assert [data["state"] for _, data in told()] == ["retryable", "retryable", "available"]
 
 
@@ -312,7 +315,7 @@ def test_who_paused_a_queue_is_told_where_it_is_known() -> None:
 def test_a_worker_is_told_of_as_it_describes_itself() -> None:
     now = datetime.now(UTC)
     worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
-    beat.deregister(WORKER, reason="signal", jobs_completed=12)
+    removal.remove(WORKER, reason="signal", jobs_completed=12)
     (_, started), (_, stopped) = told()
     assert started == {"worker_id": WORKER, "queues": ["a", "b"], "concurrency": 8}
     assert stopped.pop("uptime_ms") >= 0
@@ -361,7 +364,7 @@ def test_what_is_refused_is_not_told() -> None:
 def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
     wanted = [envelope(queue="batch") for _ in range(number)]
     with ALL, CaptureQueriesContext(connection) as queries:
-        pushing.push_batch(wanted, generated_ids=True)
+        pushing.push_batch(wanted, GENERATED)
     assert len([q for q in queries if "INTO ojs_event" in q["sql"]]) == 1
     with ALL:
         assert [data["job_id"] for _, data in told()] == [str(job.id) for job in wanted]

@@ -147,7 +147,7 @@ def test_running_workers_listen_and_quiet_and_silent_ones_do_not() -> None:
         factories.worker(name, registration=listens)
     factories.worker("quiet", state="quiet")
     factories.silence("silent")
-    found = queue_overview.listening()
+    found = queue_overview.listeners()
     assert found.by_queue == {"alpha": 1, "beta": 1}
     assert (found.total, found.stale) == (3, 1)
 
@@ -158,7 +158,7 @@ def test_a_board_has_the_fullest_queue_first_and_the_deepest_next() -> None:
     factories.push(queue="small")
     for name, number in (("deep", 3), ("shallow", 1)):
         factories.push_many(number, queue=name)
-    found = queue_overview.board(
+    found = queue_overview.overview(
         queues.listing().queues, flows=rollup_queries.flows(), oldest={}, listens={"deep": 2}
     )
     assert [each.name for each in found] == ["small", "deep", "shallow"]

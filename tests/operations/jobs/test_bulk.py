@@ -14,8 +14,8 @@ from django_ojs import signals
 from django_ojs.models import Attempt
 from django_ojs.operations import ack, cancel, fetch, retry
 from django_ojs.operations.jobs import bulk, bulk_step
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.maintenance import maintain
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, QueueFull
 from django_ojs.spec.states import TERMINAL, State
@@ -53,7 +53,7 @@ class TestRetry:
     def test_a_filter_retries_what_it_means_and_nothing_else(self) -> None:
         mine = [in_state("discarded", queue="email", type="email.send").pk for _ in range(3)]
         other = in_state("discarded", queue="email", type="email.bounce").pk
-        found = bulk.retry_all(Filter(queue="email", type="email.send"))
+        found = bulk.retry_all(JobFilter(queue="email", type="email.send"))
         assert found == bulk.Summary(action="retry", matched=3, succeeded=3, failed=0)
         assert {read(key).state for key in mine} == {"available"}
         assert read(other).state == "discarded"
@@ -71,13 +71,13 @@ class TestRetry:
 
     def test_a_filter_without_a_state_means_discarded_jobs(self) -> None:
         one_of_each(queue="q")
-        found = bulk.retry_all(Filter(queue="q"))
+        found = bulk.retry_all(JobFilter(queue="q"))
         assert (found.matched, found.succeeded) == (1, 1)
 
     @pytest.mark.parametrize("state", [state for state in State if state != "discarded"])
     def test_only_discarded_jobs_can_be_retried(self, state: State) -> None:
         key = in_state(state, queue="q").pk
-        for which in (Filter(queue="q", states=(state,)), [key]):
+        for which in (JobFilter(queue="q", states=(state,)), [key]):
             found = bulk.retry_all(which)
             assert (found.matched, found.succeeded, found.failed) == (1, 0, 1)
             assert found.errors == (
@@ -113,7 +113,9 @@ class TestRetry:
             return full() if key == keys[1] else real(key)
 
         monkeypatch.setattr(
-            bulk, "RETRY", bulk_step.Move("retry", frozenset({State.DISCARDED}), (), full, single)
+            bulk,
+            "RETRY",
+            bulk_step.BulkAction("retry", frozenset({State.DISCARDED}), (), full, single),
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)
@@ -127,13 +129,13 @@ class TestCancel:
     @pytest.mark.parametrize("state", WAITING)
     def test_jobs_that_wait_are_cancelled(self, state: str) -> None:
         key = in_state(state, queue="q").pk
-        assert bulk.cancel_all(Filter(queue="q")).succeeded == 1
+        assert bulk.cancel_all(JobFilter(queue="q")).succeeded == 1
         assert read(key).state == "cancelled"
 
     def test_running_jobs_are_left_alone_until_they_are_named(self) -> None:
         key = in_state("active", queue="q").pk
-        assert bulk.cancel_all(Filter(queue="q")).matched == 0
-        assert bulk.cancel_all(Filter(queue="q", states=(State.ACTIVE,))).succeeded == 1
+        assert bulk.cancel_all(JobFilter(queue="q")).matched == 0
+        assert bulk.cancel_all(JobFilter(queue="q", states=(State.ACTIVE,))).succeeded == 1
         assert read(key).state == "cancelled"
         assert [attempt.outcome for attempt in read(key).attempts.all()] == ["cancelled"]
 
@@ -149,7 +151,7 @@ class TestCancel:
 class TestDelete:
     def test_jobs_that_have_ended_go_with_their_histories(self) -> None:
         keys = one_of_each(queue="q")
-        found = bulk.delete_all(Filter(queue="q"))
+        found = bulk.delete_all(JobFilter(queue="q"))
         assert (found.matched, found.succeeded) == (3, 3)
         assert states().keys() == {*WAITING, "active"}
         assert not Attempt.objects.filter(job_id=keys["discarded"]).exists()
@@ -158,7 +160,7 @@ class TestDelete:
     @pytest.mark.parametrize("state", [state for state in State if state not in TERMINAL])
     def test_no_other_job_is_deleted(self, state: State) -> None:
         key = in_state(state, queue="q").pk
-        for which in (Filter(queue="q", states=(state,)), [key]):
+        for which in (JobFilter(queue="q", states=(state,)), [key]):
             assert bulk.delete_all(which).failed == 1
         assert read(key).state == state
 
@@ -199,9 +201,9 @@ class TestPurge:
 
 def test_more_than_the_limit_are_left_for_the_next_call() -> None:
     push_many(5, queue="q")
-    found = bulk.cancel_all(Filter(queue="q"), limit=3)
+    found = bulk.cancel_all(JobFilter(queue="q"), limit=3)
     assert (found.matched, found.succeeded, found.has_more) == (3, 3, True)
-    found = bulk.cancel_all(Filter(queue="q"), limit=3)
+    found = bulk.cancel_all(JobFilter(queue="q"), limit=3)
     assert (found.matched, found.succeeded, found.has_more) == (2, 2, False)
 
 
@@ -216,7 +218,7 @@ def test_a_filter_that_leaves_no_job_out_is_refused() -> None:
     push()
     for action in (bulk.retry_all, bulk.cancel_all, bulk.delete_all):
         with pytest.raises(InvalidRequest, match="filter"):
-            action(Filter())
+            action(JobFilter())
     assert states() == {"available": 1}
 
 
@@ -236,7 +238,7 @@ def test_a_hundred_reasons_are_told_and_all_are_counted() -> None:
 def test_whoever_is_kept_to_queues_changes_no_others() -> None:
     mine, theirs = push(queue="mine", type="a.b").pk, push(queue="theirs", type="a.b").pk
     within = frozenset({"mine"})
-    assert bulk.cancel_all(Filter(type="a.b"), within=within).matched == 1
+    assert bulk.cancel_all(JobFilter(type="a.b"), within=within).matched == 1
     found = bulk.cancel_all([theirs], within=within)
     assert (found.succeeded, found.failed) == (0, 1)
     assert (read(mine).state, read(theirs).state) == ("cancelled", "available")
@@ -254,7 +256,7 @@ def test_a_job_that_moved_on_since_it_was_found_is_left_alone(
         real(self, keys)
 
     monkeypatch.setattr(bulk._Tally, "take", late)
-    found = bulk.cancel_all(Filter(queue="q", states=(State.AVAILABLE,)))
+    found = bulk.cancel_all(JobFilter(queue="q", states=(State.AVAILABLE,)))
     assert (found.matched, found.succeeded, found.failed) == (2, 1, 1)
     assert found.errors[0].job_id == taken.pk
     assert "has become active" in found.errors[0].error
@@ -313,10 +315,10 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
         "acks backward": lambda: acks(claimed[1::2][::-1]),
         "cancel": lambda: bulk.cancel_all(list(reversed(keys))),
         "cancel by filter": lambda: bulk.cancel_all(
-            Filter(queue="race", states=(State.ACTIVE, State.AVAILABLE))
+            JobFilter(queue="race", states=(State.ACTIVE, State.AVAILABLE))
         ),
-        "delete": lambda: bulk.delete_all(Filter(queue="old")),
-        "prune": lambda: sum(maintain.prune() for _ in range(6)),
+        "delete": lambda: bulk.delete_all(JobFilter(queue="old")),
+        "prune": lambda: sum(pruning.prune() for _ in range(6)),
     }
     threads = [threading.Thread(target=run, args=task, daemon=True) for task in tasks.items()]
     for thread in threads:

@@ -14,7 +14,7 @@ from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import State
@@ -33,7 +33,7 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 
-DISCARDED = Filter(states=(State.DISCARDED,), queue="q")
+DISCARDED = JobFilter(states=(State.DISCARDED,), queue="q")
 
 
 def discarded(number: int, **values: Any) -> list[Any]:
@@ -84,9 +84,11 @@ def test_a_look_that_finds_nothing_goes_on() -> None:
     push_many(9, queue="other")
     mine = push(queue="mine")
     push_many(9, queue="other")
-    operation = bulk_operations.order(Action.CANCEL, Filter(queue="mine", type="test.*"), by="ann")
+    operation = bulk_operations.order(
+        Action.CANCEL, JobFilter(queue="mine", type="test.*"), by="ann"
+    )
     age(jobs().values_list("pk", flat=True), MINUTE)
-    to_the_end(look=4)
+    to_the_end(scan_limit=4)
     assert again(operation).done == 1
     assert read(mine.pk).state == "cancelled"
 
@@ -94,7 +96,7 @@ def test_a_look_that_finds_nothing_goes_on() -> None:
 def test_jobs_that_come_after_the_order_are_left_alone() -> None:
     old = push(queue="q")
     age(old.pk, MINUTE)
-    bulk_operations.order(Action.CANCEL, Filter(queue="q"), by="ann")
+    bulk_operations.order(Action.CANCEL, JobFilter(queue="q"), by="ann")
     BulkOperation.objects.update(created_at=read(old.pk).created_at)
     new = push(queue="q")
     to_the_end()
@@ -142,7 +144,7 @@ def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
 
 def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     (key,) = discarded(1)
-    real = bulk_step.Attempt.inside
+    real = bulk_step.BulkStep.run
 
     def late(self: Any, keys: Any) -> Any:
         bulk_retry = bulk_step.RETRY.single
@@ -150,7 +152,7 @@ def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.Monke
         bulk_retry(key)
         return real(self, keys)
 
-    monkeypatch.setattr(bulk_step.Attempt, "inside", late)
+    monkeypatch.setattr(bulk_step.BulkStep, "run", late)
     operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
     to_the_end()
     done = again(operation)
@@ -218,14 +220,14 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
 @pytest.mark.parametrize(
     ("action", "which", "changes"),
     [
-        (Action.DELETE, Filter(), None),
-        (Action.DELETE, Filter(states=(State.AVAILABLE,)), None),
-        (Action.RETRY, Filter(states=(State.COMPLETED,)), None),
-        (Action.CANCEL, Filter(states=(State.DISCARDED,)), None),
-        (Action.DELETE, Filter(queue="q"), {"priority": 1}),
+        (Action.DELETE, JobFilter(), None),
+        (Action.DELETE, JobFilter(states=(State.AVAILABLE,)), None),
+        (Action.RETRY, JobFilter(states=(State.COMPLETED,)), None),
+        (Action.CANCEL, JobFilter(states=(State.DISCARDED,)), None),
+        (Action.DELETE, JobFilter(queue="q"), {"priority": 1}),
     ],
 )
-def test_what_makes_no_sense_is_refused(action: Action, which: Filter, changes: Any) -> None:
+def test_what_makes_no_sense_is_refused(action: Action, which: JobFilter, changes: Any) -> None:
     with pytest.raises(InvalidRequest):
         bulk_operations.order(action, which, by="ann", changes=changes)
     assert not BulkOperation.objects.exists()
@@ -233,7 +235,7 @@ def test_what_makes_no_sense_is_refused(action: Action, which: Filter, changes: 
 
 def test_states_that_do_not_allow_it_are_left_out() -> None:
     operation = bulk_operations.order(
-        Action.DELETE, Filter(states=(State.COMPLETED, State.AVAILABLE)), by="ann"
+        Action.DELETE, JobFilter(states=(State.COMPLETED, State.AVAILABLE)), by="ann"
     )
     assert operation.filter == {"states": ["completed"]}
 
@@ -245,7 +247,7 @@ def test_an_operation_that_is_not_there_is_said_to_be() -> None:
 
 def test_every_filter_is_kept_as_it_was_meant() -> None:
     job = push()
-    which = Filter(
+    which = JobFilter(
         queue="q",
         states=(State.COMPLETED,),
         type="a.*",

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import fail, fetch
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.ids import uuid7
@@ -37,7 +37,7 @@ def discarded() -> UUID:
 
 
 def keys(**options: Any) -> list[UUID]:
-    return [job.pk for job in dead_letters.listing(**options).jobs]
+    return [job.pk for job in dead_letters.list_page(**options).jobs]
 
 
 def test_only_dead_letters_are_listed_the_newest_first() -> None:
@@ -45,7 +45,7 @@ def test_only_dead_letters_are_listed_the_newest_first() -> None:
     in_state("completed")
     made = [dead() for _ in range(3)]
     Job.objects.filter(pk=made[0]).update(finished_at=F("finished_at") + timedelta(hours=1))
-    page = dead_letters.listing()
+    page = dead_letters.list_page()
     assert page.jobs[0].pk == made[0]
     assert {job.pk for job in page.jobs} == set(made)
     assert (page.total, page.capped, page.has_more) == (3, False, False)
@@ -60,7 +60,7 @@ def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() 
     seen: list[UUID] = []
     after: Any = None
     while True:
-        page = dead_letters.listing(after=after, limit=2)
+        page = dead_letters.list_page(after=after, limit=2)
         seen += [job.pk for job in page.jobs]
         assert page.total == 7
         if not page.has_more:
@@ -73,7 +73,7 @@ def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() 
 
 def test_a_position_holds_when_jobs_come_and_go() -> None:
     made = [dead() for _ in range(4)]
-    first = dead_letters.listing(limit=2)
+    first = dead_letters.list_page(limit=2)
     dead_letters.delete(first.jobs[0].pk)
     dead_letters.retry(first.jobs[1].pk)
     dead()
@@ -91,23 +91,23 @@ def test_an_offset_leaves_out_what_comes_first() -> None:
 def test_they_are_found_by_queue_type_error_and_time() -> None:
     one = dead(queue="a", type="email.send", error="Timeout")
     two = dead(queue="b", type="email.send", error="Refused")
-    assert keys(which=Filter(queue="a")) == [one]
-    assert set(keys(which=Filter(type="email.send"))) == {one, two}
-    assert keys(which=Filter(error_type="Refused")) == [two]
-    assert keys(which=Filter(within=frozenset({"b"}))) == [two]
+    assert keys(which=JobFilter(queue="a")) == [one]
+    assert set(keys(which=JobFilter(type="email.send"))) == {one, two}
+    assert keys(which=JobFilter(error_type="Refused")) == [two]
+    assert keys(which=JobFilter(within=frozenset({"b"}))) == [two]
     Job.objects.filter(pk=one).update(finished_at=F("finished_at") - timedelta(days=2))
     ended = read(two).finished_at
     assert ended is not None
-    assert keys(which=Filter(ended_since=ended - timedelta(days=1))) == [two]
-    assert keys(which=Filter(ended_until=ended - timedelta(days=1))) == [one]
+    assert keys(which=JobFilter(ended_since=ended - timedelta(days=1))) == [two]
+    assert keys(which=JobFilter(ended_until=ended - timedelta(days=1))) == [one]
 
 
 def test_what_is_counted_is_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "MOST", 2)
+    monkeypatch.setattr(dead_letters, "COUNT_LIMIT", 2)
     dead(queue="old", error="Old")
     for _ in range(2):
         dead(queue="new", error="New")
-    page = dead_letters.listing()
+    page = dead_letters.list_page()
     assert (page.total, page.capped, len(page.jobs)) == (2, True, 3)
     figures = dead_letters.figures()
     assert (figures.total, figures.capped) == (2, True)
@@ -125,7 +125,7 @@ def test_the_figures_are_by_queue_and_error() -> None:
     assert (figures.total, figures.capped) == (3, False)
     assert figures.by_queue == {"a": 2, "b": 1}
     assert figures.by_error_type == {"Timeout": 2, "Refused": 1}
-    newest, *_, oldest = dead_letters.listing().jobs
+    newest, *_, oldest = dead_letters.list_page().jobs
     assert (figures.newest_at, figures.oldest_at) == (newest.finished_at, oldest.finished_at)
     assert dead_letters.figures(frozenset({"b"})).by_queue == {"b": 1}
 
@@ -234,8 +234,8 @@ def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() ->
     for _ in range(3):
         dead(queue="a")
     with CaptureQueriesContext(connection) as captured:
-        page = dead_letters.listing(limit=1)
-        dead_letters.listing(Filter(queue="a"), after=page.end)
+        page = dead_letters.list_page(limit=1)
+        dead_letters.list_page(JobFilter(queue="a"), after=page.end)
         dead_letters.figures()
     touching = [query["sql"] for query in captured if '"ojs_job"' in query["sql"]]
     assert len(touching) == 6

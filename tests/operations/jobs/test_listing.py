@@ -9,8 +9,8 @@ import pytest
 
 from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.jobs.listing import Found, number, order_of, walk
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import JobPage, count, list_jobs, order_of
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
@@ -20,12 +20,12 @@ from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, jobs, pus
 pytestmark = pytest.mark.django_db
 
 
-def pages(which: Filter, **values: Any) -> list[list[Job]]:
+def pages(which: JobFilter, **values: Any) -> list[list[Job]]:
     """Turn over all pages, each from the address that the one before gave."""
     found: list[list[Job]] = []
     after = None
     for _ in range(50):
-        page = walk(which, after=after, **values)
+        page = list_jobs(which, after=after, **values)
         found.append(page.jobs)
         if page.end is None:
             return found
@@ -33,9 +33,9 @@ def pages(which: Filter, **values: Any) -> list[list[Job]]:
     raise AssertionError("The pages have no end.")
 
 
-def some(state: State, number: int = 7) -> list[Job]:
+def some(state: State, count: int = 7) -> list[Job]:
     made = []
-    for n in range(number):
+    for n in range(count):
         job = in_state(state, queue="q", priority=n % 3 if state is State.AVAILABLE else 0)
         age(job.pk, n % 4 * MINUTE)
         made.append(job)
@@ -47,7 +47,7 @@ def some(state: State, number: int = 7) -> list[Job]:
 def test_each_state_is_turned_over_whole_in_its_order(state: State, queue: str | None) -> None:
     made = {job.pk for job in some(state)}
     in_state("scheduled" if state != "scheduled" else "retryable", queue="other")
-    which = Filter(states=(state,), queue=queue)
+    which = JobFilter(states=(state,), queue=queue)
     turned = pages(which, limit=3)
     keys = [job.pk for page in turned for job in page]
     assert len(turned) == 3
@@ -66,32 +66,34 @@ def test_discarded_jobs_and_dead_letters_are_in_one_order() -> None:
         age(job.pk, n % 3 * MINUTE)
         made.append(job.pk)
     assert 0 < jobs().filter(dead_letter=True).count() < 8
-    keys = [job.pk for page in pages(Filter(states=(State.DISCARDED,)), limit=3) for job in page]
+    keys = [job.pk for page in pages(JobFilter(states=(State.DISCARDED,)), limit=3) for job in page]
     assert keys == [job.pk for job in jobs().order_by("-finished_at", "-pk")]
-    dead = [job.pk for page in pages(Filter(dead_letter=True), limit=2) for job in page]
+    dead = [job.pk for page in pages(JobFilter(dead_letter=True), limit=2) for job in page]
     assert dead == [key for key in keys if jobs().get(pk=key).dead_letter]
 
 
 def test_going_back_shows_the_page_before() -> None:
     some(State.COMPLETED)
-    which = Filter(states=(State.COMPLETED,))
-    first = walk(which, limit=3)
-    second = walk(which, after=first.end, limit=3)
+    which = JobFilter(states=(State.COMPLETED,))
+    first = list_jobs(which, limit=3)
+    second = list_jobs(which, after=first.end, limit=3)
     start = cursor.of(second.jobs[0], order_of(which))
-    back = walk(which, after=start, limit=3, backwards=True)
+    back = list_jobs(which, after=start, limit=3, backwards=True)
     assert [job.pk for job in back.jobs] == [job.pk for job in first.jobs]
 
 
 def test_a_look_ends_and_says_where_to_go_on() -> None:
     (rare,) = push_many(1, queue="rare")
     push_many(9, queue="common")
-    found = walk(Filter(queue="rare"), look=4)
-    assert (found.jobs, found.looked) == ([], 4)
+    found = list_jobs(JobFilter(queue="rare"), scan_limit=4)
+    assert (found.jobs, found.scanned) == ([], 4)
     assert found.end is not None
-    assert [job.pk for page in pages(Filter(queue="rare"), look=4) for job in page] == [rare.pk]
-    assert number(Filter(type="test.job"), look=4) == (4, True)
-    assert number(Filter(type="test.job")) == (10, False)
-    assert number(Filter(queue="rare"), look=4) == (1, False)
+    assert [job.pk for page in pages(JobFilter(queue="rare"), scan_limit=4) for job in page] == [
+        rare.pk
+    ]
+    assert count(JobFilter(type="test.job"), scan_limit=4) == (4, True)
+    assert count(JobFilter(type="test.job")) == (10, False)
+    assert count(JobFilter(queue="rare"), scan_limit=4) == (1, False)
 
 
 def test_two_ways_that_end_in_different_places_lose_nothing() -> None:
@@ -102,8 +104,8 @@ def test_two_ways_that_end_in_different_places_lose_nothing() -> None:
             retry=hourly(1, on_exhaustion="dead_letter" if n < 9 else "discard"),
         )
         age(job.pk, (n * 7 % 12) * MINUTE)
-    which = Filter(states=(State.DISCARDED,), queue="q", error_type=BOOM.type)
-    keys = [job.pk for page in pages(which, limit=2, look=3) for job in page]
+    which = JobFilter(states=(State.DISCARDED,), queue="q", error_type=BOOM.type)
+    keys = [job.pk for page in pages(which, limit=2, scan_limit=3) for job in page]
     assert keys == [job.pk for job in jobs().order_by("-finished_at", "-pk")]
 
 
@@ -153,22 +155,22 @@ def test_what_a_job_holds_is_found_by_path_and_kind(
     job = push(args=ARGS, meta=META, tags=("new", "vip"))
     push(args=[], meta={})
     keys = tuple(path.split(".")) if path else ()
-    which = Filter(held=(JSONMatch(column=column, path=keys, values=values),))
-    assert [each.pk for each in walk(which).jobs] == ([job.pk] if found else [])
+    which = JobFilter(held=(JSONMatch(column=column, path=keys, values=values),))
+    assert [each.pk for each in list_jobs(which).jobs] == ([job.pk] if found else [])
 
 
 def test_other_words_of_a_filter_find_their_jobs() -> None:
     failed = in_state("retryable")
     other = push(tags=("vip",), args=[1])
     for which, job in (
-        (Filter(error="it BROKE"), failed),
-        (Filter(error=BOOM.type), failed),
-        (Filter(error="%"), None),
-        (Filter(tags=("vip",)), other),
-        (Filter(ids=(other.pk,)), other),
-        (Filter(ids=(other.pk,), queue=failed.queue), None),
+        (JobFilter(error="it BROKE"), failed),
+        (JobFilter(error=BOOM.type), failed),
+        (JobFilter(error="%"), None),
+        (JobFilter(tags=("vip",)), other),
+        (JobFilter(ids=(other.pk,)), other),
+        (JobFilter(ids=(other.pk,), queue=failed.queue), None),
     ):
-        found: Found = walk(which)
+        found: JobPage = list_jobs(which)
         assert found.jobs == ([] if job is None else [job])
 
 
@@ -184,9 +186,9 @@ def test_a_look_for_old_jobs_begins_where_they_are() -> None:
         age(key, 3 * day)
         old[index] = key
     push_many(9)
-    found = walk(Filter(until=made - 2 * day), look=4)
+    found = list_jobs(JobFilter(until=made - 2 * day), scan_limit=4)
     assert [job.pk for job in found.jobs] == old[::-1]
     ended = [in_state("completed").pk for _ in range(6)]
     age(ended[0], day)
-    which = Filter(states=(State.COMPLETED,), ended_until=made - HOUR)
-    assert [job.pk for job in walk(which, look=4).jobs] == ended[:1]
+    which = JobFilter(states=(State.COMPLETED,), ended_until=made - HOUR)
+    assert [job.pk for job in list_jobs(which, scan_limit=4).jobs] == ended[:1]

@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job
 from django_ojs.operations.jobs import search
-from django_ojs.operations.jobs.job_filter import Filter
-from django_ojs.operations.jobs.search import Page
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.search import SearchPage
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from tests.factories import (
@@ -31,13 +31,13 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-003")]
 
 
-def keys(page: Page) -> list[UUID]:
+def keys(page: SearchPage) -> list[UUID]:
     return [job.pk for job in page.jobs]
 
 
 def find(*, page: int = 1, per_page: int = 20, **values: Any) -> list[UUID]:
     order = {name: values.pop(name) for name in ("sort", "descending") if name in values}
-    return keys(search.search(Filter(**values), page=page, per_page=per_page, **order))
+    return keys(search.search(JobFilter(**values), page=page, per_page=per_page, **order))
 
 
 def in_turn(number: int, **values: Any) -> list[UUID]:
@@ -70,10 +70,10 @@ def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
     others = [other for other in State if other is not state]
     for other in others:
         in_state(other)
-    found = search.search(Filter(states=(state,)))
+    found = search.search(JobFilter(states=(state,)))
     assert keys(found) == [job.pk]
     assert (found.total, found.capped) == (1, False)
-    some = search.search(Filter(states=tuple(others)))
+    some = search.search(JobFilter(states=tuple(others)))
     assert (some.total, job.pk in keys(some)) == (7, False)
 
 
@@ -128,10 +128,10 @@ def test_priority_error_type_and_dead_letter_select_too() -> None:
 def test_whoever_is_kept_to_queues_sees_no_others() -> None:
     mine = push(queue="mine")
     push(queue="theirs")
-    found = search.search(Filter(within=frozenset({"mine"})))
+    found = search.search(JobFilter(within=frozenset({"mine"})))
     assert (keys(found), found.total) == ([mine.pk], 1)
-    assert search.search(Filter(queue="theirs", within=frozenset({"mine"}))).total == 0
-    assert search.search(Filter(within=frozenset())).total == 0
+    assert search.search(JobFilter(queue="theirs", within=frozenset({"mine"}))).total == 0
+    assert search.search(JobFilter(within=frozenset())).total == 0
     assert find(type="*", within=frozenset({"mine"})) == [mine.pk]
 
 
@@ -157,13 +157,13 @@ def test_a_total_that_is_counted_by_looking_ends_at_the_window(
 ) -> None:
     monkeypatch.setattr(search, "WINDOW", 3)
     push_many(3, queue="w", type="a.b")
-    found = search.search(Filter(type="a.b"))
+    found = search.search(JobFilter(type="a.b"))
     assert (found.total, found.capped) == (3, False)
     push_many(2, queue="w", type="a.b")
     for sort in search.SORTS:
-        found = search.search(Filter(type="a.b"), sort=sort)
+        found = search.search(JobFilter(type="a.b"), sort=sort)
         assert (found.total, found.capped) == (3, True)
-    found = search.search(Filter(queue="w"))
+    found = search.search(JobFilter(queue="w"))
     assert (found.total, found.capped) == (5, False)
 
 
@@ -180,7 +180,7 @@ def test_beyond_the_window_no_job_is_left_out_or_shown_twice(
 def test_a_list_reads_no_arguments_and_looks_twice_at_most() -> None:
     push_many(5, queue="w")
     with CaptureQueriesContext(connection) as queries:
-        search.search(Filter(queue="w"))
+        search.search(JobFilter(queue="w"))
     about_jobs = [query["sql"] for query in queries if '"ojs_job"' in query["sql"]]
     assert len(about_jobs) == 2
     assert not any('"args"' in sql or '"meta"' in sql for sql in about_jobs)
@@ -188,7 +188,7 @@ def test_a_list_reads_no_arguments_and_looks_twice_at_most() -> None:
 
 def test_an_empty_list_does_not_look_at_the_jobs() -> None:
     with CaptureQueriesContext(connection) as queries:
-        search.search(Filter(queue="nothing", states=(State.COMPLETED,)))
+        search.search(JobFilter(queue="nothing", states=(State.COMPLETED,)))
     assert not any('"ojs_job"' in query["sql"] for query in queries)
 
 
@@ -208,7 +208,7 @@ def test_an_empty_list_does_not_look_at_the_jobs() -> None:
 )
 def test_a_filter_that_can_match_nothing_is_refused(values: dict[str, str], field: str) -> None:
     with pytest.raises(InvalidRequest, match=field):
-        Filter(**values)  # type: ignore[arg-type]
+        JobFilter(**values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_filter_that_can_match_nothing_is_refused(values: dict[str, str], fiel
 )
 def test_a_page_that_cannot_be_is_refused(values: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match="page must be"):
-        search.search(Filter(), **values)
+        search.search(JobFilter(), **values)
 
 
 @pytest.mark.postgresql
@@ -235,7 +235,7 @@ class TestPlans:
     @pytest.mark.parametrize("queue", [None, "busy"])
     def test_a_page_reads_an_index(self, queue: str | None, state: str) -> None:
         with CaptureQueriesContext(connection) as queries:
-            found = search.search(Filter(queue=queue, states=(State(state),)))
+            found = search.search(JobFilter(queue=queue, states=(State(state),)))
         assert len(found.jobs) == 20
         explained = [plan(query["sql"]) for query in queries if '"ojs_job"' in query["sql"]]
         assert len(explained) == 2
@@ -244,7 +244,9 @@ class TestPlans:
 
     def test_dead_letters_read_their_index(self) -> None:
         with CaptureQueriesContext(connection) as queries:
-            search.search(Filter(states=(State.DISCARDED,), dead_letter=True), sort="discarded_at")
+            search.search(
+                JobFilter(states=(State.DISCARDED,), dead_letter=True), sort="discarded_at"
+            )
         for query in queries:
             assert "Seq Scan on ojs_job" not in plan(query["sql"])
 
@@ -269,5 +271,5 @@ FROM (SELECT n, CASE n % 20 WHEN 0 THEN 'available' WHEN 1 THEN 'scheduled' WHEN
 
 
 def test_what_is_shown_are_fields_of_a_job() -> None:
-    assert set(search.SHOWN) <= {field.name for field in Job._meta.concrete_fields}
+    assert set(search.LISTED_FIELDS) <= {field.name for field in Job._meta.concrete_fields}
     assert jobs().count() == 0

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 def test_a_job_that_ran_longer_than_its_timeout_fails_with_the_type_timeout() -> None:
     job = active(timeout_ms=60_000, retry=hourly(3))
     age(job.id, MINUTE + TIMEOUT_GRACE + timedelta(seconds=1))
-    assert timeouts.overrun() == 1
+    assert timeouts.enforce() == 1
     stored = read(job.id)
     assert (stored.state, stored.error["type"]) == ("retryable", "timeout")
     row = stored.attempts.get()
@@ -30,29 +30,29 @@ def test_it_goes_through_its_retry_policy() -> None:
     last = active(timeout_ms=60_000, retry=hourly(1))
     final = active(timeout_ms=60_000, retry=hourly(3, non_retryable_errors=["timeout"]))
     age([last.id, final.id], HOUR)
-    assert timeouts.overrun() == 2
+    assert timeouts.enforce() == 2
     assert [read(job.id).discard_reason for job in (last, final)] == ["exhausted", "non_retryable"]
 
 
 def test_the_worker_has_a_moment_to_say_it_itself() -> None:
     job = active(timeout_ms=60_000)
     age(job.id, MINUTE + TIMEOUT_GRACE - timedelta(seconds=2))
-    assert timeouts.overrun() == 0
+    assert timeouts.enforce() == 0
     assert read(job.id).state == "active"
 
 
 def test_a_job_without_a_timeout_has_the_default() -> None:
     job = active(visibility_timeout_ms=36_000_000)
     age(job.id, 29 * MINUTE)
-    assert timeouts.overrun() == 0
+    assert timeouts.enforce() == 0
     with override_settings(OJS={"DEFAULT_TIMEOUT": 60}):
-        assert timeouts.overrun() == 1
+        assert timeouts.enforce() == 1
 
 
 def test_a_long_timeout_is_longer_than_the_default() -> None:
     job = active(timeout_ms=7_200_000, visibility_timeout_ms=36_000_000)
     age(job.id, HOUR)
-    assert timeouts.overrun() == 0
+    assert timeouts.enforce() == 0
 
 
 def test_a_job_that_ended_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,18 +67,18 @@ def test_a_job_that_ended_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPat
         return real(*args, **values)  # type: ignore[arg-type]  # passed through
 
     monkeypatch.setattr(timeouts, "fail", refuse_once)
-    assert timeouts.overrun() == 1
+    assert timeouts.enforce() == 1
     assert sorted([read(first.id).state, read(second.id).state]) == ["active", "retryable"]
 
 
 def test_a_step_is_bounded() -> None:
     keys = [active(timeout_ms=1).id for _ in range(3)]
     age(keys, HOUR)
-    assert [timeouts.overrun(limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [timeouts.enforce(limit=2) for _ in range(3)] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("state", ["available", "completed", "retryable"])
 def test_only_jobs_that_run_can_overrun(state: str) -> None:
     job = in_state(state, timeout_ms=1)
     age(job.pk, HOUR)
-    assert timeouts.overrun() == 0
+    assert timeouts.enforce() == 0

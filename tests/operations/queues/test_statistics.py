@@ -15,7 +15,7 @@ from django_ojs.models import Rollup
 from django_ojs.operations import ack, fail, queues
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import recent, rollups
+from django_ojs.storage.figures import rollup_queries, rollups
 from tests.factories import BOOM, active, age, in_state, push, read
 
 pytestmark = pytest.mark.django_db
@@ -90,9 +90,9 @@ def test_the_oldest_available_job_is_found_whatever_its_priority() -> None:
 
 def test_a_mean_is_as_near_as_its_histogram() -> None:
     histogram = [0] * rollups.BUCKETS
-    assert recent.mean(histogram) is None
+    assert rollup_queries.mean(histogram) is None
     histogram[rollups.bucket(0.2)] = 3
-    mean = recent.mean(histogram)
+    mean = rollup_queries.mean(histogram)
     assert mean is not None
     assert 128 <= mean <= 256
 

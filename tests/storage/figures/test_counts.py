@@ -10,9 +10,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 
 from django_ojs.models import Count, Job
-from django_ojs.operations import ack, cancel, fetch, queues
+from django_ojs.operations import ack, cancel, fetch, queues, timer
 from django_ojs.operations.figures import stats
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.factories import active, in_state, jobs, push, push_many
@@ -55,7 +55,7 @@ def test_the_operations_keep_the_counts() -> None:
     ack.ack_batch("w", [(job.id, job.run, None) for job in taken[:3]])
     cancel.cancel(taken[3].id)
     rescue.rescue(["w"])
-    maintain.promote()
+    timer.promote()
     assert counted(queue) == {"available": 5, "completed": 3, "cancelled": 1}
     assert not counts.differences()
 
@@ -167,7 +167,7 @@ def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]
     active(queue=f"{queue}x")
     counts.fold()
     call_command("ojs_counts", "--check")
-    assert "The counts are right." in capsys.readouterr().out
+    assert "The counts are correct." in capsys.readouterr().out
     Count.objects.filter(queue=queue, state="available").update(n=7)
     with pytest.raises(CommandError, match="--repair"):
         call_command("ojs_counts", "--check")

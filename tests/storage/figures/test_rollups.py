@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.models import Job, Rollup
-from django_ojs.operations import ack, fail
-from django_ojs.operations.maintenance import maintain, rescue
+from django_ojs.operations import ack, fail, timer
+from django_ojs.operations.workers import rescue
 from django_ojs.storage.figures import rollups
 from tests.factories import BOOM, HOUR, active, hourly, push, push_many
 
@@ -70,14 +70,14 @@ def test_lost_and_expired_jobs_are_noted() -> None:
     assert written(lost.queue) == {"enqueued": 1, "failed": 1, "discarded": 1}
     late = push(expires_at=datetime.now(UTC) + HOUR)
     Job.objects.filter(pk=late.pk).update(expires_at=datetime.now(UTC) - HOUR)
-    maintain.expire()
+    timer.expire()
     assert written(late.queue) == {"enqueued": 1, "discarded": 1}
 
 
 def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
     rollups.note(rollups.COMPLETED, "q", "t", waited=0.5, ran=0.002)
     with override_settings(), transaction.atomic():
-        rollups._flushed_at = -1e9
+        rollups.accumulator.written_at = -1e9
         rollups.flush_if_due()
         assert not Rollup.objects.filter(queue="q").exists()
     rollups.flush_if_due()

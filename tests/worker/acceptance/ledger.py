@@ -1,26 +1,26 @@
-"""What tests ask about jobs that worker processes run, and tell them."""
+"""Read what jobs did in worker processes, and send messages to their handlers."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from django_ojs.models import Job
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from tests.factories import jobs
 from tests.testapp.models import Mark
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 #: Handlers leave their marks on the second alias.
 ALIASES = ["default", "other"]
 
 
-def stored(job: Job | None) -> Job:
-    """Return the job that an enqueue has stored."""
-    assert job is not None
-    return job
+def stored(job: EnqueuedJob) -> Job:
+    """Return the job that an enqueue stored, as it was then."""
+    return job.model()
 
 
 def marks(job: Job) -> list[str]:
-    """Return what the handler has noted, in order."""
+    """Return the events that the handler recorded, in order."""
     return list(
         Mark.objects.using("other")
         .filter(job_id=job.pk, run__gt=0)
@@ -40,7 +40,7 @@ def runs(job: Job, event: str = "started") -> list[tuple[int, int]]:
 
 
 def tell(job: Job, event: str = "go") -> None:
-    """Tell a handler something."""
+    """Send a message to a handler."""
     Mark.objects.using("other").create(job_id=job.pk, event=event)
 
 
@@ -49,7 +49,7 @@ def started(job: Job, times: int = 1) -> None:
     eventually(lambda: len(runs(job)) >= times, f"run {times} of {job} has started")
 
 
-def becomes(job: Job, *states: str, within: float = 20.0) -> Job:
+def becomes(job: Job, *states: str, within: float = BOUND) -> Job:
     """Wait until a job is in one of these states, and return it."""
 
     def there() -> bool:
@@ -67,7 +67,7 @@ def becomes(job: Job, *states: str, within: float = 20.0) -> Job:
 
 
 def history(job: Job) -> list[tuple[int, str, str]]:
-    """Return (attempt, outcome, error type) of each run that did not simply work."""
+    """Return (attempt, outcome, error type) of each run that did not complete."""
     return [
         (attempt.attempt, attempt.outcome, (attempt.error or {}).get("type", ""))
         for attempt in job.attempts.order_by("id")

@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest
 DIED = "worker_death"
 
 
+@pytest.mark.smoke
 def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start) -> None:
     # It beats every ten minutes: nobody could miss the next one, but its supervisor knows.
     job = stored(handlers.wait.enqueue())
@@ -97,7 +98,7 @@ def test_children_whose_supervisor_was_killed_finish_their_jobs_and_end(start: S
     started(job)
     os.kill(tree.pid, signal.SIGKILL)
     eventually(
-        lambda: tree.log.count("The supervisor is gone; this worker stops.") == 2,
+        lambda: tree.log.count("The supervisor has ended; this worker stops.") == 2,
         "both notice that it is gone",
     )
     late = stored(handlers.note.enqueue())
@@ -129,6 +130,7 @@ def test_a_job_that_kills_its_worker_ends_as_a_dead_letter(start: Start) -> None
     becomes(harmless, "completed", within=60)
 
 
+@pytest.mark.smoke
 def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_completion(
     start: Start,
 ) -> None:
@@ -141,11 +143,13 @@ def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_co
     assert history(job) == [(1, "lost", DIED)]
 
 
+@pytest.mark.smoke
 def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws(
     start: Start,
 ) -> None:
-    job = stored(handlers.wait.options(visibility_timeout=1).enqueue())
-    first = start().ready()
+    job = stored(handlers.wait.options(visibility_timeout=3).enqueue())
+    # Its beats are so far apart that its reservation lapses before it counts as dead.
+    first = start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     started(job)
     frozen = first.child_of(job)
     os.kill(frozen, signal.SIGSTOP)
@@ -157,7 +161,7 @@ def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws
         assert job.worker_id in {worker.pk for worker in second.workers()}
     finally:
         os.kill(frozen, signal.SIGCONT)
-    # The thawed handler is told, and its answer is void.
+    # The thawed handler is interrupted, and its result is discarded.
     eventually(
         lambda: any(event.startswith("stopped by Interrupted") for event in marks(job)),
         "the thawed handler is stopped",

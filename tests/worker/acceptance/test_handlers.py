@@ -16,6 +16,7 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
 
+@pytest.mark.smoke
 def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     plain = stored(echo.enqueue({"price": "1.10"}, None, "ä☃"))
     context = stored(handlers.note.enqueue("hello"))
@@ -89,6 +90,7 @@ def test_work_that_comes_while_the_worker_is_idle_is_found(start: Start) -> None
     assert (worker.queues, worker.concurrency, worker.state) == (["default"], 10, "running")
 
 
+@pytest.mark.smoke
 def test_two_processes_share_the_work(start: Start) -> None:
     tree = start("--processes", "2", "--threads", "1").ready(2)
     jobs = [stored(handlers.wait.enqueue()) for _ in range(2)]

@@ -30,6 +30,7 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
 
+@pytest.mark.smoke
 def test_due_work_is_promoted_expired_work_discarded_and_a_lapsed_claim_taken_back(
     start: Start,
 ) -> None:
@@ -149,7 +150,7 @@ def test_under_debug_the_worker_starts_again_when_its_code_changes(
     running = stored(handlers.wait.enqueue())
     started(running)
     (app / "jobs.py").write_text(APP.format(version=2) + "\n")
-    tree.says("Code changed: the worker starts again.")
+    tree.says("Code changed: the worker restarts.")
     eventually(lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains")
     tell(running)
     # What ran has been waited for, and the new code has its turn.

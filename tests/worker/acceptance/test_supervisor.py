@@ -52,7 +52,7 @@ def test_a_child_whose_supervisor_dies_while_it_begins_ends_too(start: Start) ->
 
 def test_a_child_that_dies_as_soon_as_it_begins_is_not_replaced_in_a_hurry(start: Start) -> None:
     tree = start(program=("-c", PROGRAM.format(early="raise RuntimeError('no')")))
-    tree.says("The worker process ended by an error of its own.")
+    tree.says("The worker process ended by an unexpected error.")
     eventually(lambda: tree.log.count("died: exit code 1") >= 3, "it has been tried three times")
     # Half a second, then one, then two: a loop without pauses would have made dozens by now.
     tree.signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ from uuid import UUID
 from django_ojs.http import fields
 from django_ojs.http.pagination import NumberedPage, numbered
 from django_ojs.http.views.jobs import JobView
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.states import State
@@ -47,7 +47,7 @@ class AdminView(JobView):
         pagination = self.page().describe(total=total, capped=capped)
         return {"items": list(items), **more, "pagination": pagination}
 
-    def query_filter(self, *, dead_letters: bool = False) -> Filter:
+    def query_filter(self, *, dead_letters: bool = False) -> JobFilter:
         """Return the filter that the query asks for. Raises InvalidRequest, PermissionDenied."""
         query = self.request.query_params
         named = fields.query_list(query.getlist("state"))
@@ -64,7 +64,7 @@ class AdminView(JobView):
             dead_letters,
         )
 
-    def body_filter(self, data: Mapping[str, Any], *, dead_letters: bool = False) -> Filter:
+    def body_filter(self, data: Mapping[str, Any], *, dead_letters: bool = False) -> JobFilter:
         """Return the filter of a request's body, in each of its spellings.
 
         Raises InvalidRequest, for a field that no filter has as well, and PermissionDenied.
@@ -92,7 +92,7 @@ class AdminView(JobView):
             dead_letters,
         )
 
-    def _filter(self, values: dict[str, Any], dead_letters: bool) -> Filter:
+    def _filter(self, values: dict[str, Any], dead_letters: bool) -> JobFilter:
         if values["queue"] is not None:
             self.access.check_queue(values["queue"])
         if dead_letters:
@@ -100,7 +100,7 @@ class AdminView(JobView):
             values["ended_since"] = values.pop("since")
             values["ended_until"] = values.pop("until")
             values |= {"states": (State.DISCARDED,), "dead_letter": True}
-        return Filter(within=self.within, **values)
+        return JobFilter(within=self.within, **values)
 
     def job_ids(self, data: Mapping[str, Any]) -> list[UUID] | None:
         """Return the ids that a body names, or None where it names none. Raises InvalidRequest."""

@@ -12,13 +12,13 @@ from django_ojs.http.views.jobs import job_id
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import search
-from django_ojs.operations.jobs.job_filter import Filter
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.retry import retry
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
 
-def found(view: AdminView, which: Filter, default: search.Sort) -> dict[str, Any]:
+def found(view: AdminView, which: JobFilter, default: search.Sort) -> dict[str, Any]:
     """Return the page of these jobs that the query asks for."""
     query = view.request.query_params
     sort = fields.choice(query, "sort", search.SORTS, default)

@@ -10,8 +10,8 @@ from django.db import connection
 
 from django_ojs.models import Worker
 from django_ojs.operations import ack, beat, fail, fetch
-from django_ojs.operations.maintenance import rescue
-from django_ojs.operations.maintenance.rescue import DeadWorkers
+from django_ojs.operations.workers import rescue
+from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database
 from tests.factories import (

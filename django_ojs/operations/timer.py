@@ -1,40 +1,34 @@
-"""What time does to waiting and to finished jobs: due, expired, old.
+"""TIMER (ojs-core §6.3): jobs that are due become available, and expired ones are discarded.
 
-Bounded, re-entrant steps any worker may run.
+Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
 
-from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.delete import erase
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
+from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import rollups
 
-#: Rows a step takes in one transaction: some milliseconds of work, so that nobody waits long for
-#: its locks.
-BATCH = 500
 
-
-class Passing:
-    """Promotion and expiry as two steps that share one look, which mostly finds nothing."""
+class DueCheck:
+    """Promotion and expiry as two steps that share one query, which mostly finds nothing."""
 
     def __init__(self) -> None:
         self._expired = False
 
     def promote(self) -> int:
-        """Look, and promote what is due. Return how many."""
+        """Query for both, and promote what is due. Return how many."""
         due, self._expired = database.dialect().due_work(database.connection())
         return promote() if due else 0
 
     def expire(self) -> int:
-        """Discard what the look found expired. Return how many."""
+        """Discard what the query found expired. Return how many."""
         return expire() if self._expired else 0
 
 
@@ -70,7 +64,8 @@ def expire(limit: int = BATCH) -> int:
 
 @database.write_transaction
 def _expire(late: QuerySet[Job], limit: int) -> int:
-    keys = _take(late.order_by("expires_at"), limit)
+    locked = late.order_by("expires_at").select_for_update(skip_locked=True)
+    keys = list(locked.values_list("pk", flat=True)[:limit])
     expired = Job.primary.filter(pk__in=keys)
     count = transitions.apply(
         Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
@@ -78,32 +73,3 @@ def _expire(late: QuerySet[Job], limit: int) -> int:
     publish.expired(keys)
     rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))
     return count
-
-
-def prune(limit: int = BATCH) -> int:
-    """Delete finished jobs that are older than the settings keep them. Return how many."""
-    keep = settings()
-    rules = [
-        (Q(state=State.COMPLETED, dead_letter=False), keep.keep_completed),
-        (Q(state=State.CANCELLED, dead_letter=False), keep.keep_cancelled),
-        (Q(state=State.DISCARDED, dead_letter=False), keep.keep_discarded),
-        (Q(state=State.DISCARDED, dead_letter=True), keep.keep_dead_letters),
-    ]
-    return sum(_prune(which, age, limit) for which, age in rules)
-
-
-def _prune(which: Q, age: timedelta, limit: int) -> int:
-    old = Job.primary.filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
-    # Not `exists()`: it drops the order, and with it the planner's reason to take the index.
-    return 0 if old.values_list("pk", flat=True).first() is None else _erase(old, limit)
-
-
-@database.write_transaction
-def _erase(old: QuerySet[Job], limit: int) -> int:
-    # There is none left when another worker was faster.
-    keys = _take(old, limit)
-    return erase(keys) if keys else 0
-
-
-def _take(which: QuerySet[Job], limit: int) -> list[UUID]:
-    return list(which.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])

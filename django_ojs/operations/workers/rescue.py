@@ -12,11 +12,11 @@ from django.db.models.functions import Now
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
-from django_ojs.operations.maintenance.maintain import BATCH
-from django_ojs.operations.workers.removal import forget
+from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
+from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
@@ -54,7 +54,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     # A job that somebody had locked is left for the next look, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
-    forget(gone, "error")
+    remove_all(gone, "error")
     return rescued
 
 

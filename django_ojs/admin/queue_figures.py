@@ -1,0 +1,99 @@
+"""What the overview and the pages of queues share: rows of queues, and charts of a period."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from django_ojs.admin import charts
+from django_ojs.admin.charts import Series
+from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.operations.figures import queue_overview, stats
+from django_ojs.operations.figures.history import Point
+from django_ojs.operations.figures.queue_overview import Listeners, Row
+from django_ojs.operations.queues.status import QueueStatus
+from django_ojs.storage.figures import rollup_queries
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueRows:
+    """Rows of queues, the fullest first. `listening` None: the workers are not known."""
+
+    rows: list[Row]
+    listening: Listeners | None
+
+
+def queue_rows(
+    query: TimedQueries,
+    statuses: Collection[QueueStatus],
+    oldest: Mapping[str, datetime] | None = None,
+) -> QueueRows:
+    listening = query("workers", queue_overview.listeners)
+    flows = query("throughput", rollup_queries.flows) or {}
+    by_queue = listening.by_queue if listening else None
+    rows = query(
+        "pressure",
+        lambda: queue_overview.overview(
+            statuses, flows=flows, oldest=oldest or {}, listens=by_queue
+        ),
+    )
+    return QueueRows(rows=rows or [], listening=listening)
+
+
+def history_charts(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the charts of a period, and its sums and percentiles."""
+    names = _names([point.timestamp for point in points])
+    percentiles = [stats.percentiles(point.waited, (50, 95)) for point in points]
+    waited = _sum(point.waited for point in points)
+    total = stats.percentiles(waited, (50, 95))
+    completed = [point.completed for point in points]
+    failed = [point.failed for point in points]
+    # Without the minute that is not over, which would make every line end in a drop.
+    enqueued = [*[point.enqueued for point in points][:-1], None]
+    return {
+        "throughput": charts.bars(
+            "Jobs in and out",
+            names,
+            [
+                Series(name="completed", kind="done", values=completed),
+                Series(name="failed runs", kind="failed", values=failed),
+                Series(name="enqueued", kind="in", values=enqueued, line=True),
+            ],
+        ),
+        "waits": charts.bars(
+            "Waiting time before a run",
+            names,
+            [
+                Series(
+                    name=name,
+                    kind=kind,
+                    values=[_seconds(point[name]) for point in percentiles],
+                    line=True,
+                )
+                for name, kind in (("p50", "in"), ("p95", "warned"))
+            ],
+            seconds=True,
+        ),
+        "waited": charts.histogram("Waiting times", waited, kind="in"),
+        "ran": charts.histogram("Running times", _sum(point.ran for point in points)),
+        "p50": _seconds(total["p50"]),
+        "p95": _seconds(total["p95"]),
+        "completed": sum(completed),
+        "failed": sum(failed),
+    }
+
+
+def _names(moments: Sequence[datetime]) -> list[str]:
+    with_day = len(moments) > 1 and moments[-1] - moments[0] > timedelta(hours=2)
+    form = "%a %H:%M" if with_day else "%H:%M"
+    return [timezone.localtime(moment).strftime(form) for moment in moments]
+
+
+def _sum(histograms: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip(*histograms, strict=True)]
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,65 @@
+"""How long an enqueue may wait for room in a full queue (ojs-backpressure §5.2)."""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import bounds, database
+from django_ojs.storage.queue_configs import config_of
+
+T = TypeVar("T")
+
+#: Seconds between two checks: a waiting enqueue notices room within twice that, on average.
+_CHECK_EVERY: Final = 0.05
+
+
+def _unlimited() -> AbstractContextManager[bool]:
+    return nullcontext(True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitPolicy:
+    """How long an enqueue waits for room: where the queue's strategy is `block`, or `always`."""
+
+    seconds: float
+    always: bool = False
+    #: Entered before the first wait, and left after the last. False: the enqueue does not wait.
+    slot: Callable[[], AbstractContextManager[bool]] = _unlimited
+
+
+def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
+    """Call `attempt`, and again whenever its queue has room, until the time of the policy is over.
+
+    It waits outside of any transaction and without a lock; inside a caller's transaction it does
+    not wait. Raises QueueFull.
+    """
+    if policy.seconds <= 0 or database.connection().in_atomic_block:
+        return attempt()
+    end = time.monotonic() + policy.seconds
+    with ExitStack() as stack:
+        has_slot: bool | None = None
+        while True:
+            try:
+                return attempt()
+            except QueueFull as full:
+                blocks = policy.always or full.details["strategy"] == "block"
+                if not blocks or full.can_never_fit:
+                    raise
+                if has_slot is None:
+                    has_slot = stack.enter_context(policy.slot())
+                if not has_slot or not _room_before(end, full):
+                    raise
+
+
+def _room_before(end: float, full: QueueFull) -> bool:
+    """Wait until the queue has room for what did not fit; return whether that was in time."""
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, random.uniform(_CHECK_EVERY / 2, _CHECK_EVERY)))
+        load = bounds.load(full.queue)
+        if load.with_(*full.needs).fits(config_of(full.queue).backpressure):
+            return True
+    return False

@@ -1,0 +1,211 @@
+"""The attributes of an envelope, one row for each: `parse`, `validate`, `options_of`, `render` and
+`wire` read this table, and docs/reference/job-fields.md is compared with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from django_ojs.spec import retry
+from django_ojs.spec.envelope import checks
+from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, SPECVERSION, Envelope, Limits
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.times import parse_duration, parse_when
+from django_ojs.spec.unique import parse as parse_unique
+
+
+def _as_given(value: Any, spelling: str, envelope: Envelope) -> Any:
+    return value
+
+
+def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
+    """Return milliseconds; None for 0, which asks for the default of the server."""
+    kind, unit = ("milliseconds", 1) if spelling.endswith("_ms") else ("seconds", 1000)
+    if isinstance(value, str):
+        value, unit = parse_duration(value, spelling) // timedelta(milliseconds=1), 1
+    if not checks.is_integer(value) or value < 0:
+        rule = f"must be a positive integer of {kind}, or 0 for the default"
+        raise InvalidRequest.of(spelling, rule)
+    if value * unit > MAX_TIMEOUT_MS:
+        raise InvalidRequest.of(spelling, f"must be at most {MAX_TIMEOUT_MS // unit}")
+    return value * unit or None
+
+
+def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
+    return parse_when(value, spelling)
+
+
+def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
+    # `parse` has set the policy that completes a partial one.
+    return retry.parse(value, default=envelope.retry or retry.DEFAULT)
+
+
+def _unique(value: Any, spelling: str, envelope: Envelope) -> Any:
+    return parse_unique(value, args=envelope.args)
+
+
+def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
+    if not isinstance(value, dict):
+        raise InvalidRequest.of(spelling, "must be an object")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _policy(policy: Any) -> Any:
+    return None if policy == retry.DEFAULT else policy.render()
+
+
+def _items(values: Any) -> Any:
+    return list(values) or None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """An attribute of Envelope that a client sets.
+
+    `other` is a second spelling, which the first one wins over. `option`: a client may send it in
+    `options` or at the top level, where `options` wins; others stand at the top level only.
+    `columns` are those of `ojs_job`; `stored` is the attribute whose value is a key of the column
+    `options`: a client that wrote an absolute time gets its own text back. `read` makes the value
+    of JSON, `check` judges it before it is stored, `render` makes JSON of it, None to leave it out.
+    """
+
+    name: str
+    other: str | None = None
+    default: Any = None
+    option: bool = True
+    columns: tuple[str, ...] = ()
+    stored: str | None = None
+    read: Callable[[Any, str, Envelope], Any] | None = None
+    check: Callable[[object, str, Limits], int] | None = None
+    render: Callable[[Any], Any] = _plain
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The names under which a client may send it, the preferred one first."""
+        return (self.name,) if self.other is None else (self.name, self.other)
+
+    @property
+    def text(self) -> str | None:
+        """The attribute that holds the client's own text, for a time."""
+        return self.stored if self.stored != self.name and self.read is _when else None
+
+
+#: Sent by clients (core §5.1, §5.2). Where two spellings are known, the documents differ.
+FIELDS: Final = (
+    Field(name="specversion", default=SPECVERSION, option=False, stored="specversion"),
+    Field(name="id", option=False, columns=("id",)),
+    Field(name="type", option=False, columns=("type",)),
+    Field(name="args", option=False, columns=("args",)),
+    # `parse` merges what is sent under either name, in `options` and at the top level.
+    Field(name="meta", other="metadata", default={}, columns=("meta",)),
+    Field(name="queue", default="default", columns=("queue",), read=_as_given),
+    Field(name="priority", default=0, columns=("priority",), read=_as_given),
+    Field(
+        name="timeout_ms",
+        other="timeout",
+        columns=("timeout_ms",),
+        read=_timeout,
+        check=checks.timeout,
+    ),
+    Field(
+        name="visibility_timeout_ms",
+        other="visibility_timeout",
+        columns=("visibility_timeout_ms",),
+        stored="visibility_timeout_ms",
+        read=_timeout,
+        check=checks.timeout,
+    ),
+    Field(
+        name="scheduled_at",
+        other="delay_until",
+        columns=("due_at",),
+        stored="scheduled_at_text",
+        read=_when,
+        check=checks.when,
+    ),
+    Field(
+        name="expires_at",
+        columns=("expires_at",),
+        stored="expires_at_text",
+        read=_when,
+        check=checks.when,
+    ),
+    # The policy is stored complete, and only when it is not the default one: a default that
+    # changes later does not change jobs that were stored with their own.
+    Field(
+        name="retry",
+        other="retry_policy",
+        columns=("max_attempts",),
+        stored="retry",
+        read=_retry,
+        check=checks.retry,
+        render=_policy,
+    ),
+    Field(
+        name="unique",
+        columns=("unique_key",),
+        stored="unique",
+        read=_unique,
+        check=checks.unique,
+        render=lambda policy: policy.render(),
+    ),
+    Field(name="schema", stored="schema", read=_as_given, check=checks.schema),
+    Field(
+        name="tags",
+        default=[],
+        stored="tags",
+        read=_as_given,
+        check=checks.strings,
+        render=_items,
+    ),
+    Field(name="rate_limit", stored="rate_limit", read=_object, check=checks.object_),
+    Field(name="pending", default=False, columns=("state",), read=_as_given),
+)
+
+#: Kept for a job, and not sent under a name of their own: the names of the objects that hold large
+#: arguments, and the attributes that have no field.
+INTERNAL: Final = (
+    Field(name="offloaded", default=(), option=False, stored="offloaded", render=_items),
+    Field(
+        name="extra",
+        default={},
+        option=False,
+        stored="extra",
+        check=checks.extra,
+        render=lambda extra: extra or None,
+    ),
+)
+
+#: The spellings that are read from `options` and from the top level.
+OPTIONS: Final = frozenset(
+    spelling for field in FIELDS if field.option for spelling in field.spellings
+)
+
+#: Set by the server, with the column of `ojs_job` that each comes from, if it is one; what a client
+#: sends for them is ignored (core §5.3).
+SYSTEM: Final[dict[str, str | None]] = {
+    "state": "state",
+    "attempt": "attempt",
+    "max_attempts": "max_attempts",
+    "created_at": "created_at",
+    "enqueued_at": "enqueued_at",
+    "activated_at": "activated_at",
+    "started_at": "started_at",
+    "completed_at": "finished_at",
+    "cancelled_at": "finished_at",
+    "discarded_at": "finished_at",
+    "result": "result",
+    "error": "error",
+    "errors": None,
+    "next_attempt_at": "due_at",
+    "retry_delay_ms": None,
+    "progress": "progress",
+    "last_checkpoint": "progress",
+    "parent_results": None,
+    "workflow_id": None,
+}

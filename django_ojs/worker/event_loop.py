@@ -1,0 +1,119 @@
+"""Run `async def` handlers on an event loop."""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from contextlib import suppress
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import connections
+
+from django_ojs import context as contexts
+from django_ojs.payloads import resolver
+from django_ojs.payloads.resolver import Resolved
+from django_ojs.worker.handler_call import OnEnd, call, checked_result, refresh_connections
+from django_ojs.worker.in_flight import Run
+
+logger = logging.getLogger("django_ojs")
+
+
+class EventLoop:
+    """An event loop in its own thread, for `async def` handlers."""
+
+    def __init__(self, slots: int, on_end: OnEnd) -> None:
+        self._on_end = on_end
+        self._loop = asyncio.new_event_loop()
+        self._slots = asyncio.Semaphore(slots)
+        self._closing = False
+        # For the synchronous parts (the ORM) of each running job one thread with its connections,
+        # reused from job to job.
+        self._sync_threads = deque(ThreadSensitiveContext() for _ in range(slots))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
+        self._thread.start()
+
+    def submit(self, runs: list[Run]) -> None:
+        """Run these jobs as slots become free."""
+        self._loop.call_soon_threadsafe(self._start, runs)
+
+    def close(self) -> None:
+        """End the loop when no task is running. The process does not wait for that."""
+        self._loop.call_soon_threadsafe(self._stop_when_done)
+
+    def _stop_when_done(self) -> None:
+        if self._tasks:
+            self._loop.call_later(0.02, self._stop_when_done)
+            return
+        self._closing = True
+        self._loop.stop()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._closing:
+            try:
+                self._loop.run_forever()
+            except BaseException as error:
+                # A SystemExit in a task that a handler created ends `run_forever`. The handler gets
+                # it too, so the loop continues.
+                logger.debug("A task of a handler raised %s", type(error).__name__)
+        for sync_thread in self._sync_threads:
+            thread = SyncToAsync.context_to_thread_executor.pop(sync_thread, None)
+            if thread is not None:
+                thread.submit(connections.close_all)
+                thread.shutdown()
+        self._loop.close()
+
+    def _start(self, runs: list[Run]) -> None:
+        for run in runs:
+            task = self._loop.create_task(self._execute(run))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, run: Run) -> None:
+        async with self._slots:
+            task = asyncio.current_task()
+            assert task is not None
+            # Before `begin`: from then on the run may be interrupted, and its thread is the loop's.
+            run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)
+            if not run.begin():
+                return
+            sync_thread = self._sync_threads.popleft()
+            # Set in the context of this task only.
+            SyncToAsync.thread_sensitive_context.set(sync_thread)
+            result, error, resolved = None, None, None
+            try:
+                contexts.enter(run.context)
+                if resolver.is_needed(run.job.args, run.handler.payload_kinds):
+                    resolved = await _resolved(run)
+                returned = call(run)
+                result = checked_result(
+                    run,
+                    await returned
+                    if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
+                    else returned,
+                )
+                if resolved is not None:
+                    await sync_to_async(resolved.finish)()
+            except BaseException as raised:  # As in Executor.
+                error = raised
+            if resolved is not None:
+                resolved.close()
+            if run.context.has_unsent:
+                with suppress(asyncio.CancelledError):  # It arrived after the handler had ended.
+                    await sync_to_async(run.context.flush)()
+            if run.end():
+                self._on_end(run, result, error, False)
+            try:
+                if sync_thread in SyncToAsync.context_to_thread_executor:
+                    await sync_to_async(refresh_connections)()
+            except asyncio.CancelledError:
+                pass  # It arrived after the handler had ended.
+            finally:
+                self._sync_threads.append(sync_thread)
+
+
+async def _resolved(run: Run) -> Resolved:
+    resolved = await sync_to_async(Resolved)(run.job.id, run.job.args, run.handler.payload_kinds)
+    run.context.resolved(resolved.args)
+    return resolved

@@ -1,0 +1,54 @@
+"""Call the handler of a run, and interrupt it."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from django.db import close_old_connections, connections, reset_queries
+
+from django_ojs.middleware import execution_chain
+from django_ojs.operations import ack
+from django_ojs.worker.in_flight import Run
+
+#: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
+#: handler has committed its own ACK.
+OnEnd = Callable[[Run, Any, BaseException | None, bool], None]
+
+
+class Interrupted(BaseException):
+    """Raised in a handler's thread when its job timed out, was cancelled or must shut down."""
+
+
+def call(run: Run) -> Any:
+    """Call the handler through the execution middleware. Return its result, or a coroutine."""
+    return execution_chain().run(run.context, lambda: run.handler.run(run.context))
+
+
+def checked_result(run: Run, returned: Any) -> Any:
+    """Return the result to store. Raises when it cannot be stored."""
+    result = run.context.result(returned)
+    ack.check_result(result)
+    return result
+
+
+def refresh_connections() -> None:
+    """Close the thread's connections that are broken or too old."""
+    # As Django does around a request: close connections that are broken or too old, and clear the
+    # queries that DEBUG records.
+    if any(True for _ in connections.all(initialized_only=True)):
+        reset_queries()
+        close_old_connections()
+
+
+def interrupt(run: Run) -> None:
+    """Stop a running handler: raise Interrupted in its thread, or cancel its task.
+
+    A thread that waits in C code gets the exception when that code returns.
+    """
+    run.interrupted = True
+    if run.cancel_task is not None:
+        run.cancel_task()
+    elif run.thread_id is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(run.thread_id), ctypes.py_object(Interrupted)
+        )

@@ -1,0 +1,89 @@
+"""Which tests coverage measures: enough to run each branch once, because tracing is slow.
+
+Tracing makes Python 3.11 more than twice as slow. The thirtieth case of a parametrized test seldom
+runs a line that the first two do not; the figure can only be too low for it, never too high.
+
+Tests marked `interrupts` are never measured, nor the processes that they start: Python 3.11 loops
+for ever when code is traced while an exception waits for a thread that waits in C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from collections import Counter
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import django_ojs
+from tests.databases import KIND
+
+#: So many cases of a parametrized test are measured.
+CASES = {"postgresql": 2, "sqlite": 1}[KIND]
+#: What differs between the databases is run by these; the rest is measured on PostgreSQL.
+FOLDERS = {"postgresql": ("",), "sqlite": ("tests/operations/", "tests/storage/")}[KIND]
+
+_MEASURED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    coverage = _running()
+    if coverage is not None and config.getoption("numprocesses", None):
+        coverage.stop()  # Others run the tests: this process only tells what they say.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Measure the imports of the package, and nothing else of the collection."""
+    coverage = _running()
+    if coverage is None:
+        return (yield)
+    for module in pkgutil.walk_packages(django_ojs.__path__, "django_ojs."):
+        # Some need a library that is not installed.
+        with suppress(ImportError):
+            importlib.import_module(module.name)
+    coverage.stop()
+    try:
+        return (yield)
+    finally:
+        coverage.start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases: Counter[str] = Counter()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        item.stash[_MEASURED] = (
+            cases[name] <= CASES
+            and item.nodeid.startswith(FOLDERS)
+            and not item.get_closest_marker("interrupts")
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    coverage = None if item.stash.get(_MEASURED, True) else _running()
+    if coverage is None:
+        return (yield)
+    # By these, the processes that it starts would be measured.
+    kept = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("COVERAGE_")}
+    coverage.stop()
+    try:
+        return (yield)
+    finally:
+        coverage.start()
+        os.environ.update(kept)
+
+
+def _running() -> Any:
+    try:
+        from coverage import Coverage
+    except ImportError:
+        return None
+    return Coverage.current()

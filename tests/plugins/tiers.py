@@ -1,0 +1,111 @@
+"""Which test runs where: see docs/explanation/testing.md.
+
+`OJS_TEST_TIER=short` leaves out what the other database's run, or `make faults`, shows as well, and
+`storm` is what `make faults` runs. The default, `full`, runs whatever was collected.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.databases import KIND
+
+FAULTS = Path(__file__).parents[1] / "faults"
+DOCS = Path(__file__).parents[1] / "docs"
+NAMES = ("short", "full", "storm")
+NAME = os.environ.get("OJS_TEST_TIER", "full")
+
+_DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_setup"}
+_TABLE = pytest.StashKey[Counter[tuple[str, bool]]]()
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier of a test: storm, process, once or both."""
+    if item.get_closest_marker("storm"):
+        return "storm"
+    if item.get_closest_marker("once") or item.path.parent == DOCS:
+        return "once"
+    if not _uses_the_database(item) and not item.get_closest_marker("both"):
+        return "once"
+    return "process" if _is_about_processes(item) else "both"
+
+
+def _uses_the_database(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    return bool(item.get_closest_marker("django_db")) or not _DATABASE_FIXTURES.isdisjoint(fixtures)
+
+
+def _is_about_processes(item: pytest.Item) -> bool:
+    return "process_environment" in getattr(item, "fixturenames", ()) or any(
+        item.get_closest_marker(name) for name in ("process", "browser")
+    )
+
+
+def runs(item: pytest.Item, tier: str) -> bool:
+    """Return whether a test of this tier is run on this database."""
+    if NAME == "full":
+        return True
+    if NAME == "storm" and not _is_a_fault(item):
+        return False
+    if tier == "storm":
+        return NAME == "storm"
+    if KIND == "postgresql" or tier == "both" or item.get_closest_marker("sqlite"):
+        return True
+    return tier == "process" and (NAME == "storm" or bool(item.get_closest_marker("smoke")))
+
+
+def _is_a_fault(item: pytest.Item) -> bool:
+    return item.path.parent == FAULTS or any(
+        item.get_closest_marker(name) for name in ("storm", "sized")
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if NAME not in NAMES:
+        raise pytest.UsageError(f"OJS_TEST_TIER: must be one of {', '.join(NAMES)}")
+    tiers = {item: tier_of(item) for item in items}
+    chosen = [item for item in items if runs(item, tiers[item])]
+    dropped = set(items).difference(chosen)
+    table = config.stash[_TABLE] = Counter((tiers[item], item in dropped) for item in items)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["tiers"] = [[*key, count] for key, count in table.items()]
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+    items[:] = _in_order([i for i in chosen if tiers[i] == "process"], chosen)
+
+
+def _in_order(first: list[pytest.Item], items: list[pytest.Item]) -> list[pytest.Item]:
+    # Each of xdist's workers begins with an equal part of the list, and takes from the end of
+    # others when it is done: the first one gets the tests that mostly wait, beside which the others
+    # use the processor.
+    waiting = set(first)
+    return [*first, *(item for item in items if item not in waiting)]
+
+
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Keep what a worker of xdist has collected: all of them have collected the same."""
+    found = getattr(node, "workeroutput", {}).get("tiers")
+    if found:
+        node.config.stash[_TABLE] = Counter({(tier, out): count for tier, out, count in found})
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    table = config.stash.get(_TABLE, None)
+    if table is None or NAME == "full":
+        return
+    terminalreporter.section(f"the {NAME} suite on {KIND}")
+    for tier in ("both", "once", "process", "storm"):
+        ran, left = table[tier, False], table[tier, True]
+        why = {
+            "both": "on both databases",
+            "once": "no database: with PostgreSQL only",
+            "process": "processes: on PostgreSQL, on SQLite a selection (smoke)",
+            "storm": "make faults",
+        }[tier]
+        terminalreporter.write_line(f"{tier:8} {ran:5} run, {left:5} left out   ({why})")
