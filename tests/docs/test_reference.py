@@ -203,9 +203,7 @@ def test_the_columns_of_the_envelope_are_fields_of_the_job() -> None:
 
 
 def test_the_interface_describes_the_options_of_the_table() -> None:
-    options = DOCUMENT.read()["components"]["schemas"]["JobRequest"]["properties"]["options"][
-        "properties"
-    ]
+    options = DOCUMENT.read()["components"]["schemas"]["JobOptions"]["properties"]
     assert set(options) == OPTIONS
 
 
