@@ -6,10 +6,10 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from django_ojs.http import fields, long_poll
+from django_ojs.http import long_poll
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.backpressure.bounds import Patience
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.storage.bounds import nearer
 
 HEADER: Final = "OJS-Block-Timeout"
@@ -26,7 +26,7 @@ def patience(request: HttpRequest) -> Patience:
     """
     given = request.headers.get(HEADER, "0").strip()
     if not _SECONDS(given):
-        raise fields.refuse(HEADER, "must be a whole number of seconds, 0 or more")
+        raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
     return Patience(seconds=min(int(given), LONGEST_BLOCK), place=long_poll.place)
 
 

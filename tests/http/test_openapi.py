@@ -16,7 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from django_ojs.http import backpressure, headers, pagination, urls
-from django_ojs.http.views.base import Unknown
+from django_ojs.http.views.base import UnknownPath
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.http.views.workers import LONGEST_WAIT_MS
 from django_ojs.models.worker import Directive
@@ -59,7 +59,7 @@ def _served() -> dict[tuple[str, str], Any]:
     for pattern in urls.urlpatterns:
         assert isinstance(pattern, URLPattern)
         view: Any = pattern.callback
-        if view.cls is not Unknown:
+        if view.cls is not UnknownPath:
             path = re.sub(r"<str:(\w+)>", r"{\1}", f"/{pattern.pattern}")
             for method in set(view.cls().allowed_methods) & set(METHODS):
                 found[method, path] = view.cls.needs.get(method)

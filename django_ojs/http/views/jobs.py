@@ -8,8 +8,10 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import backpressure, fields
-from django_ojs.http.access import Access, Scope
+from django_ojs.http.access import Access
+from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
+from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.info import info
@@ -17,12 +19,13 @@ from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
+from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
 
 def job_id(text: str) -> UUID:
-    """Return the id of a path. What is no id is no job's: raises JobNotFound."""
+    """Return the id in a path. Raises JobNotFound for text that is no id."""
     try:
         return ids.parse_id(text)
     except InvalidRequest:
@@ -30,15 +33,32 @@ def job_id(text: str) -> UUID:
 
 
 class JobView(OJSView):
-    """What the routes of one job share."""
+    """The base of the routes of one job."""
 
     def check_queue_of(self, key: UUID) -> None:
-        """Refuse a caller that may not use the job's queue; costs nothing to one who may use all.
+        """Refuse a caller that may not use the job's queue; no query for one that may use all.
 
         Raises PermissionDenied, JobNotFound.
         """
         if self.access.queues is not None:
             self.access.check_queue(transitions.get(key).queue)
+
+    def info(self, key: UUID) -> Job:
+        """INFO of a job that the caller may read."""
+        job = info(key)
+        self.access.check_queue(job.queue)
+        return job
+
+    def cancel(self, key: UUID) -> tuple[Job, State]:
+        """CANCEL a job, and return it with its previous state.
+
+        Over HTTP a job that is cancelled already is a conflict, as one in another terminal state.
+        """
+        self.check_queue_of(key)
+        job, before = cancel(key)
+        if before is State.CANCELLED:
+            transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+        return job, before
 
 
 class Jobs(OJSView):
@@ -55,12 +75,12 @@ class Jobs(OJSView):
         job = push(wanted, generated_id=data.get("id") is None, patience=patience)
         if job is None:
             # An enqueue middleware dropped it, which is no error (ojs-middleware §3.4).
-            return self.answer({"job": None, "dropped": True})
+            return json_response({"job": None, "dropped": True})
         headers = backpressure.warning([job.queue])
         if job.deduplicated:
-            return self.answer({"job": envelope.render(job), "deduplicated": True}, 200, headers)
+            return json_response({"job": envelope.render(job), "deduplicated": True}, 200, headers)
         headers["Location"] = f"{request.path}/{job.pk}"
-        return self.answer({"job": envelope.render(job)}, 201, headers)
+        return json_response({"job": envelope.render(job)}, 201, headers)
 
 
 class JobBatch(OJSView):
@@ -72,7 +92,7 @@ class JobBatch(OJSView):
         """Store the jobs in order."""
         items = fields.required(self.body(), "jobs")
         if not isinstance(items, list) or not items:
-            raise fields.refuse("jobs", "must be an array of at least one job")
+            raise InvalidRequest.of("jobs", "must be an array of at least one job")
         wanted = []
         for index, item in enumerate(items):
             try:
@@ -84,7 +104,7 @@ class JobBatch(OJSView):
         stored = push_batch(wanted, generated_ids=ours, patience=backpressure.patience(request))
         jobs = [None if job is None else envelope.render(job) for job in stored]
         headers = backpressure.warning(job.queue for job in stored if job is not None)
-        return self.answer({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201, headers)
+        return json_response({"jobs": jobs, "count": len(jobs) - jobs.count(None)}, 201, headers)
 
 
 class JobDetail(JobView):
@@ -93,24 +113,19 @@ class JobDetail(JobView):
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        """Return the job as it is now."""
-        job = info(job_id(key))
-        self.access.check_queue(job.queue)
-        return {"job": job.envelope()}
+        return {"job": self.info(job_id(key)).envelope()}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        """Cancel the job."""
-        return cancelled(self, job_id(key))
+        return _cancelled(*self.cancel(job_id(key)))
 
 
 class JobCancel(JobView):
-    """CANCEL under the name that some clients use."""
+    """CANCEL by the path that some clients use."""
 
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Cancel the job."""
-        return cancelled(self, job_id(key))
+        return _cancelled(*self.cancel(job_id(key)))
 
 
 class JobActivate(JobView):
@@ -119,18 +134,12 @@ class JobActivate(JobView):
     needs = {"POST": Scope.PRODUCER}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Make a pending job available."""
         self.check_queue_of(job_id(key))
         job = activate(job_id(key))
         return {"job": {**envelope.render(job), "previous_state": "pending"}}
 
 
-def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
-    """Cancel a job and return the answer. Over HTTP a job that has ended is a conflict."""
-    view.check_queue_of(key)
-    job, before = cancel(key)
-    if before is State.CANCELLED:
-        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+def _cancelled(job: Job, before: State) -> dict[str, Any]:
     return {"job": {**job.envelope(), "previous_state": before.value}}
 
 
