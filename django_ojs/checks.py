@@ -14,7 +14,7 @@ from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, told, unbounded
 from django_ojs.storage import database
 
-OPEN = "The HTTP API is open: Anybody stands in OJS['HTTP_AUTHENTICATION']."
+OPEN = "The HTTP API is open: OJS['HTTP_AUTHENTICATION'] lists AllowAny."
 OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users a staff session."
 
 
@@ -82,9 +82,9 @@ def _api_is_open() -> bool:
     # A project without the HTTP API need not have its dependencies.
     if paths == AUTHENTICATION or find_spec("rest_framework") is None:
         return False
-    from django_ojs.http.authentication import Anybody, authentication_classes
+    from django_ojs.http.authentication import AllowAny, authentication_classes
 
-    return any(issubclass(each, Anybody) for each in authentication_classes())
+    return any(issubclass(each, AllowAny) for each in authentication_classes())
 
 
 @register(Tags.database)
