@@ -51,6 +51,14 @@ def test_must_1_inside_a_queue_the_highest_priority_comes_first_then_the_first_t
     assert fetched("a") == ["1", "2", "3", "4", "5"]
 
 
+def test_must_1_of_more_jobs_than_are_wanted_the_best_are_claimed() -> None:
+    put("4", queue="a")
+    age(push(args=["3"], queue="a").pk, HOUR)
+    put("1", queue="a", priority=100)
+    put("2", queue="a", priority=1)
+    assert [fetched("a", count=1) for _ in range(4)] == [["1"], ["2"], ["3"], ["4"]]
+
+
 def test_must_1_the_queue_on_the_right_is_asked_only_for_what_is_still_wanted() -> None:
     for queue in "ab":
         for n in range(3):
