@@ -34,9 +34,9 @@ from tests.sizes import FULL
 pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
 
 SEED = int(os.environ.get("OJS_SCHEMATHESIS_SEED", "1"))
-EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25" if FULL else "10"))
+EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25" if FULL else "5"))
 #: At most so many of the cases that follow from the schema of an operation.
-CASES = 10**9 if FULL else 40
+CASES = 10**9 if FULL else 20
 
 CONFIG = schemathesis.Config.from_dict(
     {
