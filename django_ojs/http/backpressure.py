@@ -71,8 +71,8 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
 
 
 def refusal(full: QueueFull) -> dict[str, str]:
-    """Return the headers of a 429 beside Retry-After (§7.2)."""
-    return _headers(full.depth, full.bound)
+    """Return the headers of a 429 of a full queue (§7.2), Retry-After included."""
+    return {"Retry-After": str(full.retry_after), **_headers(full.depth, full.bound)}
 
 
 def _headers(depth: int, bound: int) -> dict[str, str]:

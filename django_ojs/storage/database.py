@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.models.primary import primary_alias
+from django_ojs.models.base import primary_alias
 from django_ojs.storage import dialects
 from django_ojs.storage.dialects.base import Dialect
 

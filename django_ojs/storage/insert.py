@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
-from django_ojs.spec import json, retry
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.storage import database
@@ -48,7 +48,7 @@ def row_of(envelope: Envelope) -> Row:
         "args": envelope.args,
         "meta": envelope.meta,
         "options": options_of(envelope),
-        "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
+        "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
     }
     if envelope.timeout_ms is not None:
         row["timeout_ms"] = envelope.timeout_ms

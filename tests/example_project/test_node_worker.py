@@ -17,7 +17,7 @@ from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import Maintenance
 from example_project.demo.node import lacking

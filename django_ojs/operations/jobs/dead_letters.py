@@ -19,8 +19,8 @@ from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.retry import revive
-from django_ojs.spec import retry as retries
-from django_ojs.spec import unique
+from django_ojs.spec import retry_policy as retries
+from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, insert, transitions
@@ -172,7 +172,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         job.max_attempts = policy.max_attempts
         job.options = {**job.options, "retry": policy.render()}
     if job.unique_key is not None:
-        same = unique.parse(job.options["unique"])
+        same = unique_policy.parse(job.options["unique"])
         # Only for what counts: a middleware may have changed the arguments after the key was made.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)

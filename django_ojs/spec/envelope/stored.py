@@ -5,10 +5,10 @@ from itertools import compress
 from operator import attrgetter, ne
 from typing import Any, Final
 
-from django_ojs.spec import retry
+from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope.fields import FIELDS, INTERNAL
 from django_ojs.spec.envelope.model import Envelope
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 
 _STORED: Final = tuple(field for field in (*FIELDS, *INTERNAL) if field.stored is not None)
 _RENDERERS: Final = tuple((field.name, field.render) for field in _STORED)
@@ -31,4 +31,4 @@ def options_of(envelope: Envelope) -> dict[str, Any]:
 
 def retry_of(options: Mapping[str, Any] | None) -> RetryPolicy:
     """Return the retry policy of a stored job."""
-    return retry.parse((options or {}).get("retry"), default=retry.DEFAULT)
+    return retry_policy.parse((options or {}).get("retry"), default=retry_policy.DEFAULT)
