@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from django_ojs.http import long_poll
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull

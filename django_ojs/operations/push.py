@@ -17,7 +17,7 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
-from django_ojs.operations.backpressure.waiting import WaitPolicy, wait_for_room
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import outbox, result, transaction_check, unique
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
