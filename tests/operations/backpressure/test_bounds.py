@@ -258,6 +258,15 @@ def test_drop_oldest_makes_room_with_the_oldest_available_jobs() -> None:
     assert [event.data["job_id"] for event in dropped] == [str(first.id), str(second.id)]
 
 
+def test_drop_oldest_drops_the_oldest_whatever_its_priority() -> None:
+    bound(3, strategy="drop_oldest")
+    first, second, _ = (add(priority=priority)[0] for priority in (5, -5, 0))
+    for oldest in (first, second):
+        add()
+        dropped = Job.objects.filter(state="discarded").latest("finished_at")
+        assert dropped.pk == oldest.id
+
+
 def test_drop_oldest_refuses_where_nothing_is_available() -> None:
     from datetime import timedelta
 
