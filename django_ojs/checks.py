@@ -1,4 +1,4 @@
-"""System checks: what would go wrong later, said at the start."""
+"""Django system checks of the settings, the database and the access to the API."""
 
 from importlib.util import find_spec
 from typing import Any
@@ -14,7 +14,7 @@ from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, told, unbounded
 from django_ojs.storage import database
 
-OPEN = "The HTTP API is open: Anybody stands in OJS['HTTP_AUTHENTICATION']."
+OPEN = "The HTTP API is open: OJS['HTTP_AUTHENTICATION'] lists AllowAny."
 OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users a staff session."
 
 
@@ -42,11 +42,11 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @register("django_ojs")
 def check_outbox(**kwargs: Any) -> list[CheckMessage]:
-    """Check that what sends jobs to other servers is installed."""
+    """Check that the HTTP client of the outbox is installed."""
     try:
         wanted = settings().outbox
     except ImproperlyConfigured:
-        return []  # check_settings tells.
+        return []  # check_settings reports it.
     if not wanted or find_spec("httpx") is not None:
         return []
     return [
@@ -60,13 +60,13 @@ def check_outbox(**kwargs: Any) -> list[CheckMessage]:
 
 @register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
-    """Name an open API."""
+    """Warn when the HTTP API needs no authentication."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []
 
 
 @register("django_ojs", deploy=True)
 def check_deployed_access(**kwargs: Any) -> list[CheckMessage]:
-    """Refuse to deploy an open API."""
+    """Reject a deployment whose HTTP API needs no authentication."""
     return [Error(OPEN, hint=OPEN_HINT, id="django_ojs.E005")] if _is_known_open() else []
 
 
@@ -74,32 +74,32 @@ def _is_known_open() -> bool:
     try:
         return _api_is_open()
     except ImproperlyConfigured:
-        return False  # check_settings tells.
+        return False  # check_settings reports it.
 
 
 def _api_is_open() -> bool:
     paths = settings().http_authentication
-    # A project without the HTTP API need not have, or load, what it needs.
+    # A project without the HTTP API need not have its dependencies.
     if paths == AUTHENTICATION or find_spec("rest_framework") is None:
         return False
-    from django_ojs.http.authentication import Anybody, authentication_classes
+    from django_ojs.http.authentication import AllowAny, authentication_classes
 
-    return any(issubclass(each, Anybody) for each in authentication_classes())
+    return any(issubclass(each, AllowAny) for each in authentication_classes())
 
 
 @register(Tags.database)
 def check_bounds(**kwargs: Any) -> list[CheckMessage]:
-    """Name queues that may grow without an end (backpressure §6.3)."""
+    """Name the queues without a bound (backpressure §6.3)."""
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration; the others tell of the rest.
+        return []  # Before the first migration, or another check reports it.
     return [Warning(told(names), hint=BOUND_HINT, id="django_ojs.W003")] if names else []
 
 
 @register(Tags.database)
 def check_database(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the jobs' database is one that can keep them, and is set up to do so well."""
+    """Check that the database is supported, and its settings."""
     try:
         return database.dialect().check(database.connection())
     except NotSupportedError as error:

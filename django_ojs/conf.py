@@ -1,8 +1,8 @@
 """Settings: one dictionary, `OJS = {...}`, in the Django settings; every default is safe.
 
-`settings()` answers with a frozen value, read once and again after `override_settings`. An unknown
-key, or a value of the wrong kind, is an error that names it: a misspelt setting that is silently
-ignored is found in production.
+`settings()` returns a frozen value, read once and again after `override_settings`. An unknown key,
+or a value of the wrong kind, is an error that names the key: a misspelt setting that is silently
+ignored would be found in production only.
 """
 
 import difflib
@@ -36,7 +36,7 @@ def _retry(value: object) -> RetryPolicy:
 
 
 def _paths(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(path, str) for path in value):  # type: ignore[attr-defined]  # TypeError is the answer for a non-iterable
+    if isinstance(value, str) or not all(isinstance(path, str) for path in value):  # type: ignore[attr-defined]  # a non-iterable raises TypeError
         raise ValueError
     return tuple(value)  # type: ignore[arg-type]  # checked above
 
@@ -54,14 +54,14 @@ def _count(value: object) -> int:
 
 
 def _name_bytes(value: object) -> int:
-    # The columns that hold the names end there.
+    # The length of the columns that hold the names.
     if _count(value) > NAME_BYTES:
         raise ValueError
     return _count(value)
 
 
 def _envelope_bytes(value: object) -> int:
-    # What every implementation must take (payload-limits).
+    # Every implementation must accept this size (payload-limits).
     if _count(value) < SMALLEST_LIMIT:
         raise ValueError
     return _count(value)
@@ -75,14 +75,14 @@ def _wrong_database(value: object) -> str:
 
 def _events(value: object) -> frozenset[events.EventType]:
     patterns = _paths(value)
-    # A misspelt type would be missed on the day it is needed.
+    # A misspelt type must not be noticed only when its events are needed.
     if not all(events.matching([pattern]) for pattern in patterns):
         raise ValueError
     return events.matching(patterns)
 
 
 class Queues(dict[str, dict[str, Any]]):
-    """Configurations by queue. As hashable as the settings it is part of; nobody changes it."""
+    """Configurations by queue; hashable, because the settings are. It is never changed."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
@@ -216,7 +216,7 @@ class Settings:
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits an envelope is checked against."""
+        """The limits that an envelope is checked against."""
         return Limits(
             queue_bytes=self.max_queue_name_bytes,
             type_bytes=self.max_job_type_bytes,

@@ -1,4 +1,4 @@
-"""What a handler may know of its own run, and ask for (ojs-middleware §4.4)."""
+"""The context of a run, as its handler and its middleware get it (ojs-middleware §4.4)."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ from django_ojs.storage.claims import Claimed
 
 logger = logging.getLogger("django_ojs.job")
 
-#: Reports that come faster are put together: a loop may say where it is in every round.
+#: Seconds between two writes; reports in between are merged, so that a loop may report each round.
 REPORT_EVERY = 1.0
 
 _UNSET: Any = object()
@@ -60,43 +60,42 @@ class JobContext:
 
     @property
     def args(self) -> list[Any]:
-        """What the handler is called with: the job's arguments, references resolved."""
+        """The arguments of the handler: the job's, with payload references resolved."""
         return self.job.args if self._args is None else self._args
 
     def resolved(self, args: list[Any]) -> None:
-        """Set what references lead to. The worker calls this; the job keeps its own."""
+        """Set the resolved arguments. The worker calls this; those of the job do not change."""
         self._args = args
 
     @property
     def attempt(self) -> int:
-        """The attempt this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.job.attempt
 
     @property
     def queue(self) -> str:
-        """The queue the job came from."""
+        """The queue of the job."""
         return self.job.queue
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this run any more.
+        """Whether the result of this run is no longer needed.
 
-        The job was cancelled or timed out, or another worker has it.
-
-        A handler that runs long looks here now and then, and returns.
+        The job was cancelled or timed out, or another worker has it. A long-running handler should
+        check this regularly, and return.
         """
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Tell the handler that nobody waits for it. The worker calls this."""
+        """Set `cancelled`. The worker calls this."""
         self._cancelled.set()
 
     def heartbeat(self, extend: timedelta | None = None) -> bool:
-        """Extend the job's reservation, from now (worker-protocol §5.4).
+        """Extend the job's reservation from now (worker-protocol §5.4).
 
-        By its visibility timeout, or by `extend`.
+        It is extended by the visibility timeout of the job, or by `extend`.
 
-        The worker does so on its own while it lives. Return False when the job is no longer this
+        The worker does so by itself while it is alive. Return False when the job is no longer this
         run's; `cancelled` is then set. In an `async def` handler, call `await aheartbeat()`.
         """
         held = True if self._heartbeat is None else self._heartbeat(self.job, extend)
@@ -115,7 +114,7 @@ class JobContext:
         data: Mapping[str, JSON] | None = None,
         checkpoint: Mapping[str, JSON] | None = None,
     ) -> bool:
-        """Say how far the run is: a share from 0 to 1, details, or both (ojs-progress §6).
+        """Report progress: a fraction from 0 to 1, data, or both (ojs-progress §6).
 
         `checkpoint` is what another run of the job finds as its `last_checkpoint`. It extends the
         reservation too. At most one report a second is written, the latest; the last of a run
@@ -136,12 +135,12 @@ class JobContext:
         data: Mapping[str, JSON] | None = None,
         checkpoint: Mapping[str, JSON] | None = None,
     ) -> bool:
-        """Say how far the run is; see `progress`."""
+        """Report progress; see `progress`."""
         return await sync_to_async(self.progress)(progress, data=data, checkpoint=checkpoint)
 
     @property
     def last_checkpoint(self) -> dict[str, JSON] | None:
-        """The last checkpoint that an earlier run of the job has reported, or None."""
+        """The last checkpoint that an earlier run of the job reported, or None."""
         return progresses.last_checkpoint(self.job.progress)
 
     @property
@@ -150,7 +149,7 @@ class JobContext:
         return bool(self._unsent)
 
     def flush(self) -> None:
-        """Write what was reported and not written yet. The worker calls this when a run ends."""
+        """Write the reports that are not written yet. The worker calls this when a run ends."""
         unsent, self._unsent = self._unsent, {}
         if not unsent or self.cancelled:
             return
@@ -165,11 +164,11 @@ class JobContext:
             self.log.warning("Progress was not kept (%s)", type(error).__name__)
 
     def set_result(self, value: JSON) -> None:
-        """Set the job's result; it goes before what the handler returns."""
+        """Set the job's result; it replaces what the handler returns."""
         self._result = value
 
     def result(self, returned: Any) -> Any:
-        """Return the result to keep, given what the handler returned."""
+        """Return the result to store, given what the handler returned."""
         return returned if self._result is _UNSET else self._result
 
 
@@ -182,5 +181,5 @@ def current_context() -> JobContext | None:
 
 
 def enter(context: JobContext | None) -> None:
-    """Make a context the current one. The worker calls this round each run."""
+    """Make a context the current one. The worker calls this before and after each run."""
     _current.set(context)

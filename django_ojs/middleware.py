@@ -1,6 +1,6 @@
-"""Enqueue and execution middleware (ojs-middleware): two chains.
+"""The chains of enqueue and of execution middleware (ojs-middleware).
 
-They come from the settings, and may be rearranged at start-up.
+They are read from the settings, and may be rearranged at start-up.
 
 `OJS = {"ENQUEUE_MIDDLEWARE": ["path.to.Class", …], "EXECUTION_MIDDLEWARE": […]}`. An entry is a
 class that is instantiated without arguments, or a callable that is used as it is. A middleware is
@@ -23,9 +23,9 @@ EnqueueNext = Callable[[Envelope], Envelope | None]
 
 
 class EnqueueMiddleware(Protocol):
-    """Pass the envelope on, drop it, or refuse it (ojs-middleware §3).
+    """Pass the envelope on, drop it, or reject it (ojs-middleware §3).
 
-    It may be changed before it is passed on. Returning None drops it; raising refuses it.
+    It may be changed before it is passed on. Returning None drops it; raising rejects it.
     """
 
     def __call__(self, envelope: Envelope, proceed: EnqueueNext, /) -> Envelope | None:
@@ -74,7 +74,7 @@ class Chain(Generic[M]):
             ) from error
         if not callable(made):
             raise ImproperlyConfigured(f"The middleware {name!r} must be callable.")
-        return cast("M", made)  # More cannot be known of what a setting names.
+        return cast("M", made)  # The type of what a setting names cannot be checked further.
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -84,7 +84,7 @@ class Chain(Generic[M]):
 
     @property
     def names(self) -> list[str]:
-        """The dotted paths, in order: what runs, and when."""
+        """The dotted paths, in the order in which the middleware run."""
         return [name for name, _ in self._entries]
 
     def add(self, middleware: Any) -> None:
@@ -92,34 +92,34 @@ class Chain(Generic[M]):
         self._insert(len(self._entries), middleware)
 
     def prepend(self, middleware: Any) -> None:
-        """Put a middleware first."""
+        """Insert a middleware at the beginning."""
         self._insert(0, middleware)
 
     def insert_before(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right before an existing one.
+        """Insert a middleware directly before an existing one.
 
         Raises LookupError when that is not in the chain.
         """
         self._insert(self._index(existing), middleware)
 
     def insert_after(self, existing: Any, middleware: Any) -> None:
-        """Put a middleware right after an existing one.
+        """Insert a middleware directly after an existing one.
 
         Raises LookupError when that is not in the chain.
         """
         self._insert(self._index(existing) + 1, middleware)
 
     def remove(self, existing: Any) -> None:
-        """Take a middleware out. Raises LookupError when it is not in the chain."""
-        self._thaw_check()
+        """Remove a middleware. Raises LookupError when it is not in the chain."""
+        self._check_not_frozen()
         del self._entries[self._index(existing)]
 
     def freeze(self) -> None:
-        """Refuse further changes: jobs pass through from now on (ojs-middleware §5.3)."""
+        """Refuse further changes: the chain is in use (ojs-middleware §5.3)."""
         self._frozen = True
 
     def _insert(self, index: int, middleware: Any) -> None:
-        self._thaw_check()
+        self._check_not_frozen()
         if isinstance(middleware, str):
             entry = (middleware, self._load(middleware))
         else:
@@ -127,7 +127,7 @@ class Chain(Generic[M]):
             entry = (name, self._instance(middleware, name))
         self._entries.insert(index, entry)
 
-    def _thaw_check(self) -> None:
+    def _check_not_frozen(self) -> None:
         if self._frozen:
             raise RuntimeError(
                 "The middleware chain is in use and cannot be changed; "
@@ -148,7 +148,7 @@ def _path(found: Any) -> str:
 
 
 class EnqueueChain(Chain[EnqueueMiddleware]):
-    """Middleware that sees every job before it is stored."""
+    """The middleware that every job passes before it is stored."""
 
     def _instance(self, found: Any, name: str) -> EnqueueMiddleware:
         made = super()._instance(found, name)
@@ -157,7 +157,7 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
         return made
 
     def run(self, envelope: Envelope) -> Envelope | None:
-        """Pass an envelope through the chain. Return what came out, or None when one dropped it."""
+        """Return the envelope at the end of the chain, or None when a middleware dropped it."""
         self.freeze()
         outcome: list[Envelope | None] = [None]
 
@@ -170,9 +170,9 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
                 outcome[0] = current
                 return current
             proceed = _Once(lambda following: call(index + 1, following))
-            answer = self._entries[index][1](current, proceed)
+            returned = self._entries[index][1](current, proceed)
             # Returning the envelope passes it on as well (ojs-middleware §3.3).
-            return answer if answer is None or proceed.called else call(index + 1, answer)
+            return returned if returned is None or proceed.called else call(index + 1, returned)
 
         # What is stored is what reached the end: a middleware that calls `proceed` and returns
         # nothing has dropped the job.
@@ -180,7 +180,7 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
 
 
 class ExecutionChain(Chain[ExecutionMiddleware]):
-    """Middleware that wraps every run of a handler."""
+    """The middleware that wraps every run of a handler."""
 
     def run(self, context: Any, handler: Callable[[], Any]) -> Any:
         """Run a handler inside the chain and return its result.
@@ -202,7 +202,7 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
 
 
 class _Once:
-    """`proceed` as a middleware gets it: a job is stored once, and its handler runs once."""
+    """`proceed` for a middleware. A second call raises: a job is stored once, and runs once."""
 
     def __init__(self, proceed: Callable[..., Any]) -> None:
         self.called = False
@@ -217,7 +217,7 @@ class _Once:
 
 @cache
 def enqueue_chain() -> EnqueueChain:
-    """Return the chain every job passes before it is stored."""
+    """Return the chain that every job passes before it is stored."""
     return EnqueueChain("ENQUEUE_MIDDLEWARE", settings().enqueue_middleware)
 
 

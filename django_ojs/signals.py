@@ -1,4 +1,4 @@
-"""Django signals for the life of a job, sent after the commit of the change they tell of.
+"""Django signals for the life of a job, sent after the commit of the change.
 
 The sender is `django_ojs.models.Job`. Each carries `job`, the job as it was then (a Job, or for the
 worker's own runs a claimed job with the same attributes); `job_failed` and `job_discarded` carry
@@ -8,7 +8,7 @@ the other receivers.
 
 from django.dispatch import Signal
 
-# Most have no receiver, and every job asks; so Django remembers who listens, as for its models.
+# Most have no receiver, and every job checks: Django caches the receivers, as for its models.
 job_enqueued = Signal(use_caching=True)
 job_started = Signal(use_caching=True)
 job_completed = Signal(use_caching=True)
@@ -18,7 +18,7 @@ job_failed = Signal(use_caching=True)
 job_retrying = Signal(use_caching=True)
 job_discarded = Signal(use_caching=True)
 job_cancelled = Signal(use_caching=True)
-#: A claim ended without an answer from its worker, or was given back; the job is available again.
+#: A claim lapsed without a response from its worker, or was given back; the job is available again.
 job_returned = Signal(use_caching=True)
 #: A pending job was activated, or a discarded one retried by hand.
 job_activated = Signal(use_caching=True)

@@ -49,4 +49,4 @@ VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
 # Hashing is not what is tested here.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Tests of the API's operations ask as anybody; tests of who may do what say who asks.
-OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"]}
+OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}

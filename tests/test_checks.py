@@ -15,7 +15,7 @@ from django.core.management.base import SystemCheckError
 from django.test import override_settings
 
 from django_ojs import checks
-from django_ojs.http.authentication import Anybody
+from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
 
 
@@ -112,14 +112,14 @@ def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.Monke
         assert ids(checks.check_database()) == ["django_ojs.E004", "django_ojs.W001"]
 
 
-ANYBODY = "django_ojs.http.authentication.Anybody"
+ALLOW_ANY = "django_ojs.http.authentication.AllowAny"
 
 
-class AnybodyElse(Anybody):
+class AllowAnyToo(AllowAny):
     """A site's own way to open its API."""
 
 
-@pytest.mark.parametrize("path", [ANYBODY, "tests.test_checks.AnybodyElse"])
+@pytest.mark.parametrize("path", [ALLOW_ANY, "tests.test_checks.AllowAnyToo"])
 def test_w002_and_e005_an_open_api(path: str) -> None:
     with override_settings(OJS={"HTTP_AUTHENTICATION": [path]}):
         (warning,) = checks.check_access()
@@ -149,7 +149,7 @@ def test_e001_an_authentication_class_that_is_none(path: str) -> None:
 
 def test_a_project_without_the_api_needs_no_rest_framework() -> None:
     with (
-        override_settings(OJS={"HTTP_AUTHENTICATION": [ANYBODY]}),
+        override_settings(OJS={"HTTP_AUTHENTICATION": [ALLOW_ANY]}),
         mock.patch.object(checks, "find_spec", return_value=None),
     ):
         assert checks.check_access() == []
@@ -163,7 +163,7 @@ def test_a_setting_that_cannot_be_read_is_told_once() -> None:
 
 @pytest.mark.django_db(databases=["default", "other"])
 def test_a_deployment_with_an_open_api_fails_its_check() -> None:
-    with override_settings(OJS={"HTTP_AUTHENTICATION": [ANYBODY]}):
+    with override_settings(OJS={"HTTP_AUTHENTICATION": [ALLOW_ANY]}):
         call_command("check")
         with pytest.raises(SystemCheckError, match=r"django_ojs\.E005"):
             call_command("check", deploy=True)

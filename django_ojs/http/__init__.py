@@ -1,1 +1,1 @@
-"""The HTTP binding: one policy a file. Needs Django REST framework (`django-ojs[http]`)."""
+"""The HTTP binding. It needs Django REST framework (`django-ojs[http]`)."""

@@ -1,14 +1,12 @@
-"""Who asks, and what they may do (ojs-security §7)."""
+"""What a caller may do: its scopes and its queues (ojs-security §7)."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from django_ojs.spec.errors import PermissionDenied
+from django_ojs.spec.errors import PermissionDenied, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
 
-__all__ = ["ANYBODY", "PERMISSIONS", "Access", "Scope", "access_of", "scopes_of"]
-
-#: What a user needs for a scope: a Django permission, given in the Django admin.
+#: The Django permission that gives a user a scope; it is granted in the Django admin.
 PERMISSIONS: dict[Scope, str] = {
     Scope.READ: "django_ojs.view_job",
     Scope.PRODUCER: "django_ojs.push_job",
@@ -19,21 +17,20 @@ PERMISSIONS: dict[Scope, str] = {
 
 
 class User(Protocol):
-    """What is asked of a user."""
+    """The part of Django's user interface that is needed here."""
 
     @property
-    def is_authenticated(self) -> bool:
-        """Whether it is somebody."""
+    def is_authenticated(self) -> bool: ...
 
     def has_perm(self, perm: str) -> bool:
-        """Whether it has a permission. Superusers have all, inactive users none."""
+        """Whether the user has a permission. Superusers have all, inactive users none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
     """What one caller may do. `queues` None: all of them.
 
-    `name` names the caller in logs and in the audit trail; it is no secret.
+    `name` identifies the caller in logs and in the audit trail; it is no secret.
     """
 
     name: str
@@ -41,7 +38,7 @@ class Access:
     queues: frozenset[str] | None = None
 
     def allows(self, scope: Scope) -> bool:
-        """Say whether the caller has a scope, or one that includes it."""
+        """Return whether the caller has a scope, or one that includes it."""
         return scope in complete(self.scopes)
 
     def check(self, scope: Scope) -> None:
@@ -51,21 +48,17 @@ class Access:
                 f"This needs the scope {scope}.", details={"required_scope": scope.value}
             )
 
-    def sees(self, queue: str) -> bool:
-        """Say whether the caller may use a queue."""
-        return self.queues is None or queue in self.queues
-
     def check_queue(self, queue: str) -> None:
         """Raise PermissionDenied unless the caller may use a queue (ojs-security §7.1)."""
-        if not self.sees(queue):
+        if self.queues is not None and queue not in self.queues:
             raise PermissionDenied(
                 "queue: these credentials are for other queues.", details={"field": "queue"}
             )
 
     def check_all_queues(self) -> None:
-        """Raise PermissionDenied where the caller is kept to some queues.
+        """Raise PermissionDenied for a caller that is limited to some queues.
 
-        For what concerns all of them at once: workers, maintenance, the totals.
+        For what concerns all queues: workers, maintenance mode, the default configuration.
         """
         if self.queues is not None:
             raise PermissionDenied(
@@ -73,15 +66,15 @@ class Access:
             )
 
 
-#: What a caller may do in an API that was opened on purpose.
-ANYBODY = Access(name="anybody", scopes=frozenset(Scope))
+#: The access of every caller of an API that is open on purpose.
+FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope))
 
 
 def access_of(request: Any) -> Access | None:
-    """Return what the caller of a DRF request may do, or None for an anonymous one.
+    """Return what the caller of a DRF request may do, None for an unauthenticated one.
 
-    An authentication class may answer with an Access as `request.auth`. Any other one has
-    authenticated a user, whose Django permissions decide.
+    An authentication class may set an Access as `request.auth`. Any other one has authenticated a
+    user, whose Django permissions decide.
     """
     if isinstance(request.auth, Access):
         return request.auth
@@ -91,6 +84,22 @@ def access_of(request: Any) -> Access | None:
     return Access(name=str(user), scopes=scopes_of(user))
 
 
+def required_access(request: Any) -> Access:
+    """Return what the caller of a DRF request may do. Raises Unauthenticated."""
+    access = access_of(request)
+    if access is None:
+        raise unauthenticated()
+    return access
+
+
+def unauthenticated() -> Unauthenticated:
+    """Return the error for a request without accepted credentials."""
+    return Unauthenticated(
+        "This needs credentials, and the request carries none that are accepted here.",
+        hint="Send an API key: `Authorization: Bearer <key>`.",
+    )
+
+
 def scopes_of(user: User) -> frozenset[Scope]:
-    """Return the scopes a user has by Django permissions."""
+    """Return the scopes that a user has by Django permissions."""
     return frozenset(scope for scope, name in PERMISSIONS.items() if user.has_perm(name))

@@ -1,4 +1,4 @@
-"""Refusals of the API, for the audit trail (ojs-security §11.1)."""
+"""Denied requests in the audit trail (ojs-security §11.1)."""
 
 from typing import Any
 
@@ -6,24 +6,24 @@ from django_ojs.http.access import access_of
 from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import OJSError
 
-NOBODY = "unknown"
+UNKNOWN = "unknown"
 
 
-def refused(request: Any, error: OJSError, request_id: str) -> None:
-    """Note a 401 or a 403: who, from where, on which route, and why."""
-    known = error.status != 401
+def record_denial(request: Any, error: OJSError, request_id: str) -> None:
+    """Record a 401 or a 403 with the caller, its address, the route and the reason."""
+    authenticated = error.status != 401
     match = getattr(request, "resolver_match", None)
     detail = {
         "reason": error.code,
-        # The route, not the path: an id, or whatever was sent in its place, is nobody's business.
+        # The route and not the path, which may contain anything that a client sent as an id.
         "endpoint": f"{request.method} {match.route if match else ''}".strip(),
     }
-    prefix = None if known else api_keys.prefix_of(_token(request))
+    prefix = None if authenticated else api_keys.prefix_of(_token(request))
     if prefix is not None:
         detail["key_prefix"] = prefix
     audit.note(
-        "access.denied" if known else "auth.failure",
-        principal=_name(request) if known else NOBODY,
+        "access.denied" if authenticated else "auth.failure",
+        principal=_principal(request) if authenticated else UNKNOWN,
         outcome="failure",
         source_ip=request.META.get("REMOTE_ADDR", ""),
         correlation_id=request_id,
@@ -35,9 +35,9 @@ def _token(request: Any) -> str:
     return str(request.META.get("HTTP_AUTHORIZATION", "")).rpartition(" ")[2]
 
 
-def _name(request: Any) -> str:
-    # A CSRF failure, say, comes before anybody is known; asking again would fail again.
+def _principal(request: Any) -> str:
+    # A CSRF failure, for one, is raised during authentication: to authenticate again would fail.
     if getattr(request, "_authenticator", None) is None:
-        return NOBODY
+        return UNKNOWN
     access = access_of(request)
-    return NOBODY if access is None else access.name
+    return UNKNOWN if access is None else access.name

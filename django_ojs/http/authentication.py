@@ -1,6 +1,6 @@
-"""Who asks: API keys for programs, sessions for staff (ojs-security §6).
+"""Authentication: API keys for programs, sessions for staff (ojs-security §6).
 
-`OJS["HTTP_AUTHENTICATION"]` names the classes that are asked, in order: these, or any other
+`OJS["HTTP_AUTHENTICATION"]` lists the classes that are tried, in order: these, or any other
 authentication class of Django REST framework.
 """
 
@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 from django_ojs.conf import settings
-from django_ojs.http.access import ANYBODY, Access
+from django_ojs.http.access import FULL_ACCESS, Access
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 
@@ -27,13 +27,13 @@ CHALLENGE = 'Bearer realm="ojs"'
 class ApiKeyAuthentication(BaseAuthentication):
     """A key in `Authorization: Bearer ojs_…`.
 
-    A bearer token that is none of ours is left to the next class. Raises Unauthenticated for a key
-    that is wrong, TokenExpired for one that was right.
+    A bearer token of another format is left to the next class. Raises Unauthenticated for a key
+    that is wrong, TokenExpired for one that is expired or revoked.
     """
 
     def authenticate(self, request: Request) -> tuple[Any, Access] | None:
-        """Find the key."""
-        # Latin-1, as WSGI has it: any bytes can be read, and a key is ASCII.
+        """Return the access that the key gives, None without a key."""
+        # WSGI decodes headers as Latin-1, which accepts any bytes; a key is ASCII.
         scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").strip().partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token.startswith(api_keys.MARK):
@@ -46,7 +46,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         )
 
     def authenticate_header(self, request: Request) -> str:
-        """Say how to ask again."""
+        """Return the WWW-Authenticate header of a 401."""
         return CHALLENGE
 
 
@@ -54,7 +54,7 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
     """The session of a user who is active and staff, with Django's CSRF protection."""
 
     def authenticate(self, request: Request) -> tuple[Any, None] | None:
-        """Find the user, and check the CSRF token of one who was found."""
+        """Return the user, once the CSRF token is checked; None without a staff session."""
         user = getattr(request._request, "user", None)
         if user is None or not (user.is_active and user.is_staff):
             return None
@@ -63,12 +63,12 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
 
     def enforce_csrf(self, request: Request) -> None:
         """Raise PermissionDenied where the CSRF token is missing or wrong."""
-        # The token comes in the header. Looking for it in a form as well would read, and parse, the
-        # body of whatever a stranger's page sends.
-        bare: Any = copy(request._request)
-        bare.POST = QueryDict()
+        # The token must be in the header. Django would look for it in a form as well, and so read
+        # and parse any body that a page of another site sends.
+        without_form: Any = copy(request._request)
+        without_form.POST = QueryDict()
         try:
-            super().enforce_csrf(bare)
+            super().enforce_csrf(without_form)
         except exceptions.PermissionDenied:
             # Django's reasons may quote the Origin header.
             raise PermissionDenied(
@@ -77,24 +77,24 @@ class StaffSessionAuthentication(authentication.SessionAuthentication):
             ) from None
 
 
-class Anybody(BaseAuthentication):
-    """Everybody may do everything: the API is open. `manage.py check` says so."""
+class AllowAny(BaseAuthentication):
+    """Gives every caller full access: the API is open. `manage.py check` warns of it."""
 
     def authenticate(self, request: Request) -> tuple[Any, Access]:
-        """Let the caller in."""
-        return _no_user(), ANYBODY
+        """Return full access."""
+        return _no_user(), FULL_ACCESS
 
 
 def authentication_classes() -> list[type[BaseAuthentication]]:
     """Return the classes of the setting HTTP_AUTHENTICATION.
 
-    Raises ImproperlyConfigured for a path that names none.
+    Raises ImproperlyConfigured for a path that does not name one.
     """
     return list(_imported(settings().http_authentication))
 
 
 def _no_user() -> Any:
-    # As DRF does for an anonymous request: a key is no user, whatever else reads `request.user`.
+    # As DRF does for an unauthenticated request: a key is no user.
     make: Any = api_settings.UNAUTHENTICATED_USER
     return make() if make else None
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from django_ojs.http import fields, long_poll
+from django_ojs.http import long_poll
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.backpressure.waiting import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import InvalidRequest, QueueFull
 
 HEADER: Final = "OJS-Block-Timeout"
 #: The longest wait, in seconds: proxies cut connections that are silent for a minute.
@@ -41,7 +41,7 @@ def push_options(
 def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:
     if given is not None:
         if not _SECONDS(given.strip()):
-            raise fields.refuse(HEADER, "must be a whole number of seconds, 0 or more")
+            raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
         return PushOptions(wait=_waiting(float(given), always=False))
     first, *others = [full_policy(type) for type in types]
     if any(other != first for other in others):

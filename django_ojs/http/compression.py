@@ -1,7 +1,7 @@
-"""Compressed bodies, in and out (payload-limits §6): gzip, and zstd where zstandard is installed.
+"""Compressed requests and responses (payload-limits §6): gzip, and zstd with zstandard installed.
 
-What comes in is unpacked as a stream that ends at the limit: a bomb costs no more memory, and
-hardly more time, than a body of the longest length that is allowed.
+A request is decompressed as a stream that stops at the limit: a decompression bomb takes no more
+memory, and hardly more time, than a body of the largest size.
 """
 
 import importlib
@@ -18,26 +18,26 @@ from django.utils.text import compress_string
 
 from django_ojs.spec.errors import InvalidPayload, UnsupportedCompression
 
-#: Answers shorter than this gain nothing.
+#: Compression does not make shorter responses smaller.
 MINIMUM: Final = 1024
 
 _CHUNK: Final = 64 * 1024
-# Four bytes of zstd can stand for 128 KiB, and its decompressor has no bound for what it returns:
-# in steps of this size the limit is passed by 8 MiB at most.
+# Four bytes of zstd can decompress to 128 KiB, and the decompressor has no limit for its output:
+# with steps of this size the limit is exceeded by 8 MiB at most.
 _ZSTD_STEP: Final = 256
-# What a decoder of this content coding has to offer (RFC 9659), and all that this one does.
+# The window that every decoder of this coding supports (RFC 9659); a larger one is rejected.
 _ZSTD_WINDOW: Final = 8 * 1024 * 1024
 _ZSTD_LEVEL: Final = 3
-# Members of a gzip file, frames of zstd: each costs what a kilobyte does, and may hold nothing.
-_PARTS: Final = 1_000
-# As Django's own GZipMiddleware: a name of random length in the header hides what the length of an
-# answer would tell about its secrets (BREACH).
+# Members of gzip, frames of zstd: each takes as long as a kilobyte of data, and may be empty.
+_MAX_PARTS: Final = 1_000
+# As in Django's GZipMiddleware: a file name of random length in the gzip header, so that the length
+# of a response reveals nothing about its secrets (BREACH).
 _RANDOM_BYTES: Final = 100
 
 
 @lru_cache(maxsize=1)
 def zstandard() -> ModuleType | None:
-    """Return the library for zstd, or None where it is not installed."""
+    """Return the module zstandard, None where it is not installed."""
     try:
         return importlib.import_module("zstandard")
     except ImportError:
@@ -45,14 +45,14 @@ def zstandard() -> ModuleType | None:
 
 
 def supported() -> list[str]:
-    """Return the content codings that are read and written here."""
+    """Return the supported content codings."""
     return ["gzip", "zstd"] if zstandard() else ["gzip"]
 
 
 def coding_of(request: HttpRequest) -> str | None:
     """Return the content coding of a request's body, None for a plain one.
 
-    Raises UnsupportedCompression for any other, and for several on top of each other.
+    Raises UnsupportedCompression for any other one, and for more than one.
     """
     coding = request.headers.get("Content-Encoding", "").strip().lower()
     if coding in ("", "identity"):
@@ -67,22 +67,22 @@ def coding_of(request: HttpRequest) -> str | None:
 
 
 def decompress(coding: str, read: Callable[[int], bytes], limit: int) -> bytes:
-    """Return what a body unpacks to: all of it, or its beginning, which is longer than `limit`.
+    """Return the decompressed body; of one longer than `limit`, a beginning longer than `limit`.
 
-    `read` is asked for chunks until it has none. Raises InvalidPayload for what is broken, or ends
-    in the middle.
+    `read` returns the next chunk, an empty one at the end. Raises InvalidPayload for a body that is
+    malformed or incomplete.
     """
-    unpacked = bytearray()
-    unpack = _gunzip if coding == "gzip" else _unzstd
-    for piece in unpack(iter(lambda: read(_CHUNK), b"")):
-        unpacked += piece
-        if len(unpacked) > limit:
+    data = bytearray()
+    pieces = _gunzip if coding == "gzip" else _unzstd
+    for piece in pieces(iter(lambda: read(_CHUNK), b"")):
+        data += piece
+        if len(data) > limit:
             break
-    return bytes(unpacked)
+    return bytes(data)
 
 
 def compress(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Pack a long answer for a client that asks for it, the way it likes best."""
+    """Compress a long response with the coding that the client prefers, if it accepts one."""
     patch_vary_headers(response, ["Accept-Encoding"])
     content: bytes = getattr(response, "content", b"")
     if len(content) < MINIMUM or response.has_header("Content-Encoding"):
@@ -92,23 +92,23 @@ def compress(request: HttpRequest, response: HttpResponseBase) -> None:
         return
     library = zstandard()
     if coding == "zstd" and library is not None:
-        packed = library.ZstdCompressor(level=_ZSTD_LEVEL).compress(content)
+        compressed = library.ZstdCompressor(level=_ZSTD_LEVEL).compress(content)
     else:
-        packed = compress_string(content, max_random_bytes=_RANDOM_BYTES)
-    if len(packed) < len(content):
-        response.content = packed  # type: ignore[attr-defined]  # it had content above
+        compressed = compress_string(content, max_random_bytes=_RANDOM_BYTES)
+    if len(compressed) < len(content):
+        response.content = compressed  # type: ignore[attr-defined]  # it had content above
         response["Content-Encoding"] = coding
-        response["Content-Length"] = str(len(packed))
+        response["Content-Length"] = str(len(compressed))
 
 
 def _preferred(request: HttpRequest) -> str | None:
-    wishes: dict[str, float] = {}
+    qualities: dict[str, float] = {}
     for item in request.headers.get("Accept-Encoding", "").lower().split(","):
         name, _, parameters = item.partition(";")
-        wishes[name.strip()] = _quality(parameters)
-    # A browser's session: its answers hold what others must not guess, and only gzip is padded.
+        qualities[name.strip()] = _quality(parameters)
+    # With a session of a browser BREACH is possible, and only gzip is padded.
     known = ["gzip"] if request.headers.get("Cookie") else supported()[::-1]
-    ranked = [(wishes.get(name, wishes.get("*", 0.0)), name) for name in known]
+    ranked = [(qualities.get(name, qualities.get("*", 0.0)), name) for name in known]
     quality, best = max(ranked, key=lambda pair: pair[0])
     return best if quality > 0 else None
 
@@ -132,15 +132,15 @@ def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield _inflate(member, chunk)
             chunk = member.unconsumed_tail
             if member.eof:
-                # A file of gzip may have several members (RFC 1952 §2.2).
+                # gzip data may have several members (RFC 1952 §2.2).
                 chunk, member, began = member.unused_data, zlib.decompressobj(wbits=31), False
-                parts = _counted(parts)
-    # What is left when the input has ended: the last bytes of output may still be in there.
+                parts = _count_part(parts)
+    # At the end of the input, the decompressor may still have output, and bits of the last byte of
+    # input, which may be malformed.
     while began and not member.eof:
-        # Bits of the last byte are in there too, and may be wrong.
         piece = _inflate(member, b"")
         if not piece:
-            raise _ended("gzip")
+            raise _incomplete("gzip")
         yield piece
 
 
@@ -148,7 +148,7 @@ def _inflate(member: Any, data: bytes) -> bytes:
     try:
         return member.decompress(data, _CHUNK)  # type: ignore[no-any-return]  # zlib's class has no public name
     except zlib.error:
-        raise _broken("gzip") from None
+        raise _malformed("gzip") from None
 
 
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -164,25 +164,25 @@ def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 try:
                     yield frame.decompress(rest)
                 except library.ZstdError:
-                    raise _broken("zstd") from None
+                    raise _malformed("zstd") from None
                 rest = b""
                 if frame.eof:
                     rest, frame, began = frame.unused_data, decompressor.decompressobj(), False
-                    parts = _counted(parts)
+                    parts = _count_part(parts)
     if began:
-        raise _ended("zstd")
+        raise _incomplete("zstd")
 
 
-def _counted(parts: int) -> int:
-    if parts >= _PARTS:
-        raise InvalidPayload(f"the body must be packed in at most {_PARTS} parts")
+def _count_part(parts: int) -> int:
+    if parts >= _MAX_PARTS:
+        raise InvalidPayload(f"the body must be packed in at most {_MAX_PARTS} parts")
     return parts + 1
 
 
-def _broken(coding: str) -> InvalidPayload:
+def _malformed(coding: str) -> InvalidPayload:
     also = ", or needs a window over 8 MiB" if coding == "zstd" else ""
     return InvalidPayload(f"the body is not the {coding} that Content-Encoding says{also}")
 
 
-def _ended(coding: str) -> InvalidPayload:
+def _incomplete(coding: str) -> InvalidPayload:
     return InvalidPayload(f"the body ends in the middle of its {coding}")

@@ -1,4 +1,4 @@
-"""What went wrong, as an answer: the one place where exceptions become statuses and codes (§16)."""
+"""Error responses: the one place where exceptions become statuses and codes (§16)."""
 
 import logging
 from typing import Any, Final
@@ -11,8 +11,10 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
 from django_ojs.http import audit, backpressure
+from django_ojs.http.access import unauthenticated
+from django_ojs.http.authentication import CHALLENGE
 from django_ojs.http.headers import request_id
-from django_ojs.http.renderers import respond
+from django_ojs.http.responses import json_response
 from django_ojs.spec.errors import (
     BackendError,
     BackendUnavailable,
@@ -23,19 +25,17 @@ from django_ojs.spec.errors import (
     PermissionDenied,
     QueueFull,
     RateLimited,
-    Unauthenticated,
 )
 
 DOCS: Final = "https://openjobspec.org/docs"
-#: Seconds after which asking again makes sense when the answer does not know better.
+#: Seconds in Retry-After when the error has no better estimate.
 RETRY_AFTER: Final = 1
-AUTHENTICATE: Final = 'Bearer realm="ojs"'
 
 logger = logging.getLogger("django_ojs.http")
 
 
-def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return the answer to a request that raised."""
+def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Return the response to a request that raised an exception."""
     headers: dict[str, str] = {}
     error = _translate(exception, headers)
     status = error.status or 500
@@ -49,28 +49,17 @@ def answer(request: HttpRequest, exception: Exception) -> HttpResponse:
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
     if status == 415:
-        # RFC 7694: what would have been read.
+        # RFC 7694: the codings that are accepted.
         headers["Accept-Encoding"] = ", ".join(error.details.get("supported", []))
     if status in (401, 403):
-        audit.refused(request, error, request_id(request))
+        audit.record_denial(request, error, request_id(request))
     if status == 401:
-        headers.setdefault("WWW-Authenticate", AUTHENTICATE)
-    response = respond({"error": render(error, request_id(request))}, status)
-    for name, value in headers.items():
-        response[name] = value
-    return response
-
-
-def nobody() -> Unauthenticated:
-    """Make the error for a request whose caller is not known."""
-    return Unauthenticated(
-        "This needs credentials, and the request carries none that are accepted here.",
-        hint="Send an API key: `Authorization: Bearer <key>`.",
-    )
+        headers.setdefault("WWW-Authenticate", CHALLENGE)
+    return json_response({"error": render(error, request_id(request))}, status, headers)
 
 
 def render(error: OJSError, request: str) -> dict[str, Any]:
-    """Return the `error` object of an answer (http-binding §16.1)."""
+    """Return the `error` object of a response (http-binding §16.1)."""
     out: dict[str, Any] = {
         "code": error.code,
         "message": error.message,
@@ -99,7 +88,7 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
         case drf.MethodNotAllowed():
             return InvalidRequest("This path does not know this method; see the Allow header.")
         case drf.NotAuthenticated() | drf.AuthenticationFailed():
-            return nobody()
+            return unauthenticated()
         case drf.PermissionDenied() | DjangoPermissionDenied():
             return PermissionDenied("You may not do this.")
         case drf.NotFound() | Http404():
@@ -121,10 +110,10 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
 
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:
-    # Without the exception's text in the message: it may hold values. The traceback is for the log,
-    # as with any of Django's own 500s.
+    # The message leaves out the text of the exception, which may contain values. The traceback is
+    # logged, as for any 500 of Django.
     logger.error(
-        "%s %s answered %d (request %s)",
+        "%s %s returned %d (request %s)",
         request.method,
         request.path,
         status,
@@ -135,5 +124,5 @@ def _report(request: HttpRequest, exception: Exception, status: int) -> None:
 
 
 def _whole(seconds: object) -> int:
-    # Rounded up: who comes back a moment too early is refused again.
+    # Rounded up: a client that retries a moment too early is rejected again.
     return -int(-seconds // 1) if isinstance(seconds, int | float) else 0

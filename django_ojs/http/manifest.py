@@ -1,4 +1,4 @@
-"""The conformance manifest (http-binding §21, conformance §4). It says no more than tests show."""
+"""The conformance manifest (http-binding §21, conformance §4). Tests check all it declares."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ EXPERIMENTAL: tuple[str, ...] = ("framework-adapters",)
 
 
 def manifest(base: str) -> dict[str, Any]:
-    """Return the manifest of the API that is served at `base`: an absolute URL, up to /ojs."""
+    """Return the manifest of the API at `base`: an absolute URL that ends in /ojs."""
     limits = settings().limits
     path = urlsplit(base).path
     return {
@@ -68,7 +68,7 @@ def manifest(base: str) -> dict[str, Any]:
             },
         },
         "limits": {
-            # The same under the names of the project's site.
+            # Also under the names that the website of OJS uses.
             "max_job_size_bytes": limits.envelope_bytes,
             "max_meta_size_bytes": limits.meta_bytes,
             "max_queue_name_length": limits.queue_bytes,

@@ -1,7 +1,7 @@
-"""What Prometheus asks for (ojs-observability §8, ojs-backpressure §10.2).
+"""Metrics for Prometheus (ojs-observability §8, ojs-backpressure §10.2).
 
-All of it is in the database: every process answers the same, and nothing reads the jobs. Counters
-and histograms come from the rollups, which processes write every ten seconds.
+They come from the database, so that every process returns the same, and no query reads jobs.
+Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,9 +26,9 @@ from django_ojs.storage.queue_configs import config_of
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Whoever enqueues can make up types: those that come after so many are counted as one.
-MOST_SERIES: Final = 1_000
-#: No type and no queue begins like this.
+#: Producers choose types freely. Pairs of queue and type beyond this number are counted as one.
+MAX_SERIES: Final = 1_000
+#: No type and no queue may begin with an underscore.
 OTHERS: Final = "_other"
 
 _COUNTERS: Final = (
@@ -37,25 +37,25 @@ _COUNTERS: Final = (
     ("ojs_job_failed", "Jobs discarded.", (rollups.DISCARDED, rollups.DROPPED)),
     ("ojs_job_errors", "Runs that ended with an error.", (rollups.FAILED,)),
 )
-_OF_BOUNDS: Final = (
+_BOUND_COUNTERS: Final = (
     ("ojs_backpressure_rejected", "Jobs refused by a full queue.", rollups.REJECTED),
     ("ojs_backpressure_dropped", "Jobs dropped by a full queue.", rollups.DROPPED),
 )
 
 
 def render(within: Collection[str] | None) -> bytes:
-    """Return all metrics as text, or those of the queues that whoever asks is kept to."""
+    """Return all metrics as text, or those of some queues."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_FromDatabase(within))
+    registry.register(_DatabaseCollector(within))
     return generate_latest(registry)
 
 
-class _FromDatabase(Collector):
+class _DatabaseCollector(Collector):
     def __init__(self, within: Collection[str] | None) -> None:
         self._within = within
 
     def collect(self) -> Iterator[Metric]:
-        """Look, and yield what was found."""
+        """Query the database and yield the metrics."""
         yield from _jobs(self._within)
         yield from _queues(self._within)
         yield from _bounds(self._within)
@@ -82,7 +82,7 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
     by_queue: dict[str, Total] = {}
     for (queue, _), total in found.items():
         by_queue.setdefault(queue, Total()).add(total.counts, total.waited, total.ran)
-    for name, text, column in _OF_BOUNDS:
+    for name, text, column in _BOUND_COUNTERS:
         counter = CounterMetricFamily(name, text, labels=["queue"])
         for queue, total in by_queue.items():
             counter.add_metric([queue], total.counts[column])
@@ -91,23 +91,23 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
 
 def _totals(within: Collection[str] | None) -> all_time.Totals:
     found: all_time.Totals = {}
-    for place, (key, total) in enumerate(all_time.sums.totals().items()):
+    for index, (key, total) in enumerate(all_time.sums.totals().items()):
         if within is not None and key[0] not in within:
             continue
-        known = key if place < MOST_SERIES else (OTHERS, OTHERS)
+        known = key if index < MAX_SERIES else (OTHERS, OTHERS)
         found.setdefault(known, Total()).add(total.counts, total.waited, total.ran)
     return found
 
 
 def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: list[int]) -> None:
-    # The n-th bucket ends at 2**n ms, the last one nowhere.
+    # The n-th bucket ends at 2**n ms; the last one has no end.
     total, buckets = 0, []
     for index, number in enumerate(histogram[:-1]):
         total += number
         buckets.append((repr(2.0**index / 1000), float(total)))
     total += histogram[-1]
     buckets.append(("+Inf", float(total)))
-    # What was measured is not kept to the millisecond: the sum may be off by a third.
+    # The sum is estimated from the buckets: it may be off by a third.
     family.add_metric(
         list(key), buckets, sum_value=(rollup_queries.mean(histogram) or 0) * total / 1000
     )
@@ -118,7 +118,7 @@ def _queues(within: Collection[str] | None) -> Iterator[Metric]:
         "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
     )
     busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
-    for queue, states in sorted(stats.by_queue(within).items())[:MOST_SERIES]:
+    for queue, states in sorted(stats.by_queue(within).items())[:MAX_SERIES]:
         for state in State:
             depth.add_metric([queue, state.value], states.get(state, 0))
         busy.add_metric([queue], states.get(State.ACTIVE, 0))
@@ -131,7 +131,7 @@ def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
     pressure = GaugeMetricFamily(
         "ojs_backpressure_pressure", "Depth divided by bound.", labels=["queue"]
     )
-    for queue in bounds.bounded()[:MOST_SERIES]:
+    for queue in bounds.bounded()[:MAX_SERIES]:
         bound = config_of(queue).backpressure
         if (within is None or queue in within) and bounds.is_bounded(bound):
             pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))

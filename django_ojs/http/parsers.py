@@ -3,33 +3,24 @@
 from typing import Any, Final
 
 from django.http import HttpRequest, UnreadablePostError
-from rest_framework.parsers import BaseParser
 
 from django_ojs.conf import settings
 from django_ojs.http import compression
-from django_ojs.http.renderers import MEDIA_TYPE
+from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLarge
 
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
-#: More of a Content-Length need not be read to see that it is too much.
-_DIGITS: Final = 19
-_ENDED: Final = "the body ended before its Content-Length"
-_BROKEN: Final = "the body ended before its last chunk, or its chunks are ill-formed"
-_CHUNKED: Final = "the body came in chunks, which are not read here: send a Content-Length"
-
-
-class OJSParser(BaseParser):
-    """Names the media types of requests; bodies are read by `read_object`, which knows when one is
-    needed.
-    """
-
-    media_type = MEDIA_TYPE
+#: Digits of a Content-Length that are read: a number of more digits is too large anyway.
+_MAX_DIGITS: Final = 19
+_INCOMPLETE: Final = "the body ended before its Content-Length"
+_BAD_CHUNKS: Final = "the body ended before its last chunk, or its chunks are ill-formed"
+_NO_CHUNKS: Final = "the body came in chunks, which are not read here: send a Content-Length"
 
 
 def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
-    """Return the JSON object of a body; an empty one where none is required is `{}`.
+    """Return the JSON object of a body; `{}` for an empty body that is not required.
 
     Raises InvalidPayload (empty, not JSON), InvalidRequest (another content type, no object),
     UnsupportedCompression, PayloadTooLarge.
@@ -55,17 +46,17 @@ def _read(request: HttpRequest) -> bytes:
     limit = settings().http_max_body_bytes
     length = _length(request)
     if length > limit:
-        _refuse(length, limit)
+        raise _too_large(length, limit)
     body = _Body(request)
     if coding is None:
         data = body.read(limit + 1)
     else:
         data = compression.decompress(coding, body.read, limit)
     if len(data) > limit:
-        _refuse(len(data), limit)
+        raise _too_large(len(data), limit)
     if body.taken < length:
-        # What came may look complete. The client meant to say more, and did not.
-        raise InvalidPayload(_ENDED)
+        # The data may still be valid JSON, but the client announced more.
+        raise InvalidPayload(_INCOMPLETE)
     return data
 
 
@@ -73,15 +64,15 @@ def _length(request: HttpRequest) -> int:
     given = request.headers.get("Content-Length", "")
     if not (given.isascii() and given.isdigit()):
         return 0  # as Django reads it
-    # Nobody has that much to say; int() would take its time, or refuse.
-    return int(given[:_DIGITS])
+    # int() of thousands of digits is slow, or raises.
+    return int(given[:_MAX_DIGITS])
 
 
 class _Body:
-    """The bytes of a request as they come, and how many were taken.
+    """The stream of a request, with the number of bytes that were read.
 
-    Not `request.body`: Django's own limit for uploads is made for forms, and smaller than a job
-    may be.
+    Not `request.body`: Django's limit for uploads is meant for forms, and smaller than the largest
+    job.
     """
 
     def __init__(self, request: HttpRequest) -> None:
@@ -98,35 +89,35 @@ class _Body:
         try:
             return self._request.read(size)
         except UnreadablePostError:
-            raise InvalidPayload(_ENDED) from None
+            raise InvalidPayload(_INCOMPLETE) from None
 
     def _read_chunks(self, size: int) -> bytes:
         try:
             data: bytes = self._stream.read(size)
         except Exception:
-            # Every server has errors of its own for chunks that cannot be read.
-            raise InvalidPayload(_BROKEN) from None
+            # Each server raises its own exception for malformed chunks.
+            raise InvalidPayload(_BAD_CHUNKS) from None
         return data
 
 
 def _chunks(request: HttpRequest) -> Any:
-    """Return the stream of a body in chunks (RFC 9112 §7.1), None for one with a Content-Length.
+    """Return the stream of a chunked body (RFC 9112 §7.1), None for one with a Content-Length.
 
-    Who sends what it is still writing, or packing, knows no length: Go and Node then send chunks.
-    Under WSGI Django takes a body without a length for an empty one. Whether the server ends the
-    stream where the body ends is for the server to say. Raises InvalidPayload where it does not.
+    Clients in Go and Node send chunks when they do not know the length in advance. Under WSGI,
+    Django reads a body without a length as an empty one. Raises InvalidPayload unless the server
+    declares that its stream ends with the body.
     """
     coding = request.headers.get("Transfer-Encoding", "").lower().rpartition(",")[2].strip()
     environ = getattr(request, "environ", None)
     if coding != "chunked" or environ is None or "Content-Length" in request.headers:
         return None
     if not environ.get("wsgi.input_terminated"):
-        raise InvalidPayload(_CHUNKED)
+        raise InvalidPayload(_NO_CHUNKS)
     return environ["wsgi.input"]
 
 
-def _refuse(actual: int, limit: int) -> None:
-    raise PayloadTooLarge(
+def _too_large(actual: int, limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
         f"the body must be at most {limit} bytes",
         details={
             "field": "body",

@@ -1,4 +1,4 @@
-"""Closed by default: a request needs a caller, and the caller the scope of the view."""
+"""The DRF permission of the routes. They are closed by default."""
 
 from typing import Any
 
@@ -6,33 +6,31 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_ojs.http import exceptions
-from django_ojs.http.access import Scope, access_of
+from django_ojs.http.access import required_access
 from django_ojs.spec.errors import PermissionDenied
+from django_ojs.spec.scopes import Scope
 
 
 class HasScope(BasePermission):
-    """Let in who has the scope that `view.needs` asks for the method.
+    """Requires the scope that `view.needs` has for the method.
 
-    Raises Unauthenticated without a caller, PermissionDenied without the scope. A method the view
-    answers and does not name in `needs` is for nobody.
+    Raises Unauthenticated without credentials, PermissionDenied without the scope. A method that
+    the view has and `needs` does not name is denied to every caller.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Check the caller."""
-        access = access_of(request)
-        if access is None:
-            raise exceptions.nobody()
+        access = required_access(request)
         method = request.method or ""
-        needed = _needed(view, method)
-        if needed is not None:
-            access.check(needed)
+        scope = _scope(view, method)
+        if scope is not None:
+            access.check(scope)
         elif method != "OPTIONS" and method in view.allowed_methods:
-            raise PermissionDenied("Nobody may use this method here.")
+            raise PermissionDenied("No scope allows this method here.")
         return True
 
 
-def _needed(view: Any, method: str) -> Scope | None:
+def _scope(view: Any, method: str) -> Scope | None:
     needs: dict[str, Scope] = getattr(view, "needs", {})
-    # Django answers HEAD with what answers GET.
+    # Django serves HEAD with the handler of GET.
     return needs.get(method) or (needs.get("GET") if method == "HEAD" else None)

@@ -1,8 +1,6 @@
 """The routes of the HTTP binding: `path("", include("django_ojs.http.urls"))`."""
 
-from typing import Any
-
-from django.urls import URLPattern, URLResolver, re_path
+from django.urls import URLPattern, re_path
 
 from django_ojs.http import urls_admin
 from django_ojs.http.routing import route
@@ -17,13 +15,13 @@ from django_ojs.http.views import (
     system,
     workers,
 )
-from django_ojs.http.views.base import Unknown
+from django_ojs.http.views.base import UnknownPath
 
 _JOB = "v1/jobs/<str:key>"
 _QUEUE = "v1/queues/<str:name>"
 _DEAD_LETTER = "v1/dead-letter/<str:key>"
 
-urlpatterns: list[URLPattern | URLResolver | Any] = [
+urlpatterns: list[URLPattern] = [
     route("manifest", system.Manifest, "ojs-manifest"),
     route("v1/health", system.Health, "ojs-health"),
     route("v1/ready", system.Ready, "ojs-ready"),
@@ -60,7 +58,6 @@ urlpatterns: list[URLPattern | URLResolver | Any] = [
     route("v1/events", events.Events, "ojs-events"),
     # The control plane
     *urls_admin.urlpatterns,
-    # Anything else under ojs/
-    # Not a dot: a path may hold a line feed, and is answered all the same.
-    re_path(r"^ojs(?:/[\s\S]*)?\Z", Unknown.as_view(), name="ojs-unknown"),
+    # Any other path under ojs/, which may contain a line feed: a dot does not match that.
+    re_path(r"^ojs(?:/[\s\S]*)?\Z", UnknownPath.as_view(), name="ojs-unknown"),
 ]

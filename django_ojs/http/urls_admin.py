@@ -1,6 +1,6 @@
 """The routes of the control plane, all under one prefix (ojs-admin-api §5).
 
-What guards the data plane and the control plane apart can do it by the path.
+So a proxy can have rules for the control plane alone, by the path.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who may use the HTTP API without a session."""
+"""The API keys, for programs that use the HTTP API."""
 
 from django.db import models
 from django.db.models.functions import Now

@@ -1,4 +1,4 @@
-"""What went wrong in a run of a job."""
+"""The unsuccessful runs of a job."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from django_ojs.spec import times
 
 
 class Outcome(models.TextChoices):
-    """How a run ended that did not simply work."""
+    """The outcome of an unsuccessful run."""
 
     FAILED = "failed", "Failed"
     TIMEOUT = "timeout", "Timed out"
@@ -23,10 +23,7 @@ class Outcome(models.TextChoices):
 
 
 class Attempt(StoredModel):
-    """A run that did not end well (ojs-retry §10).
-
-    A run that simply worked needs no row: the job says it all.
-    """
+    """An unsuccessful run (ojs-retry §10). A successful one needs no row: the job has its data."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")

@@ -1,12 +1,12 @@
-"""A place for the dead letters in the admin's sidebar; they are jobs."""
+"""A proxy of Job, so that the admin lists dead letters on a page of their own."""
 
 from django_ojs.models.job import Job
 
 
 class DeadLetter(Job):
-    """A job that failed for good and is kept for a person to look at (ojs-dead-letter §3).
+    """A discarded job that is kept for an operator (ojs-dead-letter §3).
 
-    Who may see jobs may see these: there is no permission besides.
+    The permission to view jobs includes these.
     """
 
     class Meta:

@@ -1,4 +1,4 @@
-"""What happened, kept: the events a site chose to keep, append-only."""
+"""The recorded events, append-only; the setting KEEP_EVENTS names their types."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -8,7 +8,7 @@ from django_ojs.models.primary import StoredModel
 
 
 class Event(StoredModel):
-    """One event (ojs-events §3), stored in the transaction of the change it tells of.
+    """One event (ojs-events §3), stored in the transaction of its change.
 
     `id` is given out before the commit, so it does not say in which order events became visible.
     `position` does: it is given to events that are committed, and a reader that goes by it misses

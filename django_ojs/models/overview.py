@@ -1,10 +1,10 @@
-"""A place for the overview: no table, but a line in the admin's sidebar and a permission."""
+"""A model without a table: the entry of the overview in the admin, and its permission."""
 
 from django.db import models
 
 
 class Overview(models.Model):
-    """What an operator sees first. Nothing is stored."""
+    """The overview page. Nothing is stored."""
 
     class Meta:
         managed = False

@@ -10,7 +10,7 @@ M = TypeVar("M", bound=models.Model)
 
 def primary_alias() -> str:
     """Return the alias that the routers name for writing a Job."""
-    # Asked ten times per enqueue; most sites have no router.
+    # Called ten times per enqueue; most sites have no router.
     if not router.routers:
         return DEFAULT_DB_ALIAS
     return router.db_for_write(apps.get_model("django_ojs", "Job"))

@@ -1,4 +1,4 @@
-"""What an operator has said about a queue."""
+"""The state and the configuration of a queue."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -30,5 +30,5 @@ class Queue(StoredModel):
 
     @property
     def paused(self) -> bool:
-        """Whether it hands out no jobs."""
+        """Whether no jobs are handed out from it."""
         return self.paused_at is not None

@@ -1,4 +1,4 @@
-"""What happened, by the minute: the source of every chart, so that none reads the jobs."""
+"""Counts by the minute: the source of every chart, so that none reads the jobs."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""The workers that are alive, and what they were told."""
+"""The workers that are alive, and their directives."""
 
 from django.db import models
 
@@ -39,7 +39,7 @@ class Worker(StoredModel):
     )
 
     # The worker's own database session, where it has one to itself: when the server no longer knows
-    # it, the worker's process is gone, and nobody has to wait for three missed beats.
+    # it, the worker's process is gone, and three missed heartbeats need not be waited for.
     session_pid = models.PositiveBigIntegerField(null=True)
     session_started_at = models.DateTimeField(null=True)
 

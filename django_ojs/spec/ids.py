@@ -14,9 +14,8 @@ from django_ojs.spec.errors import InvalidRequest
 
 _PATTERN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
-# What varies in a UUIDv7 is one number of 122 bits: 48 of milliseconds, then 74 of randomness.
-# Keeping that number makes the order plain, and a step past the 74 bits carries into the
-# milliseconds by itself.
+# The variable part of a UUIDv7 is one number of 122 bits: 48 of milliseconds, then 74 random ones.
+# Ids have the order of these numbers; an overflow of the 74 bits carries into the milliseconds.
 _RANDOM_BITS: Final = 74
 _LOW: Final = (1 << 62) - 1
 _FIXED: Final = (7 << 76) | (2 << 62)
@@ -26,7 +25,7 @@ _last = 0
 
 
 def uuid7() -> UUID:
-    """Return a new UUIDv7, greater than every one this process made before."""
+    """Return a new UUIDv7, greater than all earlier ones of this process."""
     global _last
     fresh = _fresh()
     with _lock:
@@ -69,7 +68,7 @@ def parse_id(value: object, field: str = "id") -> UUID:
 
 
 def is_uuid7(value: UUID) -> bool:
-    """Say whether version and variant are those of a UUIDv7."""
+    """Return whether version and variant are those of a UUIDv7."""
     return (value.int >> 76) & 0xF == 7 and (value.int >> 62) & 3 == 2
 
 

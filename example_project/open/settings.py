@@ -14,7 +14,7 @@ MIDDLEWARE = ["example_project.open.middleware.loopback_only", *MIDDLEWARE]
 ROOT_URLCONF = "example_project.open.urls"
 
 OJS = {
-    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"],
+    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"],
     "KEEP_EVENTS": ["*"],
 }
 SILENCED_SYSTEM_CHECKS = ["django_ojs.W002"]  # An open API is what this is for.

@@ -6,11 +6,11 @@ from typing import Any
 from django.db.models import Q
 from rest_framework.request import Request
 
-from django_ojs.http.access import Scope
 from django_ojs.http.views import workers
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.models.worker import Directive
+from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from example_project.open.reset import reset
 

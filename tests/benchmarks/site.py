@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from rest_framework.request import Request
 
-from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
+from django_ojs.spec.scopes import Scope
 
 
 class Nothing(OJSView):

@@ -11,8 +11,8 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, reverse
 
 from django_ojs.http import urls
-from django_ojs.http.access import Scope
 from django_ojs.http.permissions import HasScope
+from django_ojs.spec.scopes import Scope
 
 #: What may be asked without credentials. Whoever adds to it has a reason.
 PUBLIC = {"ojs-manifest", "ojs-health", "ojs-ready", "ojs-openapi", "ojs-unknown"}

@@ -15,7 +15,7 @@ import zstandard
 from django.test import Client, RequestFactory
 
 from django_ojs.http import compression, parsers
-from django_ojs.http.renderers import MEDIA_TYPE
+from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec.errors import InvalidPayload
 from tests.http.api import Answer, Api, stored
 

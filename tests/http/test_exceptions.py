@@ -297,8 +297,9 @@ def test_a_projects_own_settings_of_drf_change_nothing() -> None:
     view = base.OJSView
     assert view.versioning_class is None
     assert not view.throttle_classes
-    assert view.parser_classes
-    assert view.renderer_classes
+    assert not view.parser_classes
+    assert not view.renderer_classes
+    assert "perform_content_negotiation" in vars(view)
     assert view.permission_classes
     assert "get_authenticators" in vars(view)
 

@@ -114,17 +114,6 @@ class TestQueries:
         with pytest.raises(InvalidRequest, match="n must be an integer of at least 1"):
             fields.query_integer({"n": given}, "n", default=7, minimum=1, maximum=100)
 
-    @pytest.mark.parametrize(
-        ("given", "expected"),
-        [("", None), ("true", True), ("1", True), ("FALSE", False), ("0", False)],
-    )
-    def test_a_boolean(self, given: str, expected: bool | None) -> None:
-        assert fields.query_boolean({"b": given}, "b") is expected
-
-    def test_no_boolean(self) -> None:
-        with pytest.raises(InvalidRequest, match="b must be true or false"):
-            fields.query_boolean({"b": "yes"}, "b")
-
     @pytest.mark.parametrize("given", ["2030-01-31T14:00:00 02:00", "2030-01-31T14:00:00+02:00"])
     def test_a_moment_whose_plus_was_not_escaped(self, given: str) -> None:
         assert fields.query_timestamp({"t": given}, "t") == NOON

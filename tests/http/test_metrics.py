@@ -132,7 +132,7 @@ def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows(
 
 
 def test_types_without_number_become_one_series(monkeypatch: Any) -> None:
-    monkeypatch.setattr(metrics, "MOST_SERIES", 3)
+    monkeypatch.setattr(metrics, "MAX_SERIES", 3)
     for number in range(6):
         push(queue="q", type=f"made.up{number}")
     found = scrape()

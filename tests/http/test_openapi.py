@@ -15,12 +15,16 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from django_ojs.http import headers, pagination, room, urls
-from django_ojs.http.views.base import Unknown
+from django_ojs.http import backpressure, headers, pagination, urls
+from django_ojs.http.views.base import UnknownPath
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.http.views.workers import LONGEST_WAIT_MS
 from django_ojs.models.worker import Directive
-from django_ojs.operations import bulk, events, fetch, history, maintenance_mode, search
+from django_ojs.operations import fetch
+from django_ojs.operations.events import log
+from django_ojs.operations.figures import history
+from django_ojs.operations.jobs import bulk, search
+from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
 from django_ojs.spec import envelope, strict
 from django_ojs.spec.events import SPECVERSION, EventType
@@ -55,7 +59,7 @@ def _served() -> dict[tuple[str, str], Any]:
     for pattern in urls.urlpatterns:
         assert isinstance(pattern, URLPattern)
         view: Any = pattern.callback
-        if view.cls is not Unknown:
+        if view.cls is not UnknownPath:
             path = re.sub(r"<str:(\w+)>", r"{\1}", f"/{pattern.pattern}")
             for method in set(view.cls().allowed_methods) & set(METHODS):
                 found[method, path] = view.cls.needs.get(method)
@@ -170,7 +174,7 @@ CONSTANTS = {
     "schemas/Integer32/maximum": envelope.MAX_TIMEOUT_MS,
     "schemas/JobRequest/properties/specversion/anyOf/0/enum": sorted(envelope.SPECVERSIONS),
     "schemas/JobState/enum": STATES,
-    "schemas/MaintenanceRequest/properties/reason/maxLength": maintenance_mode.MAX_REASON,
+    "schemas/MaintenanceRequest/properties/reason/maxLength": mode.MAX_REASON,
     "schemas/Milliseconds/maximum": envelope.MAX_TIMEOUT_MS,
     "schemas/OverflowStrategy/enum": list(STRATEGIES),
     "schemas/Priority/maximum": envelope.MAX_PRIORITY,
@@ -189,7 +193,7 @@ CONSTANTS = {
 TEXTS = {
     "parameters/Limit": f"More than {pagination.MAX_LIMIT} is {pagination.MAX_LIMIT}.",
     "parameters/OJS-Block-Timeout": (
-        f"More than {room.LONGEST_BLOCK} count as {room.LONGEST_BLOCK}."
+        f"More than {backpressure.LONGEST_BLOCK} count as {backpressure.LONGEST_BLOCK}."
     ),
     "parameters/OJS-Version": f"unless it is {headers.VERSION} or left out",
     "parameters/PerPage": (
@@ -215,8 +219,8 @@ def test_the_parameters_of_one_operation_have_the_limits_of_the_code() -> None:
     found = {(one.id, each["name"]): each for one in operations() for each in one.parameters}
 
     limit = found["readEvents", "limit"]
-    assert limit["schema"]["default"] == events.DEFAULT_LIMIT
-    assert limit["description"] == f"More than {events.MAX_LIMIT} is {events.MAX_LIMIT}."
+    assert limit["schema"]["default"] == log.DEFAULT_LIMIT
+    assert limit["description"] == f"More than {log.MAX_LIMIT} is {log.MAX_LIMIT}."
     assert found["getHistory", "period"]["schema"]["enum"] == list(history.PERIODS)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_ojs.http.pagination import decode, encode, numbered, window
+from django_ojs.http.pagination import cursor_page, decode, encode, numbered_page
 from django_ojs.spec.errors import InvalidRequest
 
 
@@ -22,8 +22,9 @@ def test_a_cursor_of_another_list_is_refused(cursor: str) -> None:
 
 
 def test_the_control_plane_counts_pages_from_one() -> None:
-    assert (numbered({}).page, numbered({}).per_page, numbered({}).offset) == (1, 20, 0)
-    page = numbered({"page": "3", "per_page": "1000"})
+    first = numbered_page({})
+    assert (first.page, first.per_page, first.offset) == (1, 20, 0)
+    page = numbered_page({"page": "3", "per_page": "1000"})
     assert (page.per_page, page.offset) == (100, 200)
     assert page.describe(total=7) == {"total": 7, "page": 3, "per_page": 100}
     assert page.describe(total=7, capped=True)["total_capped"] is True
@@ -32,10 +33,10 @@ def test_the_control_plane_counts_pages_from_one() -> None:
 @pytest.mark.parametrize("query", [{"page": "0"}, {"page": "1000001"}, {"per_page": "0"}])
 def test_a_page_that_cannot_be_is_refused(query: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        numbered(query)
+        numbered_page(query)
     assert caught.value.details["field"] in query
 
 
 def test_empty_parameters_are_parameters_that_are_left_out() -> None:
-    found = window({"limit": "", "offset": "", "cursor": ""}, str)
+    found = cursor_page({"limit": "", "offset": "", "cursor": ""}, str)
     assert (found.limit, found.offset, found.cursor) == (50, 0, None)

@@ -18,7 +18,7 @@ from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, transitions
+from django_ojs.storage import bounds, insert
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, envelope
 
@@ -248,7 +248,7 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
     add(16)
     Bound.objects.update(until=-1)  # No tickets: they look.
     looked = threading.Barrier(2)
-    look = transitions.push_if_admitted
+    look = insert.insert_if_admitted
     outcomes: list[str] = []
 
     def look_together(*args: Any, **values: Any) -> Any:
@@ -266,7 +266,7 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
         finally:
             connections.close_all()
 
-    monkeypatch.setattr(transitions, "push_if_admitted", look_together)
+    monkeypatch.setattr(insert, "insert_if_admitted", look_together)
     pair = [threading.Thread(target=one) for _ in range(2)]
     for thread in pair:
         thread.start()

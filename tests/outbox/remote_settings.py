@@ -5,4 +5,4 @@ from __future__ import annotations
 from tests.worker.settings import *  # noqa: F403 - the suite's settings, and what the test asks for
 
 DATABASES = {"default": DATABASES["other"]}  # noqa: F405 - from the star
-OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"]}
+OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}

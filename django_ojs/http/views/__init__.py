@@ -1,1 +1,1 @@
-"""The routes, a file for each resource. A view parses, calls an operation and renders."""
+"""The views, a module for each resource. A view parses, calls an operation and renders."""

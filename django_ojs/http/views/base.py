@@ -1,4 +1,4 @@
-"""What all routes share: reading, access, answering, and what becomes of an exception."""
+"""The base classes of the views: authentication, permissions, bodies and responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
@@ -7,51 +7,58 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from django_ojs.http import compression, exceptions, headers
-from django_ojs.http.access import Access, Scope, access_of
+from django_ojs.http.access import Access, required_access
 from django_ojs.http.authentication import authentication_classes
-from django_ojs.http.negotiation import NoNegotiation
-from django_ojs.http.parsers import OJSParser, read_object
+from django_ojs.http.parsers import read_object
 from django_ojs.http.permissions import HasScope
-from django_ojs.http.renderers import OJSRenderer, respond
+from django_ojs.http.responses import MEDIA_TYPE, json_response
+from django_ojs.spec.scopes import Scope
 
 
 class OJSView(APIView):
-    """A resource. Handlers return the object of their answer, or what `answer` makes."""
+    """A resource. Handlers return the object of the response, or an HttpResponse."""
 
-    #: The scope each method needs.
+    #: The scope that each method needs.
     needs: ClassVar[Mapping[str, Scope]] = {}
 
-    parser_classes = (OJSParser,)
-    renderer_classes = (OJSRenderer,)
-    content_negotiation_class = NoNegotiation
+    # Bodies are read by `body` and written by `json_response`.
+    parser_classes = ()
+    renderer_classes = ()
     # `openapi.yaml` describes these routes; a document that a project generates leaves them out.
     schema = None
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
     throttle_classes = ()
-    # A version of the project's own API in a path or a header is no business of these routes.
+    # The versions of the project's own API do not apply to these routes.
     versioning_class = None
     http_method_names = ["get", "head", "post", "put", "delete"]
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Return those of the settings, so that tests and sites can change them."""
-        return [one() for one in authentication_classes()]
+        """Return those of the current settings, which tests override."""
+        return [each() for each in authentication_classes()]
+
+    def perform_content_negotiation(
+        self, request: Request, force: bool = False
+    ) -> tuple[BaseRenderer, str]:
+        """Negotiate nothing: there is one format, whatever Accept says (http-binding §4.3)."""
+        return BaseRenderer(), MEDIA_TYPE
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer a request, in the contract's shape whatever happens."""
+        """Return a response that conforms to the specification for every exception as well."""
         try:
             return super().dispatch(request, *args, **kwargs)
         except Exception as error:
-            # Outside of what DRF guards: finding the authenticators, writing the answer.
-            response = exceptions.answer(request, error)
-            headers.stamp(request, response)
+            # DRF does not catch what get_authenticators and finalize_response raise.
+            response = exceptions.error_response(request, error)
+            headers.add_standard_headers(request, response)
             return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse other versions, then who may not."""
+        """Check the version of the specification before the permissions."""
         headers.check_version(request)
         super().initial(request, *args, **kwargs)
 
@@ -61,24 +68,12 @@ class OJSView(APIView):
 
     @property
     def access(self) -> Access:
-        """What the caller may do. Only for views whose permission asked for a caller."""
-        access = access_of(self.request)
-        if access is None:
-            raise exceptions.nobody()
-        return access
-
-    def answer(
-        self, data: dict[str, Any] | None, status: int = 200, headers: Mapping[str, str] = {}
-    ) -> HttpResponse:
-        """Return an answer with a status and headers of its own."""
-        response = respond(data, status)
-        for name, value in headers.items():
-            response[name] = value
-        return response
+        """What the caller may do. Raises Unauthenticated."""
+        return required_access(self.request)
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
-        """Turn an exception into an answer; none gets out."""
-        response = exceptions.answer(self.request, exc)
+        """Return the error response for any exception."""
+        response = exceptions.error_response(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)
         return response
@@ -86,29 +81,29 @@ class OJSView(APIView):
     def finalize_response(  # type: ignore[override]  # as above
         self, request: Request, response: Any, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
-        """Render an object that a handler returned, and put on the headers of every answer."""
+        """Render an object that a handler returned, and add the headers of every response."""
         if isinstance(response, dict):
-            response = respond(response)
-        headers.stamp(request, response)
+            response = json_response(response)
+        headers.add_standard_headers(request, response)
         compression.compress(request, response)
         if request.method == "HEAD":
-            headers.leave_out_body(response)
+            headers.remove_body(response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
 
 
 class PublicView(OJSView):
-    """For everybody: load balancers and clients ask before they have a key."""
+    """A resource that needs no credentials, for load balancers and for clients without a key."""
 
     permission_classes = ()
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Nobody needs to be known."""
+        """Return none: credentials are not checked."""
         return []
 
 
-class Unknown(PublicView):
-    """Any other path: 404, in the shape of every error, whoever asks."""
+class UnknownPath(PublicView):
+    """Any other path: 404 with the body of every error, for every method."""
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        """Answer every method alike."""
+        """Raise Http404 instead of 405."""
         raise Http404

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
-from django_ojs.http.access import Scope
+from django_ojs.http.responses import timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Job
@@ -15,28 +15,35 @@ from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import envelope, ids, times
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.scopes import Scope
 
 
 class DeadLetterView(OJSView):
-    """What the routes of one dead letter share."""
+    """The base of the routes of one dead letter, of both planes."""
 
     def find(self, key: str) -> Job:
-        """Return the dead letter of a path, which the caller may look at."""
+        """Return the dead letter of a path. Raises PermissionDenied for one of another queue."""
         job = dead_letters.get(job_id(key))
         self.access.check_queue(job.queue)
         return job
 
+    def retry(self, key: str) -> Job:
+        """RETRY a dead letter, with the changes in the body (ojs-dead-letter §6.1, §6.3)."""
+        job = self.find(key)
+        override = fields.object_(self.body(required=False), "override") or {}
+        if isinstance(override.get("queue"), str):
+            self.access.check_queue(override["queue"])
+        return dead_letters.retry(job.pk, override=override)
+
 
 class DeadLetters(OJSView):
-    """The list (http-binding §12.1, ojs-dead-letter §9.1)."""
+    """The dead letters of the queues that the caller may use, newest first (§12.1)."""
 
     needs = {"GET": Scope.READ}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return dead letters of the queues that the caller may use, newest first."""
         query = request.query_params
-        wanted = pagination.window(query, str, str)
+        wanted = pagination.cursor_page(query, str, str)
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
@@ -62,61 +69,45 @@ class DeadLetters(OJSView):
 
 
 class DeadLetterDetail(DeadLetterView):
-    """One dead letter, with all its errors (§9.2)."""
+    """One dead letter, with all its errors (ojs-dead-letter §9.2)."""
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        """Return the dead letter."""
         return {"job": self.find(key).envelope()}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        """Delete the dead letter for good."""
         job = self.find(key)
         dead_letters.delete(job.pk)
         return {"deleted": True, "job_id": str(job.pk)}
 
 
 class DeadLetterRetry(DeadLetterView):
-    """RETRY by hand (§6.1, §6.3)."""
+    """RETRY of a dead letter."""
 
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Make the dead letter available again, changed if the body says so."""
-        job = self.find(key)
-        override = fields.object_(self.body(required=False), "override") or {}
-        if isinstance(override.get("queue"), str):
-            self.access.check_queue(override["queue"])
-        shown = dead_letters.retry(job.pk, override=override).envelope()
+        shown = self.retry(key).envelope()
         return {"job": {**shown, "re_enqueued_at": shown["enqueued_at"]}}
 
 
 class DeadLetterFigures(OJSView):
-    """How many there are, by queue and error (§10.1)."""
+    """The number of dead letters by queue and error, in the queues of the caller (§10.1)."""
 
     needs = {"GET": Scope.READ}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return the figures of the queues that the caller may use."""
-        return figures(self.access.queues)
-
-
-def figures(within: frozenset[str] | None) -> dict[str, Any]:
-    """Return the answer about all dead letters, or those of the queues the caller is kept to."""
-    found = dead_letters.figures(within)
-    out: dict[str, Any] = {
-        "total": found.total,
-        "by_queue": found.by_queue,
-        "by_error_type": found.by_error_type,
-        "retention": {"max_age": _days(settings().keep_dead_letters)},
-    }
-    if found.capped:
-        out["total_capped"] = True
-    if found.oldest_at is not None and found.newest_at is not None:
-        out["oldest_at"] = format_timestamp(found.oldest_at)
-        out["newest_at"] = format_timestamp(found.newest_at)
-    return out
+        found = dead_letters.figures(self.access.queues)
+        out: dict[str, Any] = {
+            "total": found.total,
+            "by_queue": found.by_queue,
+            "by_error_type": found.by_error_type,
+            "retention": {"max_age": _days(settings().keep_dead_letters)},
+        }
+        if found.capped:
+            out["total_capped"] = True
+        return {**out, **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at)}
 
 
 def _position(cursor: tuple[Any, ...]) -> Cursor:

@@ -1,4 +1,4 @@
-"""The kept events, read by polling (ojs-events §6.4)."""
+"""The recorded events, read by polling (ojs-events §6.4)."""
 
 from collections.abc import Collection
 from typing import Any
@@ -7,23 +7,22 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.events import log
 from django_ojs.spec.envelope import check_queue, check_type
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.scopes import Scope
 
 
 class Events(OJSView):
-    """What happened, in the order of the commits and without gaps.
+    """The events after a cursor that match all filters, in the order of the commits, without gaps.
 
-    An event carries no arguments and no results, so whoever may look at jobs may look at events.
+    The scope is that of reading jobs: an event has no arguments and no results.
     """
 
     needs = {"GET": Scope.READ}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return the events after a cursor that match all the filters."""
         query = request.query_params
         limits = settings().limits
         types = fields.query_list(query.getlist("types"))
@@ -32,7 +31,7 @@ class Events(OJSView):
             for name in job_types:
                 check_type(name, limits)
         except OJSError:
-            raise fields.refuse("job_types", "must be types of jobs") from None
+            raise InvalidRequest.of("job_types", "must be types of jobs") from None
         page = log.read(
             types=types or None,
             queues=self._queues(fields.query_list(query.getlist("queues"))),
@@ -48,9 +47,9 @@ class Events(OJSView):
         )
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
 
-    def _queues(self, asked: list[str]) -> Collection[str] | None:
-        for name in asked:
+    def _queues(self, names: list[str]) -> Collection[str] | None:
+        for name in names:
             check_queue(name, settings().limits, field="queues")
             self.access.check_queue(name)
-        # Who is kept to some queues sees their events alone: none of workers, none of others.
-        return asked or self.access.queues
+        # A caller that is limited to some queues gets no events of workers either.
+        return names or self.access.queues

@@ -9,8 +9,10 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import backpressure, fields
-from django_ojs.http.access import Access, Scope
+from django_ojs.http.access import Access
+from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
+from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -20,6 +22,7 @@ from django_ojs.spec import envelope, ids
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
+from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
@@ -43,6 +46,23 @@ class JobView(OJSView):
         if self.access.queues is not None:
             self.access.check_queue(transitions.get(key).queue)
 
+    def info(self, key: UUID) -> Job:
+        """INFO of a job that the caller may read."""
+        job = info(key)
+        self.access.check_queue(job.queue)
+        return job
+
+    def cancel(self, key: UUID) -> tuple[Job, State]:
+        """CANCEL a job, and return it with its previous state.
+
+        Over HTTP a job that is cancelled already is a conflict, as one in another terminal state.
+        """
+        self.check_queue_of(key)
+        job, before = cancel(key)
+        if before is State.CANCELLED:
+            transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+        return job, before
+
 
 class Jobs(OJSView):
     """PUSH (ojs-core §7.1)."""
@@ -59,14 +79,14 @@ class Jobs(OJSView):
         )
         job = push(wanted, options)
         if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
-            return self.answer({"job": None, "dropped": True})
+            return json_response({"job": None, "dropped": True})
         body: dict[str, Any] = {"job": envelope.render(job.model())}
         headers = _warning([job])
         if job.outcome is Outcome.DUPLICATE:
-            return self.answer({**body, "deduplicated": True}, 200, headers)
+            return json_response({**body, "deduplicated": True}, 200, headers)
         if job.outcome is Outcome.STORED:
             headers["Location"] = f"{request.path}/{job.id}"
-        return self.answer(body, 201, headers)
+        return json_response(body, 201, headers)
 
 
 class JobBatch(OJSView):
@@ -78,7 +98,7 @@ class JobBatch(OJSView):
         """Store the jobs in order."""
         items = fields.required(self.body(), "jobs")
         if not isinstance(items, list) or not items:
-            raise fields.refuse("jobs", "must be an array of at least one job")
+            raise InvalidRequest.of("jobs", "must be an array of at least one job")
         wanted = []
         for index, item in enumerate(items):
             try:
@@ -98,7 +118,7 @@ class JobBatch(OJSView):
             for job in results
         ]
         body = {"jobs": jobs, "count": len(jobs) - jobs.count(None)}
-        return self.answer(body, 201, _warning(results))
+        return json_response(body, 201, _warning(results))
 
 
 class JobDetail(JobView):
@@ -107,14 +127,10 @@ class JobDetail(JobView):
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        """Return the job as it is now."""
-        job = info(job_id(key))
-        self.access.check_queue(job.queue)
-        return {"job": job.envelope()}
+        return {"job": self.info(job_id(key)).envelope()}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        """Cancel the job."""
-        return cancelled(self, job_id(key))
+        return _cancelled(*self.cancel(job_id(key)))
 
 
 class JobCancel(JobView):
@@ -123,8 +139,7 @@ class JobCancel(JobView):
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Cancel the job."""
-        return cancelled(self, job_id(key))
+        return _cancelled(*self.cancel(job_id(key)))
 
 
 class JobActivate(JobView):
@@ -133,18 +148,12 @@ class JobActivate(JobView):
     needs = {"POST": Scope.PRODUCER}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Make a pending job available."""
         self.check_queue_of(job_id(key))
         job = activate(job_id(key))
         return {"job": {**envelope.render(job), "previous_state": "pending"}}
 
 
-def cancelled(view: JobView, key: UUID) -> dict[str, Any]:
-    """Cancel a job and return the response. Over HTTP a job that has ended is a conflict."""
-    view.check_queue_of(key)
-    job, before = cancel(key)
-    if before is State.CANCELLED:
-        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+def _cancelled(job: Job, before: State) -> dict[str, Any]:
     return {"job": {**job.envelope(), "previous_state": before.value}}
 
 

@@ -33,9 +33,8 @@ DOCUMENT: Final = Document()
 
 
 class OpenAPI(PublicView):
-    """The description of this API."""
+    """The document, whose `servers` has the prefix of these URLs in the project."""
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return the document, with the prefix under which the project includes these URLs."""
         base = request.path.removesuffix("/ojs/v1/openapi.json") or "/"
         return {**DOCUMENT.read(), "servers": [{"url": base}]}

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 
 from django_ojs.http.headers import VERSION
 from django_ojs.http.manifest import manifest
+from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import PublicView
 from django_ojs.models import Job
 from django_ojs.storage import database
@@ -17,45 +18,44 @@ _STARTED: Final = time.monotonic()
 
 
 class Manifest(PublicView):
-    """What is served here (http-binding §21)."""
+    """The manifest (http-binding §21)."""
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return the manifest."""
-        # Where we are is where the manifest was asked for: a project may serve all under a prefix.
+        # A project may include the URLs under a prefix.
         return manifest(request.build_absolute_uri(request.path.removesuffix("/manifest")))
 
 
 class Health(PublicView):
-    """Whether the server and its database are well (http-binding §8.1)."""
+    """Whether the server reaches its database (http-binding §8.1)."""
 
     def get(self, request: Request) -> HttpResponse:
-        """Ask the database for a one."""
-        return self.ask("SELECT 1", "ok")
+        return self.check("SELECT 1", "ok")
 
-    def ask(self, statement: str, status: str) -> HttpResponse:
-        """Run a statement; answer 200, or 503 where it fails. Nothing of the failure is told."""
+    def check(self, statement: str, status: str) -> HttpResponse:
+        """Run a statement; return 200, or 503 where it fails, without the reason."""
         began = time.monotonic()
         backend: dict[str, Any] = {"type": database.connection().vendor}
         try:
             with database.connection().cursor() as cursor:
                 cursor.execute(statement)
         except Error:
-            # A connection that died stays dead until it is closed.
+            # A connection that was lost fails until it is closed.
             database.connection().close_if_unusable_or_obsolete()
             backend["status"] = "disconnected"
-            return self.answer(self._about("degraded", backend), 503, {"Retry-After": "1"})
+            return json_response(_report("degraded", backend), 503, {"Retry-After": "1"})
         backend["status"] = "connected"
         backend["latency_ms"] = round((time.monotonic() - began) * 1000, 1)
-        return self.answer(self._about(status, backend))
-
-    def _about(self, status: str, backend: dict[str, Any]) -> dict[str, Any]:
-        uptime = int(time.monotonic() - _STARTED)
-        return {"status": status, "version": VERSION, "uptime_seconds": uptime, "backend": backend}
+        return json_response(_report(status, backend))
 
 
 class Ready(Health):
-    """Whether requests should come here: the database answers, and its tables are there."""
+    """Whether the server is ready for requests: its database is migrated."""
 
     def get(self, request: Request) -> HttpResponse:
-        """Look at the newest column of the jobs' table."""
-        return self.ask(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false", "ready")
+        # The newest column of the table.
+        return self.check(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false", "ready")
+
+
+def _report(status: str, backend: dict[str, Any]) -> dict[str, Any]:
+    uptime = int(time.monotonic() - _STARTED)
+    return {"status": status, "version": VERSION, "uptime_seconds": uptime, "backend": backend}

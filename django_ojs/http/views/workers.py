@@ -9,7 +9,6 @@ from uuid import UUID
 from rest_framework.request import Request
 
 from django_ojs.http import fields, long_poll
-from django_ojs.http.access import Scope
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
@@ -19,15 +18,17 @@ from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch
 from django_ojs.spec import envelope, ids, times
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.scopes import Scope
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
-#: A worker that waits longer asks again: proxies cut idle connections.
+#: The longest wait of a FETCH: proxies cut idle connections.
 LONGEST_WAIT_MS = 20_000
-_MOST_JOBS = 10_000
-#: Of queues in a FETCH, and of what a worker says of itself: it is kept in a row, and shown.
-_MOST_NAMES = 1_000
+_MAX_JOBS = 10_000
+#: Of queues in a FETCH, and of queues and labels in a BEAT, which are stored in the worker's row.
+_MAX_NAMES = 1_000
 
 
 class Fetch(OJSView):
@@ -36,13 +37,13 @@ class Fetch(OJSView):
     needs = {"POST": Scope.WORKER}
 
     def post(self, request: Request) -> dict[str, Any]:
-        """Claim jobs; with `wait_ms` wait that long for the first one."""
+        """Claim jobs. `wait_ms` is how long to wait for the first one."""
         data = self.body()
         fields.required(data, "queues")
         queues = fields.strings(data, "queues") or []
-        if len(queues) > _MOST_NAMES:
-            # Each of them may be a statement.
-            raise fields.refuse("queues", f"must hold at most {_MOST_NAMES} names")
+        if len(queues) > _MAX_NAMES:
+            # Each one may take a statement.
+            raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
         count = fields.integer(data, "count", minimum=1, maximum=MAX_COUNT) or 1
         worker_id = fields.string(data, "worker_id")
         lease = fields.milliseconds(data, "visibility_timeout_ms")
@@ -53,11 +54,11 @@ class Fetch(OJSView):
         def claim() -> list[Claimed]:
             return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
 
-        return {"jobs": _render(long_poll.until(claim, wait / 1000))}
+        return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
 
 
-class _Answer(JobView):
-    """What ACK and FAIL share: the job by body or path, and the claim it is answered under."""
+class OutcomeView(JobView):
+    """The base of ACK and FAIL, which name the job in the body or the path."""
 
     needs = {"POST": Scope.WORKER}
 
@@ -76,11 +77,10 @@ class _Answer(JobView):
         return data, wanted, claim
 
 
-class Ack(_Answer):
+class Ack(OutcomeView):
     """ACK (ojs-core §7.3)."""
 
     def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
-        """Complete an active job."""
         data, wanted, claim = self.read(key)
         job = ack(wanted, claim=claim, result=data.get("result"))
         shown = job.envelope()
@@ -92,11 +92,11 @@ class Ack(_Answer):
         }
 
 
-class Nack(_Answer):
+class Nack(OutcomeView):
     """FAIL (ojs-core §7.4)."""
 
     def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
-        """Record a failed run, or give the job back."""
+        """Record a failed run, or with `requeue` release the job."""
         data, wanted, claim = self.read(key)
         again = fields.boolean(data, "requeue")
         error = data.get("error")
@@ -106,7 +106,7 @@ class Nack(_Answer):
         else:
             job = fail(wanted, Failure.parse(fields.required(data, "error")), claim=claim)
         shown = job.envelope()
-        answer = {
+        out = {
             **_identity(job),
             "attempt": job.attempt,
             "max_attempts": job.max_attempts,
@@ -114,11 +114,11 @@ class Nack(_Answer):
         }
         for name in ("next_attempt_at", "discarded_at"):
             if name in shown:
-                answer[name] = shown[name]
+                out[name] = shown[name]
         delay = _last_delay(shown) if job.state == "retryable" else None
         if delay is not None:
-            answer["retry_delay_ms"] = shown["retry_delay_ms"] = delay
-        return answer
+            out["retry_delay_ms"] = shown["retry_delay_ms"] = delay
+        return out
 
 
 class Heartbeat(OJSView):
@@ -127,37 +127,37 @@ class Heartbeat(OJSView):
     needs = {"POST": Scope.WORKER}
 
     def post(self, request: Request) -> dict[str, Any]:
-        """Note a worker's life sign, extend its reservations, and tell it what to do."""
+        """Record the heartbeat, extend the leases, and return the directive for the worker."""
         data = self.body()
         fields.required(data, "worker_id")
         holding = _jobs(data)
         self.check_queues_of(holding)
         number = data.get("active_jobs")
-        answer = beat(
+        result = beat(
             fields.string(data, "worker_id") or "",
-            state=Directive(fields.choice(data, "state", Directive.values, Directive.RUNNING)),
+            state=fields.choice(data, "state", list(Directive), Directive.RUNNING),
             holding=holding,
             active_jobs=None if isinstance(number, list) else fields.integer(data, "active_jobs"),
             visibility_timeout=fields.milliseconds(data, "visibility_timeout_ms"),
             registration=_registration(data),
         )
         return {
-            "state": answer.state.value,
-            "jobs_extended": [str(key) for key in holding if key not in answer.lost],
-            "jobs_lost": sorted(str(key) for key in answer.lost),
+            "state": result.state.value,
+            "jobs_extended": [str(key) for key in holding if key not in result.lost],
+            "jobs_lost": sorted(str(key) for key in result.lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }
 
     def check_queues_of(self, holding: Collection[UUID]) -> None:
-        """Refuse a caller that may not use the queue of each of these jobs."""
+        """Raise PermissionDenied unless the caller may use the queue of each of these jobs."""
         if self.access.queues is not None and holding:
             held = Job.primary.filter(pk__in=holding).values_list("queue", flat=True)
             for queue in held.distinct():
                 self.access.check_queue(queue)
 
 
-def _render(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
-    # The errors of earlier runs, in one query for all; most jobs run for the first time.
+def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
+    # One query for the errors of earlier runs of all jobs; most jobs have none.
     errors = defaultdict(list)
     again = [job.id for job in claimed if job.run > 1]
     if again:
@@ -178,12 +178,12 @@ def _last_delay(shown: dict[str, Any]) -> int | None:
 
 
 def _jobs(data: dict[str, Any]) -> Collection[UUID]:
-    # The binding sends the ids as `active_jobs`; the worker protocol sends their number there, and
-    # the ids beside it.
+    # In the binding `active_jobs` has the ids; in the worker protocol it has their number, and
+    # `active_job_ids` has the ids.
     name = "active_jobs" if isinstance(data.get("active_jobs"), list) else "active_job_ids"
     given = fields.strings(data, name) or []
-    if len(given) > _MOST_JOBS:
-        raise fields.refuse(name, f"must hold at most {_MOST_JOBS} ids")
+    if len(given) > _MAX_JOBS:
+        raise InvalidRequest.of(name, f"must hold at most {_MAX_JOBS} ids")
     return list(dict.fromkeys(ids.parse_id(key, name) for key in given))
 
 
@@ -194,8 +194,8 @@ def _registration(data: dict[str, Any]) -> Registration | None:
     return Registration(
         hostname=fields.text(data, "hostname"),
         pid=fields.integer(data, "pid"),
-        queues=fields.texts(data, "queues", _MOST_NAMES),
-        labels=fields.texts(data, "labels", _MOST_NAMES),
+        queues=fields.texts(data, "queues", _MAX_NAMES),
+        labels=fields.texts(data, "labels", _MAX_NAMES),
         concurrency=fields.integer(data, "concurrency"),
         version=fields.text(data, "version", 64),
         started_at=fields.timestamp(data, "started_at"),

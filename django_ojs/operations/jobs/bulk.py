@@ -19,8 +19,8 @@ from django_ojs.operations.jobs.bulk_step import (
     RETRY,
     RETRY_DEAD,
     ActionName,
-    BulkAction,
     BulkStep,
+    StepAction,
     erase_all,
 )
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -123,12 +123,12 @@ def purge(
             "older_than is about jobs that have ended; the states hold another.",
             details={"field": "older_than"},
         )
-    action = BulkAction("purge", frozenset(states), tuple(states), erase_all)
+    action = StepAction("purge", frozenset(states), tuple(states), erase_all)
     which = JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
     return _run(action, which, None, limit)
 
 
-def _run(action: BulkAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
+def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:
     if isinstance(which, JobFilter):
         if which.empty:
             raise InvalidRequest(

@@ -23,7 +23,7 @@ from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import Action, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
-from django_ojs.operations.jobs.bulk_step import CHUNK, BulkAction, BulkStep, StepResult
+from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, count, index_scans
 from django_ojs.spec.errors import InvalidRequest, NotFound
@@ -42,7 +42,7 @@ _OTHER: Final = "Another reason."
 #: Seconds that one step works, so that the other steps of maintenance are not late.
 _STEP: Final = 0.25
 
-_ACTIONS: Final[dict[str, BulkAction]] = {
+_ACTIONS: Final[dict[str, StepAction]] = {
     Action.RETRY: bulk_step.RETRY,
     Action.CANCEL: bulk_step.CANCEL,
     Action.DELETE: bulk_step.DELETE,

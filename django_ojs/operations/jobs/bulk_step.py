@@ -47,7 +47,7 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class BulkAction:
+class StepAction:
     """What is done to locked jobs that are in one of the `allowed` states.
 
     `default`: the states of a filter that names none. `single` does the same to one job, and raises
@@ -71,19 +71,19 @@ def erase_all(held: list[Job]) -> None:
 
 _CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
-RETRY = BulkAction("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
+RETRY = StepAction("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
 RETRY_DEAD = replace(RETRY, dead_letters=True)
 # Running jobs are cancelled only where the filter names them (bulk-operations §6.1).
-CANCEL = BulkAction(
+CANCEL = StepAction(
     "cancel",
     frozenset(_CANCELLABLE),
     tuple(state for state in _CANCELLABLE if state is not State.ACTIVE),
     stop,
 )
-DELETE = BulkAction("delete", TERMINAL, tuple(sorted(TERMINAL)), erase_all)
+DELETE = StepAction("delete", TERMINAL, tuple(sorted(TERMINAL)), erase_all)
 
 
-def with_changes(action: BulkAction, changes: Mapping[str, Any]) -> BulkAction:
+def with_changes(action: StepAction, changes: Mapping[str, Any]) -> StepAction:
     """Return a retry of dead letters that changes them first (ojs-dead-letter §6.3)."""
     if not changes:
         return action
@@ -106,7 +106,7 @@ class BulkStep:
     `within`: the queues that the caller may use.
     """
 
-    action: BulkAction
+    action: StepAction
     expected: frozenset[State] = frozenset(State)
     within: frozenset[str] | None = None
 
@@ -183,8 +183,8 @@ __all__ = [
     "RETRY",
     "RETRY_DEAD",
     "ActionName",
-    "BulkAction",
     "BulkStep",
+    "StepAction",
     "StepResult",
     "erase_all",
     "with_changes",

@@ -130,7 +130,7 @@ def test_more_ids_than_the_limit_are_413_and_one_of_them_many_times_is_one() -> 
 def test_the_limit_of_one_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     push_many(3, queue="q")
     monkeypatch.setattr(
-        "django_ojs.http.views.admin.bulk.BulkCancel.act",
+        "django_ojs.http.views.admin.bulk.BulkCancel.action",
         lambda which, within: bulk.cancel_all(which, within=within, limit=2),
     )
     body = api.post("admin/jobs/bulk/cancel", {"filter": {"queue": "q"}, "confirm": True}).ok()

@@ -115,7 +115,7 @@ class TestRetry:
         monkeypatch.setattr(
             bulk,
             "RETRY",
-            bulk_step.BulkAction("retry", frozenset({State.DISCARDED}), (), full, single),
+            bulk_step.StepAction("retry", frozenset({State.DISCARDED}), (), full, single),
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)

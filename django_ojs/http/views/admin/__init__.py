@@ -1,1 +1,1 @@
-"""The control plane: what operators look at and do (ojs-admin-api)."""
+"""The control plane, for operators (ojs-admin-api)."""

@@ -1,4 +1,4 @@
-"""What the routes of the control plane share: pages, filters, and confirmation."""
+"""The base of the lists and bulk actions of the control plane: pages, filters, confirmation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -6,15 +6,17 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.http import fields
-from django_ojs.http.pagination import NumberedPage, numbered
-from django_ojs.http.views.jobs import JobView
+from django_ojs.http.pagination import NumberedPage, numbered_page
+from django_ojs.http.views.admin.job_rendering import summary
+from django_ojs.http.views.base import OJSView
+from django_ojs.operations.jobs import search
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 
-_STATES: Final = tuple(state.value for state in State)
-# What a filter may hold. A field that is misspelt would select more than was meant.
+# The fields of a filter. Others are rejected: a misspelt one would select more jobs than intended.
 _FILTER: Final = (
     "queue",
     "state",
@@ -28,27 +30,43 @@ _FILTER: Final = (
 )
 
 
-class AdminView(JobView):
-    """A resource of the control plane."""
-
-    @property
-    def within(self) -> frozenset[str] | None:
-        """The queues that the caller is kept to; None: all."""
-        return self.access.queues
+class AdminView(OJSView):
+    """A list, or an action on many jobs."""
 
     def page(self) -> NumberedPage:
-        """Return the page that is asked for. Raises InvalidRequest."""
-        return numbered(self.request.query_params)
+        """Return the page that the query names. Raises InvalidRequest."""
+        return numbered_page(self.request.query_params)
 
     def listed(
         self, items: Iterable[Any], total: int, *, capped: bool = False, **more: Any
     ) -> dict[str, Any]:
-        """Return the answer of a list: the items of the page, and how many there are in all."""
+        """Return the response of a list: the items of the page and the total."""
         pagination = self.page().describe(total=total, capped=capped)
         return {"items": list(items), **more, "pagination": pagination}
 
+    def search(self, which: JobFilter, default: search.Sort) -> dict[str, Any]:
+        """Return the page of these jobs that the query names, in the order that it names."""
+        query = self.request.query_params
+        sort = fields.choice(query, "sort", search.SORTS, default)
+        order = fields.choice(query, "order", ("asc", "desc"), "desc")
+        page = self.page()
+        result = search.search(
+            which,
+            sort=sort,
+            descending=order == "desc",
+            page=page.page,
+            per_page=page.per_page,
+        )
+        return self.listed(map(summary, result.jobs), result.total, capped=result.capped)
+
+    def confirmed_body(self) -> dict[str, Any]:
+        """Return the body of an action that cannot be undone. Raises InvalidRequest."""
+        data = self.body()
+        fields.confirm(data)
+        return data
+
     def query_filter(self, *, dead_letters: bool = False) -> JobFilter:
-        """Return the filter that the query asks for. Raises InvalidRequest, PermissionDenied."""
+        """Return the filter in the query. Raises InvalidRequest, PermissionDenied."""
         query = self.request.query_params
         named = fields.query_list(query.getlist("state"))
         return self._filter(
@@ -65,18 +83,18 @@ class AdminView(JobView):
         )
 
     def body_filter(self, data: Mapping[str, Any], *, dead_letters: bool = False) -> JobFilter:
-        """Return the filter of a request's body, in each of its spellings.
+        """Return the filter in a body, in each of its spellings.
 
-        Raises InvalidRequest, for a field that no filter has as well, and PermissionDenied.
+        Raises InvalidRequest, for an unknown field as well, and PermissionDenied.
         """
         for name in data:
             if name not in _FILTER:
-                raise fields.refuse(f"filter.{name}", f"is not one of {', '.join(_FILTER)}")
+                raise InvalidRequest.of(f"filter.{name}", f"is not one of {', '.join(_FILTER)}")
         state = data.get("state")
         named = [state] if isinstance(state, str) else fields.strings(data, "state")
         if named == []:
-            # Not what is left out: whoever names no state on purpose does not mean all of them.
-            raise fields.refuse("filter.state", "must name at least one state")
+            # An empty list must not mean all states, as a missing field does.
+            raise InvalidRequest.of("filter.state", "must name at least one state")
         return self._filter(
             {
                 "queue": fields.string(data, "queue"),
@@ -96,26 +114,26 @@ class AdminView(JobView):
         if values["queue"] is not None:
             self.access.check_queue(values["queue"])
         if dead_letters:
-            # Of a dead letter the time that matters is that of its death (ojs-dead-letter §9.1).
+            # `since` and `until` are about the time of the discard (ojs-dead-letter §9.1).
             values["ended_since"] = values.pop("since")
             values["ended_until"] = values.pop("until")
             values |= {"states": (State.DISCARDED,), "dead_letter": True}
-        return JobFilter(within=self.within, **values)
+        return JobFilter(within=self.access.queues, **values)
 
     def job_ids(self, data: Mapping[str, Any]) -> list[UUID] | None:
-        """Return the ids that a body names, or None where it names none. Raises InvalidRequest."""
+        """Return the ids in a body, or None without the field. Raises InvalidRequest."""
         given = fields.strings(data, "job_ids")
         if given is None:
             return None
         return [ids.parse_id(each, f"job_ids[{index}]") for index, each in enumerate(given)]
 
 
-def states_of(named: Sequence[str], field: str) -> tuple[State, ...]:
-    """Return the states of these names, each once. Raises InvalidRequest naming the field."""
-    for name in named:
-        if name not in _STATES:
-            raise fields.refuse(field, f"must be one of {', '.join(_STATES)}")
-    return tuple(dict.fromkeys(map(State, named)))
+def states_of(names: Sequence[str], field: str) -> tuple[State, ...]:
+    """Return the states with these names, each once. Raises InvalidRequest naming the field."""
+    for name in names:
+        if name not in list(State):
+            raise InvalidRequest.of(field, f"must be one of {', '.join(State)}")
+    return tuple(dict.fromkeys(map(State, names)))
 
 
 def _query_priority(query: Mapping[str, str]) -> int | None:
@@ -123,9 +141,10 @@ def _query_priority(query: Mapping[str, str]) -> int | None:
     digits = given.removeprefix("-")
     if not given:
         return None
-    known = digits.isascii() and digits.isdigit() and len(digits) <= 3
-    if not known or not MIN_PRIORITY <= int(given) <= MAX_PRIORITY:
-        raise fields.refuse("priority", f"must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}")
+    is_integer = digits.isascii() and digits.isdigit() and len(digits) <= 3
+    if not is_integer or not MIN_PRIORITY <= int(given) <= MAX_PRIORITY:
+        rule = f"must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        raise InvalidRequest.of("priority", rule)
     return int(given)
 
 

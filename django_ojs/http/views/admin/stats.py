@@ -1,4 +1,4 @@
-"""Totals, and what happened over time (ojs-admin-api §10)."""
+"""Totals, and figures over time (ojs-admin-api §10)."""
 
 from typing import Any
 
@@ -6,42 +6,39 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.access import Scope
-from django_ojs.http.views.admin.base import AdminView
-from django_ojs.http.views.admin.queues import rated
+from django_ojs.http.responses import timestamps
+from django_ojs.http.views.admin.queues import render_rates
+from django_ojs.http.views.base import OJSView
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.history import PERIODS, Point, history
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.scopes import Scope
 
 
-class AdminStats(AdminView):
-    """All queues together."""
+class AdminStats(OJSView):
+    """The totals of all queues that the caller may use."""
 
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return the totals."""
-        found = stats.totals(within=self.within)
+        found = stats.totals(within=self.access.queues)
         return {
             "queues": found.queues,
             "workers": found.workers,
             "jobs": {state.value: number for state, number in found.jobs.items()},
-            **rated(found.rates),
+            **render_rates(found.rates),
             "uptime_seconds": found.uptime_seconds,
         }
 
 
-class AdminHistory(AdminView):
-    """The same, over time."""
+class AdminHistory(OJSView):
+    """The figures of each period, of one queue or all."""
 
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return a point a period."""
         query = request.query_params
-        named = fields.choice(query, "period", tuple(PERIODS), "5m")
-        period = next(one for one in PERIODS if one == named)
+        period = fields.choice(query, "period", tuple(PERIODS), "5m")
         queue = query.get("queue") or None
         if queue is not None:
             check_queue(queue, settings().limits)
@@ -51,14 +48,14 @@ class AdminHistory(AdminView):
             since=fields.query_timestamp(query, "since"),
             until=fields.query_timestamp(query, "until"),
             queue=queue,
-            within=self.within,
+            within=self.access.queues,
         )
         return {"period": period, "data": [_point(point) for point in points]}
 
 
 def _point(point: Point) -> dict[str, Any]:
     out: dict[str, Any] = {
-        "timestamp": format_timestamp(point.timestamp),
+        **timestamps(timestamp=point.timestamp),
         "processed": point.processed,
         "failed": point.failed,
         "enqueued": point.enqueued,

@@ -7,16 +7,17 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.access import Scope
-from django_ojs.http.views.admin.base import AdminView
+from django_ojs.http.responses import timestamps
+from django_ojs.http.views.base import OJSView
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.spec.retry import RetryPolicy
-from django_ojs.spec.times import format_duration, format_timestamp, parse_duration
+from django_ojs.spec.scopes import Scope
+from django_ojs.spec.times import format_duration, parse_duration
 from django_ojs.storage import database
 from django_ojs.version import VERSION
 
-#: What is shown of the settings. Named one by one: a new one is not shown because it is new.
+#: The settings in the response. They are listed, so that a new setting stays out by default.
 _SHOWN: Final = (
     "default_retry",
     "default_timeout",
@@ -40,39 +41,36 @@ _SHOWN: Final = (
 )
 
 
-class AdminMaintenance(AdminView):
+class AdminMaintenance(OJSView):
     """Maintenance mode."""
 
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Say whether it is on."""
-        return _maintenance(mode.status())
+        return _render(mode.status())
 
     def post(self, request: Request) -> dict[str, Any]:
-        """Enable or disable it."""
         self.access.check_all_queues()
         data = self.body()
         fields.required(data, "enabled")
         enabled = fields.boolean(data, "enabled")
         reason = fields.string(data, "reason")
-        lasts = data.get("estimated_duration")
-        duration = None if lasts is None else parse_duration(lasts, "estimated_duration")
+        given = data.get("estimated_duration")
+        duration = None if given is None else parse_duration(given, "estimated_duration")
         mode.check(reason, duration)
         if not enabled:
-            return _maintenance(mode.disable())
-        return _maintenance(mode.enable(reason=reason, estimated_duration=duration))
+            return _render(mode.disable())
+        return _render(mode.enable(reason=reason, estimated_duration=duration))
 
 
-class AdminSystemConfig(AdminView):
-    """The configuration."""
+class AdminSystemConfig(OJSView):
+    """The configuration without sensitive values: no path, no credential, no host name."""
 
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """Return what is not sensitive: no path, no credential, no name of a host."""
         values = settings()
-        shown = {name: _plain(getattr(values, name)) for name in _SHOWN}
+        shown = {name: _json_value(getattr(values, name)) for name in _SHOWN}
         return {
             "implementation": {"name": "django_ojs", "version": VERSION},
             "backend": database.connection().vendor,
@@ -81,18 +79,15 @@ class AdminSystemConfig(AdminView):
         }
 
 
-def _maintenance(status: Maintenance) -> dict[str, Any]:
+def _render(status: Maintenance) -> dict[str, Any]:
     out: dict[str, Any] = {"maintenance": status.enabled}
     if status.reason is not None:
         out["reason"] = status.reason
-    if status.enabled_at is not None:
-        out["enabled_at"] = format_timestamp(status.enabled_at)
-    if status.estimated_end is not None:
-        out["estimated_end"] = format_timestamp(status.estimated_end)
-    return out
+    moments = timestamps(enabled_at=status.enabled_at, estimated_end=status.estimated_end)
+    return {**out, **moments}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, timedelta):
         return format_duration(value)
     return value.render() if isinstance(value, RetryPolicy) else value

@@ -1,83 +1,83 @@
-"""Workers: list, look at, direct, deregister (ojs-admin-api §9)."""
+"""Workers on the control plane: list, details, directives, removal (ojs-admin-api §9)."""
 
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
 
-from django_ojs.http.access import Scope
-from django_ojs.http.views.admin.answers import summary
+from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
+from django_ojs.http.views.admin.job_rendering import summary
+from django_ojs.http.views.base import OJSView
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.scopes import Scope
 
 
 class AdminWorkers(AdminView):
-    """All workers that are known."""
+    """All known workers, and the number of workers in each condition."""
 
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        """List workers, and how many there are in which condition."""
         page = self.page()
-        known = registry.listing(offset=page.offset, limit=page.per_page, within=self.within)
-        sums = {
-            "total": known.total,
-            "running": known.running,
-            "quiet": known.quiet,
-            "stale": known.stale,
+        found = registry.listing(offset=page.offset, limit=page.per_page, within=self.access.queues)
+        totals = {
+            "total": found.total,
+            "running": found.running,
+            "quiet": found.quiet,
+            "stale": found.stale,
         }
-        return self.listed(map(_status, known.workers), known.total, summary=sums)
+        return self.listed(map(_worker, found.workers), found.total, summary=totals)
 
 
-class AdminWorker(AdminView):
-    """One worker."""
+class AdminWorker(OJSView):
+    """One worker with its active jobs; removal of a stale one."""
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        """Return the worker with the jobs in its hands."""
-        status = registry.get(key, within=self.within)
-        held = registry.jobs_of(key, within=self.within)
-        return {**_status(status), "jobs": [summary(job) for job in held]}
+        status = registry.get(key, within=self.access.queues)
+        jobs = registry.jobs_of(key, within=self.access.queues)
+        return {**_worker(status), "jobs": [summary(job) for job in jobs]}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        """Forget a worker whose beats have stopped, and give its jobs back."""
+        """Remove a worker whose heartbeats have stopped, and release its jobs."""
         self.access.check_all_queues()
-        back = registry.deregister(key)
-        return {"id": key, "deregistered": True, "jobs_rescheduled": back}
+        released = registry.deregister(key)
+        return {"id": key, "deregistered": True, "jobs_rescheduled": released}
 
 
-class _Direct(AdminView):
+class DirectiveView(OJSView):
+    """Set the directive that the worker gets in the response to its next BEAT."""
+
     needs = {"POST": Scope.OPERATOR}
     directive: ClassVar[Directive]
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        """Tell the worker, with its next beat."""
         self.access.check_all_queues()
-        return _status(registry.direct(key, self.directive))
+        return _worker(registry.direct(key, self.directive))
 
 
-class AdminWorkerQuiet(_Direct):
-    """Fetch no more jobs, and finish those in hand."""
+class AdminWorkerQuiet(DirectiveView):
+    """Claim no more jobs, and finish those in flight."""
 
     directive = Directive.QUIET
 
 
-class AdminWorkerResume(_Direct):
-    """Fetch jobs again."""
+class AdminWorkerResume(DirectiveView):
+    """Claim jobs again."""
 
     directive = Directive.RUNNING
 
 
-class AdminWorkerTerminate(_Direct):
-    """Finish, and end."""
+class AdminWorkerTerminate(DirectiveView):
+    """Finish the jobs in flight, then exit."""
 
     directive = Directive.TERMINATE
 
 
-def _status(status: WorkerStatus) -> dict[str, Any]:
+def _worker(status: WorkerStatus) -> dict[str, Any]:
     worker = status.worker
     out: dict[str, Any] = {
         "id": worker.pk,
@@ -86,7 +86,7 @@ def _status(status: WorkerStatus) -> dict[str, Any]:
         "directive": worker.directive,
         "queues": status.queues,
         "active_jobs": worker.active_jobs,
-        "last_heartbeat_at": format_timestamp(worker.beat_at),
+        **timestamps(last_heartbeat_at=worker.beat_at),
         "version": worker.version,
         "labels": worker.labels,
         "metadata": worker.metadata,
@@ -95,6 +95,4 @@ def _status(status: WorkerStatus) -> dict[str, Any]:
         out["concurrency"] = worker.concurrency
     if worker.pid is not None:
         out["pid"] = worker.pid
-    if worker.started_at is not None:
-        out["started_at"] = format_timestamp(worker.started_at)
-    return out
+    return {**out, **timestamps(started_at=worker.started_at)}
