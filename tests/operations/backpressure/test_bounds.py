@@ -208,6 +208,13 @@ def test_an_operators_word_goes_over_the_settings_member_by_member_and_they_over
         add()
 
 
+def test_the_pending_jobs_of_a_batch_need_no_room() -> None:
+    bound(2)
+    add()
+    pushing.push_batch([envelope(queue=NAME, pending=state) for state in (True, False, True)])
+    assert depth() == 2
+
+
 def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
     bound(1)
     (pending,) = add(pending=True)
