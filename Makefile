@@ -12,8 +12,8 @@ SHELL := /bin/bash
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
-	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, for whoever writes a"
-	@echo "              client or a worker, and for conformance suites (PORT=8080); keeps nothing"
+	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, to develop clients and"
+	@echo "              workers and to run conformance suites (PORT=8080); it keeps no data"
 	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
 	@echo "              SQLite, branch coverage of both together"
 	@echo "make check    the loop: lint of what changed since main, and the tests of it (a minute)"

@@ -94,7 +94,7 @@ RETIRED_PHRASES = {
 }
 
 #: Lines with a value that clients receive.
-ON_THE_WIRE = {'FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope), queues=None)'}
+ON_THE_WIRE = {'FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope))'}
 
 _PHRASES = [
     (re.compile(rf"\b(?:{text})\b", re.IGNORECASE), term) for text, term in RETIRED_PHRASES.items()
