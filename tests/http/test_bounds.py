@@ -11,6 +11,7 @@ import pytest
 
 from django_ojs.http import long_poll
 from django_ojs.operations import queues
+from django_ojs.storage import queue_configs
 from tests.factories import in_state, own_connections
 from tests.http.api import Answer, Api, state_of, stored
 
@@ -56,6 +57,13 @@ def test_a_full_queue_answers_429_says_where_it_stands_and_when_to_come_back() -
     assert int(answer.headers["Retry-After"]) >= 1
     assert pressure(answer) == ("2", "2", None)
     assert stored() == 2
+
+
+def test_a_bound_that_another_process_has_just_set_holds() -> None:
+    bound(1)
+    queue_configs.remember("default", {}, seconds=3_600)
+    push().ok(201)
+    push().error(429, "QUEUE_FULL")
 
 
 def test_a_bound_that_is_raised_or_taken_away_lets_the_next_request_in() -> None:

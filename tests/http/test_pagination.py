@@ -37,6 +37,13 @@ def test_a_page_that_cannot_be_is_refused(query: dict[str, str]) -> None:
     assert caught.value.details["field"] in query
 
 
+def test_more_than_the_most_a_page_may_have_is_the_most() -> None:
+    assert (cursor_page({"limit": "200"}).limit, cursor_page({"limit": "100000"}).limit) == (
+        200,
+        200,
+    )
+
+
 def test_empty_parameters_are_parameters_that_are_left_out() -> None:
     found = cursor_page({"limit": "", "offset": "", "cursor": ""}, str)
     assert (found.limit, found.offset, found.cursor) == (50, 0, None)

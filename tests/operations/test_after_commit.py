@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, activate, cancel, fail, fetch, promotion, queues, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
-from django_ojs.storage import notify
+from django_ojs.storage import database, notify
 from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -158,6 +158,21 @@ def test_a_receiver_that_raises_harms_neither_the_job_nor_the_other_receivers() 
     assert (heard, read(job.id).state) == (["completed"], "completed")
 
 
+def test_an_error_after_the_commit_is_logged_and_reaches_no_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+
+    def broken() -> None:
+        raise Rollback
+
+    with transaction.atomic():
+        database.after_commit(broken, lambda: done.append("in a transaction"))
+    database.after_commit(broken, lambda: done.append("without one"))
+    assert done == ["in a transaction", "without one"]
+    assert len([record for record in caplog.records if record.exc_info]) == 2
+
+
 @pytest.fixture
 def heard() -> Iterator[Callable[[], list[str]]]:
     """Listen like an idle worker, and return what has been announced since last asked."""
@@ -207,8 +222,9 @@ def test_workers_are_not_notified_of_what_was_rolled_back(heard: Any) -> None:
 
 
 @pytest.mark.postgresql
+@pytest.mark.parametrize("in_transaction", [False, True])
 def test_workers_are_notified_of_every_way_into_a_queue(
-    heard: Any, monkeypatch: pytest.MonkeyPatch
+    heard: Any, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
     monkeypatch.setattr(notify, "INTERVAL", 0)
     prepared = {
@@ -220,10 +236,15 @@ def test_workers_are_notified_of_every_way_into_a_queue(
     ready = {state: in_state(state, queue=f"way-{state}") for state in prepared}
     given = active(queue="way-given")
     heard()
-    for state, job in ready.items():
-        prepared[state](job)
-    rescue.give_back([(given.id, given.run)], worker_id="worker-a")
-    queues.resume("way-resumed")
+    with (
+        transaction.atomic() if in_transaction else nullcontext(),
+        CaptureQueriesContext(connection) as queries,
+    ):
+        for state, job in ready.items():
+            prepared[state](job)
+        rescue.give_back([(given.id, given.run)], worker_id="worker-a")
+        queues.resume("way-resumed")
+    assert in_transaction != any("notify" in query["sql"] for query in queries)
     ways = ["pending", "discarded", "active", "scheduled", "given", "resumed"]
     assert heard() == [f"way-{way}" for way in ways]
 

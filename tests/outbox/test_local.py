@@ -77,6 +77,19 @@ def test_a_job_that_is_there_already_counts_as_stored() -> None:
     assert stored("a") == [0, 1, 2, 0]
 
 
+def test_a_job_is_stored_and_leaves_the_outbox_in_one_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put("a", 2)
+    with monkeypatch.context() as broken:
+        broken.setattr(local.outbox, "sent", lambda keys, using: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            local.deliver()
+    assert (stored("a"), waiting()) == ([], 2)
+    assert local.deliver_all() == 2
+    assert stored("a") == [0, 1]
+
+
 def test_a_job_that_its_unique_policy_refuses_is_kept_and_the_next_one_is_stored() -> None:
     policy = ojs.UniquePolicy(keys=["queue"])
     put("a", 1, unique=policy)

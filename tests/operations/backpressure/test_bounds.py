@@ -208,6 +208,13 @@ def test_an_operators_word_goes_over_the_settings_member_by_member_and_they_over
         add()
 
 
+def test_the_pending_jobs_of_a_batch_need_no_room() -> None:
+    bound(2)
+    add()
+    pushing.push_batch([envelope(queue=NAME, pending=state) for state in (True, False, True)])
+    assert depth() == 2
+
+
 def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
     bound(1)
     (pending,) = add(pending=True)
@@ -256,6 +263,15 @@ def test_drop_oldest_makes_room_with_the_oldest_available_jobs() -> None:
     assert depth() == 3
     dropped = events("backpressure.dropped")
     assert [event.data["job_id"] for event in dropped] == [str(first.id), str(second.id)]
+
+
+def test_drop_oldest_drops_the_oldest_whatever_its_priority() -> None:
+    bound(3, strategy="drop_oldest")
+    first, second, _ = (add(priority=priority)[0] for priority in (5, -5, 0))
+    for oldest in (first, second):
+        add()
+        dropped = Job.objects.filter(state="discarded").latest("finished_at")
+        assert dropped.pk == oldest.id
 
 
 def test_drop_oldest_refuses_where_nothing_is_available() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
+from django.db.models import F
 from django.test import override_settings
 
+from django_ojs.models import Job
 from django_ojs.operations import fail
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.maintenance.timeouts import TIMEOUT_GRACE
@@ -69,6 +73,22 @@ def test_a_job_that_ended_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(timeouts, "fail", refuse_once)
     assert timeouts.enforce() == 1
     assert sorted([read(first.id).state, read(second.id).state]) == ["active", "retryable"]
+
+
+def test_the_run_after_the_one_that_was_too_long_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = active(timeout_ms=1)
+    age(job.id, HOUR)
+    real = fail.fail
+
+    def fail_too_late(job_id: UUID, *args: Any, **values: Any) -> object:
+        Job.primary.filter(pk=job_id).update(run=F("run") + 1)
+        return real(job_id, *args, **values)
+
+    monkeypatch.setattr(timeouts, "fail", fail_too_late)
+    assert timeouts.enforce() == 0
+    assert read(job.id).state == "active"
 
 
 def test_a_step_is_bounded() -> None:
