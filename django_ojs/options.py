@@ -91,7 +91,10 @@ class Options:
             _check_meta(self.meta)
             merged["meta"] = {**defaults.meta, **self.meta}
         if isinstance(self.retry, Mapping) and defaults.retry is not None:
-            merged["retry"] = retry_policy.parse(self.retry, default=_retry_policy(defaults.retry))
+            merged["retry"] = retry_policy.parse(
+                self.retry,
+                default=retry_policy.parse(defaults.retry, default=settings().default_retry),
+            )
         return Options(**merged)
 
 
@@ -252,10 +255,12 @@ def _as_sent(given: When, meant: datetime | timedelta) -> str | None:
     return given if isinstance(given, str) else times.format_timestamp(meant)
 
 
-def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
+def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
+    default = settings().default_retry
     if given is None:
-        return settings().default_retry
-    return retry_policy.parse(given, default=settings().default_retry)
+        # An envelope has no policy where OJS's default one applies, as `parse` leaves it.
+        return None if default is retry_policy.DEFAULT else default
+    return retry_policy.parse(given, default=default)
 
 
 def _milliseconds(value: Duration, name: str) -> int:

@@ -264,3 +264,17 @@ def test_notifications_can_be_turned_off(heard: Any) -> None:
     with override_settings(OJS={"NOTIFY": False}):
         push(queue="n5")
     assert heard() == []
+
+
+def test_an_error_of_a_notification_is_logged_and_the_enqueue_succeeds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_to_notify(*args: Any) -> None:
+        raise RuntimeError("not a database error")
+
+    monkeypatch.setattr(notify, "send", fail_to_notify)
+
+    job = push()
+
+    assert read(job.pk).state == "available"
+    assert "fail_to_notify" in caplog.text or "not a database error" in caplog.text

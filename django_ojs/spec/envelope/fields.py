@@ -51,12 +51,17 @@ def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return the value: it is JSON as it is."""
     return value
 
 
 def _policy(policy: Any) -> Any:
-    return None if policy == retry_policy.DEFAULT else policy.render()
+    return (
+        None
+        if policy is retry_policy.DEFAULT or policy == retry_policy.DEFAULT
+        else policy.render()
+    )
 
 
 def _items(values: Any) -> Any:
@@ -82,7 +87,7 @@ class Field:
     stored: str | None = None
     read: Callable[[Any, str, Envelope], Any] | None = None
     check: Callable[[object, str, Limits], int] | None = None
-    render: Callable[[Any], Any] = _plain
+    render: Callable[[Any], Any] = plain
 
     @property
     def spellings(self) -> tuple[str, ...]:
