@@ -129,7 +129,7 @@ def test_a_label_made_twice_needs_a_dead_worker_to_explain_it() -> None:
     again = replace(label_of(snapshot, "B"), spent=2)
     snapshot = with_jobs(snapshot, [again if job.id == again.id else job for job in snapshot.jobs])
     assert "label was made again without a reason (B)" in problems(snapshot)
-    assert problems(replace(snapshot, rescued=frozenset({again.id}))) == ""
+    assert problems(replace(snapshot, recovered=frozenset({again.id}))) == ""
 
 
 def test_an_email_sent_again_needs_a_dead_worker_to_explain_it() -> None:
@@ -137,13 +137,13 @@ def test_an_email_sent_again_needs_a_dead_worker_to_explain_it() -> None:
     assert "written again without a reason (A)" in problems(snapshot)
 
     job = next(j for j in snapshot.jobs if j.reference == "A" and j.type == "order.receipt")
-    assert problems(replace(snapshot, rescued=frozenset({job.id}))) == ""
+    assert problems(replace(snapshot, recovered=frozenset({job.id}))) == ""
 
 
 def test_the_rescue_of_another_job_explains_nothing() -> None:
     snapshot = with_order(good_snapshot(), replace(paid("A"), invoices=2))
     charge = next(j for j in snapshot.jobs if j.reference == "A" and j.type == "order.charge")
-    assert "without a reason (A)" in problems(replace(snapshot, rescued=frozenset({charge.id})))
+    assert "without a reason (A)" in problems(replace(snapshot, recovered=frozenset({charge.id})))
 
 
 def test_the_table_is_aligned_and_crosses_what_is_wrong() -> None:

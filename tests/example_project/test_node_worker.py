@@ -25,11 +25,13 @@ from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
 
+NODE_UNAVAILABLE = unavailable_reason()
+
 pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(bool(unavailable_reason()), reason="Node is not available"),
+    pytest.mark.skipif(bool(NODE_UNAVAILABLE), reason=NODE_UNAVAILABLE or "Node is installed"),
 ]
 
 Start = Callable[..., Node]
