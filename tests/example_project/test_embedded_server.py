@@ -22,7 +22,7 @@ from example_project import embedded_server
 print(embedded_server.start(Path(sys.argv[1]), throwaway=sys.argv[2] == "throwaway"), flush=True)
 sys.stdin.readline()
 """
-SECONDS = 20.0
+SECONDS = 180.0
 
 
 class User:

@@ -21,7 +21,7 @@ from tests.databases import KIND
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 40.0
+SECONDS = 180.0
 COMMAND = [sys.executable, "manage.py", "serve_open"]
 COMMAND += ["--settings", "example_project.open.settings"]
 

@@ -27,11 +27,11 @@ def test_promise_1_a_job_is_stored_if_and_only_if_its_transaction_commits(
         producer = site.enqueue(1_000_000, milliseconds=0, ways="one,batch,savepoint")
         log = site.folder / f"enqueuer-{number}.log"
         most = site.dice.randrange(2_000, 40_000)
-        assert until(lambda log=log, most=most: log.exists() and log.stat().st_size > most, 20), (  # type: ignore[misc]  # mypy has no inference for a default
+        assert until(lambda log=log, most=most: log.exists() and log.stat().st_size > most, 120), (  # type: ignore[misc]  # mypy has no inference for a default
             (site.folder / f"enqueuer-{number}.err").read_text()
         )
         producer.kill()
-        producer.wait(20)
+        producer.wait(120)
     stored = site.stored_with_their_rows()
     attempted, acknowledged = (set(site.known(k)) for k in ("attempted", "acknowledged"))
     rolled_back = set(site.known("rolled-back"))

@@ -246,19 +246,3 @@ def _count(operation: BulkOperation, seen: int, result: StepResult) -> None:
     room = MAX_ERRORS - len(operation.errors)
     reported = sorted(unchanged.items())[:room]
     operation.errors += [{"job_id": str(key), "error": reason} for key, reason in reported]
-
-
-__all__ = [
-    "MAX_ERRORS",
-    "OPEN",
-    "Action",
-    "BulkState",
-    "get",
-    "meant",
-    "operations",
-    "order",
-    "prune",
-    "stop",
-    "work",
-    "work_once",
-]
