@@ -12,7 +12,7 @@ SHELL := /bin/bash
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
-	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, for whoever writes a"
+	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, for authors of a"
 	@echo "              client or a worker, and for conformance suites (PORT=8080); keeps nothing"
 	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
 	@echo "              SQLite, branch coverage of both together"
