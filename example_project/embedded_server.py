@@ -1,8 +1,8 @@
-"""A PostgreSQL from a wheel, for as long as somebody uses it.
+"""A PostgreSQL from a wheel, which runs while a process uses it.
 
 Every process that calls `start()` holds a shared lock on `<home>/lock`. A keeper process waits for
-the exclusive one, which it gets when the last user is gone, however that user ended; it then stops
-the server.
+the exclusive one, which it gets when the last of these processes has ended, in whatever way; it
+then stops the server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def start(home: Path, *, throwaway: bool = False) -> str:
     """Start the server whose data lie under `home`, or join the one that runs, and return its URL.
 
     The server listens on a Unix socket only. With `throwaway` it is tuned for tests, and `home` is
-    removed when the last user is gone.
+    removed when the last process has ended.
     """
     home.mkdir(parents=True, exist_ok=True)
     lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -50,7 +50,7 @@ def start(home: Path, *, throwaway: bool = False) -> str:
         if first:
             _launch(home, throwaway=throwaway)
             # Going from exclusive to shared has a gap in which an older keeper may stop the server:
-            # that is why the loop looks at the server again before it believes in it.
+            # that is why the loop checks the server again.
             fcntl.flock(lock, fcntl.LOCK_SH)
             _spawn_keeper(home, throwaway=throwaway)
         if (home / "data" / "postmaster.pid").exists():
@@ -98,19 +98,19 @@ def _spawn_keeper(home: Path, *, throwaway: bool) -> None:
 
 
 def _leave(lock: int, home: Path) -> None:
-    """Give the lock back, and wait for the keeper when nobody else uses the server."""
+    """Release the lock, and wait for the keeper if no other process uses the server."""
     fcntl.flock(lock, fcntl.LOCK_UN)
     deadline = time.monotonic() + STOP_SECONDS
     while (home / "data" / "postmaster.pid").exists() and time.monotonic() < deadline:
         if not _try_lock(lock, fcntl.LOCK_EX) and _try_lock(lock, fcntl.LOCK_SH):
-            break  # Others share it: it goes on without us.
+            break  # Other processes use it: it keeps running.
         fcntl.flock(lock, fcntl.LOCK_UN)
         time.sleep(POLL_SECONDS)
     os.close(lock)
 
 
 def keep(home: Path, *, throwaway: bool) -> None:
-    """Wait until nobody uses the server under `home`, then stop it."""
+    """Wait until no process uses the server under `home`, then stop it."""
     data = home / "data"
     server = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
     lock = os.open(home / "lock", os.O_RDWR)

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 wsgi_app = "example_project.wsgi:application"
-# Threads, so that a FETCH that waits for a job keeps nobody from being served.
+# Threads, so that a FETCH that waits for a job does not block other requests.
 worker_class = "gthread"
 workers = 2
 threads = 8
@@ -14,7 +14,7 @@ threads = 8
 keepalive = 75
 graceful_timeout = 5
 loglevel = "warning"
-# Nobody steers this server but the command that started it.
+# Only the command that started this server controls it.
 control_socket_disable = True
 
 #: The read end of a pipe whose other end our parent holds.
@@ -22,7 +22,7 @@ PARENT = "OJS_SITE_PARENT"
 
 
 def when_ready(server: Any) -> None:
-    """Leave when our parent is gone, however it ended: the pipe then has no writer."""
+    """End when the parent has ended, in whatever way: the pipe then has no writer."""
     pipe = int(os.environ[PARENT])
 
     def watch() -> None:

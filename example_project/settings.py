@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Not a secret: this site answers on 127.0.0.1 only and its data is made up.
 SECRET_KEY = "example-project-key-for-127.0.0.1-only"
-# Off unless asked for: workers then run without the autoreloader, and no query log grows.
+# Off by default: workers then run without the autoreloader, and Django keeps no query log.
 DEBUG = os.environ.get("OJS_DEMO_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 

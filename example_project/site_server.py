@@ -20,20 +20,20 @@ from example_project.gunicorn_conf import PARENT
 HOST: Final = "127.0.0.1"
 _ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS = 30.0
-# Longer than gunicorn's own patience with its requests.
+# Longer than gunicorn's graceful_timeout.
 _STOP_SECONDS = 10.0
 
 
 class Site:
-    """A gunicorn of our own, which answers on `url` from entry to exit.
+    """A gunicorn process that serves `url` from entry to exit.
 
-    It runs with the settings of this process. `port` 0 takes any free one. Without a `log`, what
-    gunicorn has to say goes where this process writes. Raises CommandError when the port is taken.
+    It runs with the settings of this process. `port` 0 takes any free one. Without a `log`,
+    gunicorn writes to the output of this process. Raises CommandError when the port is taken.
     """
 
     def __init__(self, port: int, *, log: Path | None = None) -> None:
-        # Bound here and handed on: nobody can take the port in between, and one that is taken is
-        # known before anything else was done.
+        # Bound here and passed on, so that no other process can take the port in between, and a
+        # port in use is reported before anything else is done.
         self._socket = _bind(port)
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,7 +41,7 @@ class Site:
         self.url = f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
-        """Start, and return when the site answers."""
+        """Start, and return when the site responds."""
         watched, self._pipe = os.pipe()
         out = None
         if self._log is not None:
@@ -65,7 +65,7 @@ class Site:
             if out is not None:
                 out.close()
         try:
-            self._wait_until_it_answers()
+            self._wait_until_ready()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -88,16 +88,16 @@ class Site:
         os.close(self._pipe)
 
     def serve_until(self, stop: threading.Event) -> None:
-        """Wait. Raises CommandError when the site is gone before it was told to."""
+        """Wait. Raises CommandError when the site ends before `stop` is set."""
         while not stop.wait(0.5):
             self.check()
 
     def check(self) -> None:
-        """Raise CommandError when the site is no longer there."""
+        """Raise CommandError when the site has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise CommandError(f"The web server has ended, with exit code {code}.")
 
-    def _wait_until_it_answers(self) -> None:
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             self.check()
@@ -106,7 +106,7 @@ class Site:
                 return
             except (urllib.error.URLError, OSError) as error:
                 if time.monotonic() > deadline:
-                    raise CommandError("The web server does not answer.") from error
+                    raise CommandError("The web server does not respond.") from error
             time.sleep(0.05)
 
 
@@ -114,11 +114,11 @@ def stop_signal() -> threading.Event:
     """Return an event that SIGINT and SIGTERM set from now on."""
     stop = threading.Event()
 
-    def ring(number: int, frame: FrameType | None) -> None:
+    def set_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ring)
+        signal.signal(number, set_stop)
     return stop
 
 
@@ -133,6 +133,6 @@ def _bind(port: int) -> socket.socket:
         bound.close()
         reason = error.strerror if isinstance(error, OSError) else "not a port number"
         raise CommandError(
-            f"Port {port} of {HOST} cannot be used ({reason}). Name another one."
+            f"Port {port} of {HOST} cannot be used ({reason}). Choose another one."
         ) from None
     return bound

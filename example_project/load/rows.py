@@ -46,21 +46,21 @@ ERRORS: Final = (
 )
 _FRAMES: Final = ["File shop/jobs.py, line 41, in send", "File shop/mail.py, line 17, in deliver"]
 
-#: Live jobs are so much of all, and no more than so many.
+#: The share of jobs that are not finished, and their maximum number.
 LIVE_SHARE: Final = 0.02
-MOST_LIVE: Final = 200_000
-#: Jobs in hand at one moment.
+MAX_LIVE: Final = 200_000
+#: Active jobs.
 _RUNNING: Final = 200
 _LIVE: Final = ("available",) * 62 + ("scheduled",) * 22 + ("retryable",) * 15 + ("pending",)
 
 
-def state_of(chance: random.Random, left: int, live: int, dead: float) -> tuple[str, bool]:
+def state_of(rng: random.Random, left: int, live: int, dead: float) -> tuple[str, bool]:
     """Return a job's state, and whether it is a dead letter; `left` jobs are made after it."""
     if left < min(_RUNNING, live // 10):
         return "active", False
     if left < live:
-        return chance.choice(_LIVE), False
-    what = chance.random()
+        return rng.choice(_LIVE), False
+    what = rng.random()
     if what < dead:
         return "discarded", True
     if what < dead + 0.01:
@@ -72,22 +72,22 @@ def jobs(
     first: int, last: int, total: int, *, now: datetime, dead: float, seed: int
 ) -> Iterator[tuple[Row, list[Row]]]:
     """Return some of `total` jobs, oldest first, each with its failed runs."""
-    chance = random.Random(seed * 1_000_003 + first)
-    live = min(MOST_LIVE, int(total * LIVE_SHARE))
+    rng = random.Random(seed * 1_000_003 + first)
+    live = min(MAX_LIVE, int(total * LIVE_SHARE))
     for number in range(first, last):
         left = total - 1 - number
         # A week of finished jobs, and an hour of those that are not.
         age = 3600 * left / max(1, live) if left < live else 3600 + 600_000 * left / total
         created = now - timedelta(seconds=age)
-        yield _job(chance, number, created, now, *state_of(chance, left, live, dead))
+        yield _job(rng, number, created, now, *state_of(rng, left, live, dead))
 
 
 def _job(
-    chance: random.Random, number: int, created: datetime, now: datetime, state: str, dead: bool
+    rng: random.Random, number: int, created: datetime, now: datetime, state: str, dead: bool
 ) -> tuple[Row, list[Row]]:
-    queue, kind = chance.choice(_KINDS)
+    queue, kind = rng.choice(_KINDS)
     milliseconds = int(created.timestamp() * 1000)
-    key = f"{milliseconds:012x}7{chance.getrandbits(12):03x}8{number:015x}"
+    key = f"{milliseconds:012x}7{rng.getrandbits(12):03x}8{number:015x}"
     key = f"{key[:8]}-{key[8:12]}-{key[12:16]}-{key[16:20]}-{key[20:]}"
     args = json.dumps(
         [
@@ -103,11 +103,11 @@ def _job(
     ended = state in ("completed", "discarded", "cancelled")
     ran = state in ("completed", "discarded", "active", "retryable")
     failures = 3 if state == "discarded" else 1 if state == "retryable" else 0
-    if state == "completed" and chance.random() < 0.03:
+    if state == "completed" and rng.random() < 0.03:
         failures = 1
-    worker = f"web-{chance.randrange(8)}"
-    waits, runs = chance.expovariate(2), chance.expovariate(0.5)
-    error = chance.choice(ERRORS) if failures else None
+    worker = f"web-{rng.randrange(8)}"
+    waits, runs = rng.expovariate(2), rng.expovariate(0.5)
+    error = rng.choice(ERRORS) if failures else None
     runs_of_it: list[Row] = []
     at = created
     for attempt in range(1, failures + 1):
@@ -123,15 +123,15 @@ def _job(
     if ran and started is None:
         started = at + timedelta(seconds=waits)
     if state == "active":
-        started = created + (now - created) * chance.random()
+        started = created + (now - created) * rng.random()
     finished = None
     if ended:
         finished = min(now, at + timedelta(seconds=waits + runs))
     due = None
     if state in ("scheduled", "retryable"):
-        due = now + timedelta(seconds=chance.random() * 7200 + 600)
+        due = now + timedelta(seconds=rng.random() * 7200 + 600)
     row = (
-        *(key, kind, queue, state, chance.choice((0, 0, 0, 0, 10, -10)), args, meta, options),
+        *(key, kind, queue, state, rng.choice((0, 0, 0, 0, 10, -10)), args, meta, options),
         *(attempts, 3, 0, attempts, created),
         None if state in ("scheduled", "pending") else _enqueued(created, started, waits),
         due,
@@ -161,7 +161,7 @@ def _error(error: tuple[str, str] | None) -> str | None:
 
 def rollups(now: datetime, *, jobs_a_day: int, seed: int) -> Iterator[Row]:
     """Return the figures of each minute of the last day."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     start = now.astimezone(UTC).replace(second=0, microsecond=0) - timedelta(days=1)
     for minute in range(24 * 60):
         moment = start + timedelta(minutes=minute)
@@ -169,10 +169,10 @@ def rollups(now: datetime, *, jobs_a_day: int, seed: int) -> Iterator[Row]:
         for queue, share, kinds in QUEUES:
             for kind in kinds:
                 mean = jobs_a_day * share / 100 / len(kinds) / 1440
-                came = int(chance.gauss(mean, mean / 5 + 1) * (1.3 if busy else 0.7))
+                came = int(rng.gauss(mean, mean / 5 + 1) * (1.3 if busy else 0.7))
                 if came <= 0:
                     continue
-                failed = int(came * 0.03 * chance.random())
+                failed = int(came * 0.03 * rng.random())
                 spread = json.dumps(_spread(came, 9)), json.dumps(_spread(came, 11))
                 yield (moment, queue, kind, came, came, failed, failed // 3, 0, 0, *spread)
 

@@ -12,16 +12,16 @@ from example_project.load.rows import Row
 
 def store(table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Store rows of one table, in the caller's transaction."""
-    link = connections[database.alias()]
+    connection = connections[database.alias()]
     names = ", ".join(columns)
-    with link.cursor() as cursor:
-        if link.vendor == "postgresql":
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
             with cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
                 copy.write("".join(_line(row) for row in rows))
             return
-        marks = ", ".join(["%s"] * len(columns))
+        placeholders = ", ".join(["%s"] * len(columns))
         cursor.executemany(
-            f"INSERT INTO {table} ({names}) VALUES ({marks})", [_bound(row) for row in rows]
+            f"INSERT INTO {table} ({names}) VALUES ({placeholders})", [_bound(row) for row in rows]
         )
 
 
@@ -40,9 +40,9 @@ def _text(value: object) -> str:
 
 
 def _bound(row: Row) -> list[Any]:
-    # SQLite keeps ids without hyphens and times in UTC without a zone.
+    # SQLite stores ids without hyphens, and times in UTC without a zone, in milliseconds.
     return [
-        value.strftime("%Y-%m-%d %H:%M:%S.%f")
+        value.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         if isinstance(value, datetime)
         else value.replace("-", "")
         if index == 0 and isinstance(value, str)
@@ -56,9 +56,9 @@ def settle() -> None:
     from django_ojs.storage.figures import counts
 
     counts.fold()
-    link = connections[database.alias()]
-    if link.vendor == "postgresql":
-        with link.cursor() as cursor:
+    connection = connections[database.alias()]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
             for table in ("ojs_job", "ojs_attempt", "ojs_rollup", "ojs_count"):
                 cursor.execute(f"VACUUM (ANALYZE) {table}")
 

@@ -1,4 +1,4 @@
-"""The example project as an open OJS server: for whoever writes a client or a worker.
+"""The example project as an open OJS server: for authors of clients and workers.
 
-Everybody on this machine may do everything, and nothing is kept. Not a site to start from.
+Every process on this machine has full access, and no data is kept. Do not base a site on it.
 """

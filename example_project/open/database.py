@@ -1,4 +1,4 @@
-"""A database that is there for one run, and is nobody's but ours: a reset empties it."""
+"""A database for one run, which no other program uses: a reset empties it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from example_project import embedded_server
 
-#: Not DATABASE_URL, which may name a database that somebody needs.
+#: Not DATABASE_URL, which may name a database in use.
 VARIABLE = "OJS_OPEN_DATABASE_URL"
 
 

@@ -1,4 +1,4 @@
-"""What keeps the open server where it belongs, whatever it is started with."""
+"""Restrict the open server to development and to this machine."""
 
 import ipaddress
 from collections.abc import Callable
@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseForbidden
 
 
 def check() -> None:
-    """Raise ImproperlyConfigured without DEBUG: nobody shall open an API by mistake."""
+    """Raise ImproperlyConfigured without DEBUG: an API must not be opened by mistake."""
     if not settings.DEBUG:
         raise ImproperlyConfigured(
-            "The open server lets everybody do everything. It is for development only and needs "
+            "The open server has no authentication. It is for development only and needs "
             "DEBUG: set OJS_DEMO_DEBUG=1."
         )
 
@@ -20,12 +20,12 @@ def check() -> None:
 def loopback_only(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Refuse requests from other machines. Raises ImproperlyConfigured without DEBUG."""
+    """Reject requests from other machines. Raises ImproperlyConfigured without DEBUG."""
     check()
 
     def middleware(request: HttpRequest) -> HttpResponse:
         if not _is_loopback(request.META.get("REMOTE_ADDR", "")):
-            return HttpResponseForbidden("This server is for its own machine only.\n")
+            return HttpResponseForbidden("This server serves its own machine only.\n")
         return get_response(request)
 
     return middleware

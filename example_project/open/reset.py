@@ -8,13 +8,13 @@ from django_ojs.storage import database
 
 
 def reset() -> None:
-    """Delete all rows but the leases, which say who is at work and are no data."""
-    # A model without a table of its own stands for a page of the admin.
+    """Delete all rows but the leases, which belong to running processes."""
+    # A model without a table is a page of the admin.
     models = [
         model for model in apps.get_app_config("django_ojs").get_models() if model._meta.managed
     ]
     tables = {model._meta.db_table for model in models} - {Lease._meta.db_table}
-    # The jobs go first: where their going is counted, the counts go after them.
+    # Jobs first: where their deletion is counted, the counts are deleted afterwards.
     jobs = Job._meta.db_table
     ordered = sorted(tables, key=lambda table: (table != jobs, table))
     statements = database.connection().ops.sql_flush(no_style(), ordered)

@@ -1,4 +1,4 @@
-"""What only the open server answers: directives on demand, and a reset."""
+"""Endpoints of the open server only: directives on demand, and a reset."""
 
 from collections.abc import Collection
 from typing import Any
@@ -16,29 +16,29 @@ from example_project.open.reset import reset
 
 
 class Heartbeat(workers.Heartbeat):
-    """BEAT, with a directive that a job can ask for: its client tests how a worker obeys.
+    """BEAT, with a directive that a job can request, to test how a worker obeys it.
 
     A job whose meta has `"test_directive": "quiet"` or `"terminate"` (`options.metadata` of a PUSH)
-    makes the beats of the worker that runs it answer so. A job that was fetched without a worker's
-    name is anybody's who names it.
+    sets the directive in the responses to the beats of the worker that runs it. A job that was
+    fetched without a worker id belongs to each worker that names it in a beat.
     """
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
-        """Keep what was sent: a request can be read once."""
+        """Keep the body: a request can be read once."""
         self.sent = super().body(required=required)
         return self.sent
 
     def post(self, request: Request) -> dict[str, Any]:
-        """Beat as ever; a directive that was asked for goes before `running`."""
-        answer = super().post(request)
+        """Record the beat; a requested directive replaces `running`."""
+        response = super().post(request)
         named = self.sent.get("active_jobs")
         if not isinstance(named, list):
             named = self.sent.get("active_job_ids")
-        asked = _directives(self.sent["worker_id"], named)
+        requested = _directives(self.sent["worker_id"], named)
         for directive in (Directive.TERMINATE, Directive.QUIET):
-            if directive.value in asked and answer["state"] == Directive.RUNNING:
-                answer["state"] = directive.value
-        return answer
+            if directive.value in requested and response["state"] == Directive.RUNNING:
+                response["state"] = directive.value
+        return response
 
 
 class Reset(OJSView):
@@ -47,7 +47,7 @@ class Reset(OJSView):
     needs = {"POST": Scope.ADMIN}
 
     def post(self, request: Request) -> dict[str, Any]:
-        """Delete every job, queue, worker and whatever else there is."""
+        """Delete every job, queue, worker and all other data."""
         reset()
         return {"reset": True}
 

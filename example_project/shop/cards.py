@@ -1,4 +1,4 @@
-"""A pretended card network. Its answer depends on card and attempt alone: every run is the same."""
+"""A simulated card network. Its response depends on card and attempt only."""
 
 SLOW_NETWORK = "card_slow_network"
 DECLINED = "card_declined"
@@ -7,25 +7,25 @@ MALFORMED = "card_malformed"
 #: With these cards no attempt can succeed.
 NEVER_PAYS = frozenset({DECLINED, MALFORMED})
 
-#: On this attempt a card on a slow network is heard for the first time.
-SLOW_NETWORK_ANSWERS_ON = 3
+#: The first attempt at which a slow network responds.
+SLOW_NETWORK_RESPONDS_ON = 3
 
 
 class CardNetworkTimeout(Exception):
-    """The network did not answer; another attempt may work."""
+    """The network did not respond; another attempt may succeed."""
 
 
 class CardDeclined(Exception):
-    """The bank said no; it may think better of it, so the charge is tried again."""
+    """The bank declined; the charge is retried, because the bank may accept it later."""
 
 
 class MalformedCard(Exception):
-    """There is no such card; trying again cannot help."""
+    """There is no such card; a retry cannot succeed."""
 
 
 def authorise(card: str, *, attempt: int) -> None:
-    """Ask the network for the money. Raises one of the errors above when it does not agree."""
-    if card == SLOW_NETWORK and attempt < SLOW_NETWORK_ANSWERS_ON:
+    """Charge the card. Raises one of the errors above when the network declines."""
+    if card == SLOW_NETWORK and attempt < SLOW_NETWORK_RESPONDS_ON:
         raise CardNetworkTimeout("card network timeout")
     if card == DECLINED:
         raise CardDeclined("card declined by the bank")

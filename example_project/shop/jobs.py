@@ -1,7 +1,6 @@
 """The shop's jobs. django_ojs finds this module by its name.
 
-They take the order's reference, not its key: what travels in a job should mean something to whoever
-reads it.
+They take the order's reference, not its key: arguments should be meaningful to readers of a job.
 """
 
 from datetime import timedelta
@@ -52,5 +51,5 @@ def invoice(reference: str) -> dict[str, str]:
 
 @ojs.job("order.label", queue=LABELS, timeout=30)
 def label(reference: str) -> dict[str, str]:
-    """Number the parcel. The workers in Node know this type too, whoever comes first does it."""
+    """Number the parcel. The workers in Node have a handler for this type too."""
     return {"tracking": labels.tracking(reference), "by": "python"}

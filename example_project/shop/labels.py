@@ -1,4 +1,4 @@
-"""Parcel labels: a number for each order, the same in whatever language it is worked out."""
+"""Parcel labels: a number for each order, the same in each language."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Receipts by e-mail, into a folder instead of the post."""
+"""Receipts by e-mail, written into a folder."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ class ReceiptFileBackend(BaseEmailBackend):
     """Write each message to a file named after its Message-ID.
 
     Django's own file backend names files after the clock, so that a message sent again would be a
-    second file. Mail servers know a repeated message by its Message-ID; so does this folder.
+    second file. A Message-ID identifies a repeated message, here as on mail servers.
     """
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:

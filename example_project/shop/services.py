@@ -12,8 +12,8 @@ from example_project.shop.models import Order, OrderItem, Source
 def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
     """Store the order, its lines and its jobs, or none of them.
 
-    The shelf is asked last, on purpose: by then the jobs are enqueued, and SoldOut takes them back
-    with the order. Raises SoldOut.
+    The stock is reserved last, on purpose: by then the jobs are enqueued, and SoldOut rolls them
+    back with the order. Raises SoldOut.
     """
     with transaction.atomic():
         order = Order.objects.create(

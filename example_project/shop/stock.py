@@ -1,4 +1,4 @@
-"""A pretended warehouse: one product is sold out, and finding that out ends an order."""
+"""A simulated warehouse, in which one product is sold out."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ SOLD_OUT = frozenset({"Copper Kettle 1.5 l"})
 
 
 class SoldOut(Exception):
-    """A product of the order is not on the shelf."""
+    """A product of the order is not in stock."""
 
 
 def reserve(lines: Iterable[Line]) -> None:
-    """Take the lines from the shelf. Raises SoldOut when one of them is not there."""
+    """Reserve the products of the lines. Raises SoldOut when one is not in stock."""
     for line in lines:
         if line.product in SOLD_OUT:
             raise SoldOut(f"{line.product} is sold out")

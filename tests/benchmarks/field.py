@@ -1,4 +1,4 @@
-"""Who is on the field in a run: producers, workers, and the folder they write to."""
+"""The environment of a run: producers, workers, and the folder they write to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks import contenders, marks, redis_server
+from tests.benchmarks import contenders, redis_server, starts
 from tests.benchmarks.contenders.base import Contender, Work
 from tests.benchmarks.processes import Children, wait_until
 from tests.benchmarks.producer import Producer
@@ -21,14 +21,14 @@ ALL_SECONDS = 180.0
 
 
 class Field:
-    """Starts producers when they are first asked for, and ends everything at the end."""
+    """Starts producers on first use, and ends all processes in `close`."""
 
     def __init__(self, server: Server, results: Results, *, peers: bool, prefix: str) -> None:
         self.server = server
         self.results = results
         self.folder = Path(tempfile.mkdtemp(prefix="ojs-bench-"))
         self.log = self.folder / "log"
-        self.marks = self.folder / "marks"
+        self.starts = self.folder / "starts"
         self._prefix = prefix
         self._producers: dict[str, Producer] = {}
         self._failed: set[str] = set()
@@ -37,13 +37,13 @@ class Field:
         if not peers:
             results.note("Peers: left out.")
 
-    def everyone(self) -> list[str]:
-        """Return the names of all who take part: django_ojs, the ceiling, the peers."""
+    def participants(self) -> list[str]:
+        """Return all names: django_ojs, the ceiling, the peers."""
         return [contenders.OURS, contenders.CEILING, *(peer.name for peer in self.peers)]
 
     def turns(self, round_: int, *more: str) -> list[str]:
         """Return all names for a round, each time with another one first."""
-        names = [*self.everyone(), *more]
+        names = [*self.participants(), *more]
         start = round_ % len(names)
         return names[start:] + names[:start]
 
@@ -68,12 +68,12 @@ class Field:
 
     @contextmanager
     def worker(self, producer: Producer, work: Work) -> Iterator[Children]:
-        """Run a contender's worker; what its handlers mark is new."""
-        self.marks.unlink(missing_ok=True)
+        """Run a contender's worker, with an empty file of starts."""
+        self.starts.unlink(missing_ok=True)
         contender = producer.contender
         environment = {
             **producer.environment,
-            marks.VARIABLE: str(self.marks),
+            starts.VARIABLE: str(self.starts),
             **contender.environment(work),
         }
         children = Children(contender.commands(work), environment, self.log)
@@ -89,7 +89,7 @@ class Field:
         with self.worker(producer, work) as children:
             producer.do("trickle", first=0, jobs=3, gap=0.01)
             wait_until(
-                lambda: marks.count(self.marks) >= 3,
+                lambda: starts.count(self.starts) >= 3,
                 seconds=FIRST_SECONDS,
                 step=0.05,
                 what="first jobs",
@@ -98,7 +98,7 @@ class Field:
             yield children
 
     def attempt(self, measure: str, name: str, step: Callable[[], None]) -> bool:
-        """Call a step; a peer that fails is noted and left out from then on, we are not."""
+        """Call a step. A peer that fails is noted and left out from then on; django_ojs is not."""
         if name in self._failed:
             return False
         try:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 
 import django_ojs as ojs
-from tests.benchmarks.marks import NAP, mark
+from tests.benchmarks.starts import NAP, record_start
 
 
 @ojs.job("bench.noop")
 def noop(number: int) -> None:
     """Do nothing."""
-    mark(number)
+    record_start(number)
 
 
 @ojs.job("bench.async_noop")
 async def async_noop(number: int) -> None:
     """Do nothing, on the event loop."""
-    mark(number)
+    record_start(number)
 
 
 @ojs.job("bench.nap")
 def nap(number: int) -> None:
     """Wait like for a short request."""
-    mark(number)
+    record_start(number)
     time.sleep(NAP)

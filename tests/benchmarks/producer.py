@@ -122,7 +122,7 @@ def trickle(contender: Contender, *, first: int, jobs: int, gap: float) -> list[
     """Store one job about every `gap` seconds, and return when each was committed."""
     moments = []
     for number in range(first, first + jobs):
-        # Not in step with anybody's polling.
+        # Not in phase with a worker's polling.
         time.sleep(gap * random.uniform(0.8, 1.2))
         moments.append(contender.committed_at(number))
     return moments

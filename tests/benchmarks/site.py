@@ -19,18 +19,18 @@ class Nothing(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        """Answer with about what INFO answers with."""
+        """Respond with about what INFO responds with."""
         return {"job": _job([1])}
 
     def post(self, request: Request, key: str) -> HttpResponse:
-        """Answer with about what PUSH answers with."""
+        """Respond with about what PUSH responds with."""
         data = self.body()
         self.access.check_queue("default")
         return self.answer({"job": _job(data["args"])}, 201, {"Location": f"{request.path}/x"})
 
 
 def bare(request: HttpRequest, key: str) -> HttpResponse:
-    """Answer as a view of Django alone: it knows nobody, and refuses nothing."""
+    """Respond as a plain Django view: without authentication, and without validation."""
     args = json.loads(request.body)["args"] if request.body else [1]
     return HttpResponse(json.dumps({"job": _job(args)}), content_type="application/json")
 

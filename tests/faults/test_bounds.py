@@ -1,4 +1,4 @@
-"""Promise: a bounded queue never holds more than its bound, whoever dies or dawdles meanwhile."""
+"""Promise: a bounded queue never exceeds its bound, whichever process is killed or delayed."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_who_dies_with_a_turn_leaves_it_to_the_next(process_environment: dict[st
 
 
 @pytest.mark.postgresql
-def test_who_idles_in_a_transaction_keeps_nobody_waiting_for_ever(
+def test_an_idle_transaction_does_not_block_other_enqueues_for_ever(
     process_environment: dict[str, str], tell: Tell
 ) -> None:
     bound(1_000)
     with holder(process_environment, 5):
         began = time.monotonic()
-        for _ in range(100):  # Far from the bound nobody notices.
+        for _ in range(100):  # Far from the bound no enqueue waits.
             add()
         far = time.monotonic() - began
         add(600)

@@ -45,7 +45,7 @@ def test_a_job_whose_enqueue_was_cut_off_may_have_run_or_not() -> None:
         check(attempted={"a"}, acknowledged=(), starts=starts, done=done).good()
 
 
-def test_a_job_that_nobody_enqueued_is_unexpected() -> None:
+def test_a_job_that_was_not_enqueued_is_unexpected() -> None:
     verdict = check(attempted=(), acknowledged=(), starts=[FIRST], done=())
     assert verdict.unexpected == {"a"}
     with pytest.raises(AssertionError, match="unexpected 1"):

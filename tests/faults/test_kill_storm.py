@@ -1,4 +1,4 @@
-"""Promises 2 and 3: whoever is killed, no job is lost, and what runs again has its reason."""
+"""Promises 2 and 3: whichever process is killed, no job is lost, and each rerun has a reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Crew:
         )
 
     def kill_one(self) -> str:
-        """Kill a child, a supervisor or a whole tree. Replace what nobody else replaces."""
+        """Kill a child, a supervisor or a whole tree. Replace a process that has no supervisor."""
         index = self._site.dice.randrange(len(self._trees))
         tree = self._trees[index]
         children = tree.children()

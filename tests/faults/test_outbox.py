@@ -69,7 +69,7 @@ def test_each_job_arrives_once_though_relays_are_killed(
 def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothing(
     remote: Remote, start: Start, tell: Tell
 ) -> None:
-    """For a minute nobody works the remote queue; a relay of its own process sends all the same."""
+    """For a minute the remote queue has no worker; a relay in a separate process still sends."""
     _bound(DEPTH)
     settings = {"OUTBOX": {"remote": {"url": remote.url, "queues": ["remote-*"]}}}
     tree = start(ojs=settings, program=("manage.py", "ojs_relay"))

@@ -74,7 +74,7 @@ def test_promise_2_jobs_survive_a_crash_of_the_server_under_load(
     pauses = []
     for number in range(1, CRASHES + 1):
         assert until(lambda number=number: ledger.count("done") > 400 * number, within=40)  # type: ignore[misc]  # mypy has no inference for a default
-        # Those that were given up for dead while nobody could beat run again a little later.
+        # Jobs of workers that counted as dead while no beat was possible run again a little later.
         with site.trouble("crash", after=20):
             cluster.stop("immediate")
             cluster.start()

@@ -1,4 +1,4 @@
-"""Eight processes on SQLite: nobody is told that the database is locked."""
+"""Eight processes on SQLite: none gets "database is locked"."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_promise_1_what_was_rolled_back_never_runs_and_what_was_committed_does(
     site.completed_once()
 
 
-@pytest.mark.postgresql  # SQLite has one writer: nobody commits meanwhile.
+@pytest.mark.postgresql  # SQLite has one writer: no other transaction commits meanwhile.
 def test_a_low_id_that_commits_late_still_runs(site: Site) -> None:
     low, *high = ids.many(20)
     stored, commit = threading.Event(), threading.Event()

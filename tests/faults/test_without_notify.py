@@ -23,7 +23,7 @@ POLL = 0.4
 def test_promise_6_without_notify_an_idle_worker_finds_each_job_with_its_next_poll(
     site: Site, tell: Tell
 ) -> None:
-    # The producer is this process, which announces; nobody listens.
+    # The producer is this process, which sends NOTIFY; no process listens.
     site.start(ojs={"NOTIFY": False, "POLL_INTERVAL": POLL}).ready()
     waits = []
     for number in range(1, 9):

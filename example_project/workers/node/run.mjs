@@ -1,4 +1,4 @@
-// One job in hand: call its handler, and answer once, whoever is first to say how it ended.
+// One job: call its handler, and send one response: the first outcome counts.
 
 import { config, log } from './config.mjs';
 import { Refused, reason, sleep } from './server.mjs';
@@ -67,7 +67,7 @@ export class Run {
   async answer(operation, body, outcome) {
     if (this.answering) return;
     this.answering = true;
-    // The claim: whoever has lost it cannot change the job (§5.6).
+    // The claim: a worker that has lost it cannot change the job (§5.6).
     const claim = { job_id: this.job.id, worker_id: config.workerId, attempt: this.job.attempt };
     try {
       await this.server.insist(operation, { ...claim, ...body }, this.lastWord);

@@ -65,7 +65,7 @@ function giveUp() {
   stir();
 }
 
-/** A key that is wrong stays wrong: end, and let whoever runs us see it. */
+/** A wrong key stays wrong: end with an exit code that the supervisor sees. */
 function endIfRefused(error) {
   if (!(error instanceof Refused && error.isAboutUs)) return;
   exitCode = 1;
@@ -167,7 +167,7 @@ process.on('SIGCONT', () => resume(false));
 
 const { handlers } = await import(pathToFileURL(resolve(config.handlers)).href);
 log('info', 'started', { url: config.url, queues: config.queues, types: Object.keys(handlers) });
-// It registers first: nobody would miss a worker that died before it was known.
+// It registers first: the server recovers the jobs of known workers only.
 await beat().catch((error) => {
   log('warn', 'the first beat failed', { error: reason(error) });
   endIfRefused(error);

@@ -1,7 +1,7 @@
-"""The ceiling: the same rows, written and worked by hand-written SQL on Django's connection.
+"""The ceiling: the same rows, written and processed by hand-written SQL on Django's connection.
 
 The table has the columns, indexes and constraints of the jobs' own, and nothing else: no counts
-are kept, no run is fenced by its worker, and nobody looks for the dead.
+are kept, no run is fenced by its worker, and dead workers are not detected.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ def work(size: int = 100) -> None:
     django.setup()
     from django.db import connection
 
-    from tests.benchmarks.marks import mark
+    from tests.benchmarks.starts import record_start
 
     with connection.cursor() as cursor:
         while True:
             cursor.execute(_CLAIM, [size])
             claimed = cursor.fetchall()
             for _, args in claimed:
-                mark(args[0] if isinstance(args, list) else int(args[1:-1]))
+                record_start(args[0] if isinstance(args, list) else int(args[1:-1]))
             if claimed:
                 cursor.execute(_FINISH, [[key for key, _ in claimed]])
             else:

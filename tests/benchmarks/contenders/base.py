@@ -34,7 +34,7 @@ class Work:
 
 
 class Contender(ABC):
-    """One way to have jobs run. Numbers are jobs' numbers, which their handlers mark."""
+    """One way to have jobs run. Numbers are jobs' numbers, which their handlers record."""
 
     name: ClassVar[str]
     #: Modules without which it is left out.

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from tests.benchmarks.marks import NAP, mark
+from tests.benchmarks.starts import NAP, record_start
 
 #: The slots of a worker with default settings.
 SLOTS = 10
@@ -17,7 +17,7 @@ def naps(jobs: int, *, slots: int = SLOTS) -> float:
 
     def work() -> None:
         for number in range(jobs // slots):
-            mark(number)
+            record_start(number)
             time.sleep(NAP)
 
     threads = [threading.Thread(target=work) for _ in range(slots)]

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from tests.benchmarks import contenders, marks
+from tests.benchmarks import contenders, starts
 from tests.benchmarks.contenders.base import Work
 from tests.benchmarks.field import ALL_SECONDS, FIRST_SECONDS, Field
 from tests.benchmarks.processes import wait_until
@@ -72,7 +72,7 @@ def _naps(field: Field, scale: Scale, round_: int) -> None:
     field.results.add(NAPS, contenders.OURS, round_, rate, jobs=jobs)
     child = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.contenders.threads"],
-        env={**os.environ, marks.VARIABLE: os.devnull, "OJS_BENCH_JOBS": str(jobs)},
+        env={**os.environ, starts.VARIABLE: os.devnull, "OJS_BENCH_JOBS": str(jobs)},
         capture_output=True,
         text=True,
         check=True,
@@ -87,7 +87,7 @@ def drain(field: Field, name: str, work: Work, jobs: int) -> Drained:
     field.server.settle(producer.database)
     with field.worker(producer, work) as worker:
         wait = partial(wait_until, watch=worker)
-        seen = partial(marks.count, field.marks)
+        seen = partial(starts.count, field.starts)
         wait(lambda: seen() > 0, seconds=FIRST_SECONDS, step=0.005, what="a first job")
         before = seen()
         worker_cpu, server_cpu = worker.cpu(), field.server.cpu()
@@ -102,7 +102,7 @@ def drain(field: Field, name: str, work: Work, jobs: int) -> Drained:
         worker_cpu, memory = worker.cpu() - worker_cpu, worker.memory()
         if server_cpu is not None:
             server_cpu = (field.server.cpu() or 0.0) - server_cpu
-    entries = marks.read(field.marks)
+    entries = starts.read(field.starts)
     if missing := set(range(jobs)) - {entry.number for entry in entries}:
         raise RuntimeError(f"{len(missing)} of {jobs} jobs did not run")
     shared = 1e6 / max(1, jobs - before)
@@ -114,7 +114,7 @@ def drain(field: Field, name: str, work: Work, jobs: int) -> Drained:
     )
 
 
-def _rate(entries: list[marks.Mark], ended: float) -> float:
+def _rate(entries: list[starts.Start], ended: float) -> float:
     # From when every process had a job: how long a worker takes to start is not its speed.
     first: dict[int, float] = {}
     for entry in entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from tests.benchmarks import contenders, marks
+from tests.benchmarks import contenders, starts
 from tests.benchmarks.contenders.base import Work
 from tests.benchmarks.contenders.ojs import NOTIFY_VARIABLE
 from tests.benchmarks.field import Field
@@ -18,13 +18,13 @@ IDLE, IDLE_SERVER = "idle worker", "idle worker, server"
 
 SILENT = "django_ojs, no NOTIFY"
 
-#: Who can be told of new work; the others poll, and are measured by `make bench` as a whole only.
-_TOLD = (contenders.OURS, "procrastinate", "pgqueuer", "Celery + Redis")
+#: Contenders that are notified of new jobs; the others poll, and only `make bench` measures them.
+_NOTIFIED = (contenders.OURS, "procrastinate", "pgqueuer", "Celery + Redis")
 
-#: Silence before an idle worker is watched: its start must be over.
-_CALM = 3.0
+#: Seconds before an idle worker is measured: its start must be over.
+_SETTLE_SECONDS = 3.0
 
-#: The longest anybody waits between two looks is some seconds.
+#: The longest polling interval is some seconds.
 _LAST_SECONDS = 20.0
 
 
@@ -32,7 +32,7 @@ def measure(field: Field, scale: Scale) -> None:
     """Let a trickle of jobs reach idle workers, then let them be."""
     for round_ in range(scale.worker_rounds):
         for name in field.turns(round_):
-            if name == contenders.CEILING or (not scale.thorough and name not in _TOLD):
+            if name == contenders.CEILING or (not scale.thorough and name not in _NOTIFIED):
                 continue
             work = Work(setting=contenders.by_name(name).pickup_setting)
             field.attempt(P50, name, partial(_pickup, field, scale, round_, name, name, work))
@@ -74,13 +74,13 @@ def _trickle(
     first = 100
     committed = producer.do("trickle", first=first, jobs=scale.trickle, gap=scale.gap)
     wait_until(
-        lambda: marks.count(field.marks) >= 3 + scale.trickle,
+        lambda: starts.count(field.starts) >= 3 + scale.trickle,
         seconds=_LAST_SECONDS,
         step=0.02,
         what="the last of the trickle",
         watch=worker,
     )
-    started = {entry.number: entry.at for entry in marks.read(field.marks)}
+    started = {entry.number: entry.at for entry in starts.read(field.starts)}
     waits = sorted(
         (started[number] - moment) * 1000 for number, moment in enumerate(committed, start=first)
     )
@@ -90,7 +90,7 @@ def _trickle(
 
 
 def _watch(field: Field, scale: Scale, round_: int, name: str, worker: Children) -> None:
-    time.sleep(min(_CALM, scale.idle))
+    time.sleep(min(_SETTLE_SECONDS, scale.idle))
     began = time.monotonic()
     worker_cpu, server_cpu = worker.cpu(), field.server.cpu()
     time.sleep(scale.idle)

@@ -1,4 +1,4 @@
-"""`manage.py serve_open`: an open OJS server for whoever writes a client or a worker."""
+"""`manage.py serve_open`: an open OJS server for authors of clients and workers."""
 
 import os
 from typing import Any
@@ -18,8 +18,8 @@ class Command(BaseCommand):
     """Serve until SIGINT or SIGTERM."""
 
     help = (
-        "Migrate, and serve the OJS API on 127.0.0.1 to everybody, without authentication. Time "
-        "passes (promotion, retries, lapses, expiry) and no job is run: that is for your worker."
+        "Migrate, and serve the OJS API on 127.0.0.1 without authentication. Maintenance runs "
+        "(promotion, retries, timeouts, expiry), and no job is run: that is for your worker."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         maintenance = Maintenance(f"serve-open-{os.getpid()}", JobLog())
         try:
             with site:
-                self.stdout.write(f"OJS     {site.url}/ojs/v1 (open to everybody on this machine)")
+                self.stdout.write(f"OJS     {site.url}/ojs/v1 (without authentication)")
                 self.stdout.write(f"Reset   POST {site.url}/ojs/v1/admin/reset")
                 self.stdout.write(
                     f"Admin   {site.url}/admin/  login {username}, password {password}"

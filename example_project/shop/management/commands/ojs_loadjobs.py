@@ -1,4 +1,4 @@
-"""`manage.py ojs_loadjobs`: as many jobs as you like, to see the admin's pages at size."""
+"""`manage.py ojs_loadjobs`: add any number of made-up jobs, to see the admin with a large table."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ CHUNK = 100_000
 
 
 class Command(BaseCommand):
-    """Fill the table."""
+    """Add made-up jobs."""
 
     help = (
         "Add made-up jobs: a week of finished ones (97 % completed), up to 200,000 that are live, "
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add how many, and of what."""
+        """Add the number, the share of dead letters, and the range."""
         parser.add_argument("number", type=int, help="jobs to add, such as 10000000")
         parser.add_argument(
             "--dead", type=float, default=0.02, help="share of dead letters (default: %(default)s)"
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         last: int | None,
         **options: Any,
     ) -> None:
-        """Add them."""
+        """Add the jobs."""
         if number < 1 or not 0 <= dead <= 0.9 or not 0 <= first <= number:
             raise CommandError("number must be at least 1, and --dead from 0 to 0.9.")
         now, began = timezone.now(), time.monotonic()
@@ -64,6 +64,6 @@ class Command(BaseCommand):
             figures = rows.rollups(now, jobs_a_day=max(1, number // 7), seed=seed)
             with atomic():
                 store("ojs_rollup", rows.ROLLUP_COLUMNS, list(figures))
-        self.stdout.write("\nVacuuming, as the server does by itself after a while.")
+        self.stdout.write("\nVacuuming, as autovacuum does later.")
         settle()
         self.stdout.write(self.style.SUCCESS("Done."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
-from tests.benchmarks.marks import mark
+from tests.benchmarks.starts import record_start
 
 app = Celery("bench")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -13,4 +13,4 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 @app.task(name="noop")
 def noop(number: int) -> None:
     """Do nothing."""
-    mark(number)
+    record_start(number)

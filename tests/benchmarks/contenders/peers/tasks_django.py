@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.tasks import task
 
-from tests.benchmarks.marks import mark
+from tests.benchmarks.starts import record_start
 
 
 @task()
 def noop(number: int) -> None:
     """Do nothing."""
-    mark(number)
+    record_start(number)

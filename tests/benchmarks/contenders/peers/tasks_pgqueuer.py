@@ -11,7 +11,7 @@ import pgqueuer
 import uvloop
 
 from tests.benchmarks.contenders.peers.pgqueuer import SIZE_VARIABLE, connect
-from tests.benchmarks.marks import mark
+from tests.benchmarks.starts import record_start
 
 
 @asynccontextmanager
@@ -22,7 +22,7 @@ async def manager() -> AsyncIterator[Any]:
 
     @queue.entrypoint("noop")
     async def noop(job: Any) -> None:
-        mark(int(job.payload))
+        record_start(int(job.payload))
 
     yield queue
     await connection.close()

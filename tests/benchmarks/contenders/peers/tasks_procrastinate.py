@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from procrastinate.contrib.django import app
 
-from tests.benchmarks.marks import mark
+from tests.benchmarks.starts import record_start
 
 
 @app.task(name="noop")
 def noop(number: int) -> None:
     """Do nothing."""
-    mark(number)
+    record_start(number)

@@ -1,4 +1,4 @@
-"""What a handler leaves behind: when it started, for which job, in which process."""
+"""The starts of handlers: when, for which job, in which process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 #: Where the handlers of a run write; set for every worker.
-VARIABLE = "OJS_BENCH_MARKS"
+VARIABLE = "OJS_BENCH_STARTS"
 
 #: What a short piece of real work takes, in seconds.
 NAP = 0.005
@@ -19,7 +19,7 @@ _ENTRY = struct.Struct("=dqq")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
+class Start:
     """A handler's start: seconds since the epoch, the job's number, the process."""
 
     at: float
@@ -32,8 +32,8 @@ def _file() -> int:
     return os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-def mark(number: int) -> None:
-    """Note that a handler starts. One short append: atomic, and the same for every contender."""
+def record_start(number: int) -> None:
+    """Record that a handler starts. One short append: atomic, and the same for every contender."""
     os.write(_file(), _ENTRY.pack(time.time(), number, os.getpid()))
 
 
@@ -42,10 +42,10 @@ def count(path: Path) -> int:
     return path.stat().st_size // _ENTRY.size if path.exists() else 0
 
 
-def read(path: Path) -> list[Mark]:
-    """Return all marks, in the order in which they were written."""
+def read(path: Path) -> list[Start]:
+    """Return all starts, in the order in which they were written."""
     return [
-        Mark(at=at, number=number, pid=pid) for at, number, pid in _ENTRY.iter_unpack(_whole(path))
+        Start(at=at, number=number, pid=pid) for at, number, pid in _ENTRY.iter_unpack(_whole(path))
     ]
 
 
