@@ -1,4 +1,4 @@
-"""What is stored: jobs, what went wrong in their runs, queues and workers."""
+"""The models: jobs, unsuccessful runs, queues, workers and their figures."""
 
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt

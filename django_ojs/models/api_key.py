@@ -9,7 +9,7 @@ from django_ojs.models.base import StoredModel
 class ApiKey(StoredModel):
     """A key of a program. The secret is shown once; what is stored is its hash.
 
-    `prefix` is the part of the key that is not secret: it finds the row, and names the key in logs.
+    `prefix` is the part of the key that is not secret: it identifies the row, also in logs.
     """
 
     id = models.BigAutoField(primary_key=True)

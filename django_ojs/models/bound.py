@@ -1,4 +1,4 @@
-"""How much room a bounded queue has, as far as can be said without counting."""
+"""The room of a bounded queue that is known without counting."""
 
 from django.db import models
 
@@ -6,25 +6,25 @@ from django_ojs.models.base import StoredModel
 
 
 class Bound(StoredModel):
-    """What an enqueue looks at (see `storage.bounds`); a queue without a row has no bound.
+    """The bound that an enqueue checks (see `storage.bounds`); a queue without a row has none.
 
-    Derived from the configuration: `storage.bounds.write` alone writes it, and who enqueues moves
-    `until` on. On PostgreSQL the function `ojs_admit` reads it with every enqueue.
+    It is derived from the configuration: only `storage.bounds.write` writes it, and enqueues
+    increase `until`. On PostgreSQL the function `ojs_admit` reads it with every enqueue.
     """
 
     queue = models.CharField(primary_key=True, max_length=255)
-    #: Which of the sequences gives out the tickets of this queue.
+    #: The number of the sequence that issues the tickets of this queue.
     slot = models.PositiveSmallIntegerField(default=0)
-    #: The tickets after `since` and up to `until` are good without a look; -1: none is. A sequence
-    #: that was set back, as a restored one may be, begins before `since`.
+    #: The tickets after `since` and up to `until` are valid without counting; -1: none is. A
+    #: sequence that was set back, as by a restore, begins before `since`.
     since = models.BigIntegerField(default=0)
     until = models.BigIntegerField(default=-1)
-    #: How many tickets a transaction may have that takes no turn.
+    #: The number of tickets of a transaction that does not take the queue lock.
     share = models.BigIntegerField(default=0)
-    #: Where the taking of turns begins, in jobs and in bytes; NULL: no bound of this kind.
+    #: Above this, in jobs and in bytes, the queue lock is needed; NULL: no bound of this kind.
     ceiling = models.BigIntegerField(null=True)
     ceiling_bytes = models.BigIntegerField(null=True)
-    #: Bytes for which a job pays one more ticket; NULL: it pays one, whatever its size.
+    #: Bytes for which a job needs one more ticket; NULL: each job needs one, at any size.
     unit = models.BigIntegerField(null=True)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""What an operator does to all jobs of a filter: the order, who gave it, and how far it is."""
+"""Actions of operators on all jobs of a filter, and their progress."""
 
 from django.db import models
 from django.db.models import Q
@@ -9,7 +9,7 @@ from django_ojs.models.fields import StoredJSONField
 
 
 class Action(models.TextChoices):
-    """What is done to the jobs."""
+    """The action on the jobs."""
 
     RETRY = "retry", "Retry"
     CANCEL = "cancel", "Cancel"
@@ -17,7 +17,7 @@ class Action(models.TextChoices):
 
 
 class BulkState(models.TextChoices):
-    """Where it stands. Pending and running ones are worked by maintenance."""
+    """The state of an operation. Maintenance executes pending and running ones."""
 
     PENDING = "pending", "Waiting"
     RUNNING = "running", "Running"
@@ -26,11 +26,11 @@ class BulkState(models.TextChoices):
 
 
 class BulkOperation(StoredModel):
-    """A bulk operation (ojs-bulk-operations §7), kept for long: it is the audit trail too.
+    """A bulk operation (ojs-bulk-operations §7), kept for long as part of the audit trail.
 
-    `matched` is `done` + `skipped` + `failed`, at every moment: they change in the transaction that
-    changes the jobs. `expected` is how many there were when it was ordered, as far as that was
-    counted; `place` is how far it has looked.
+    `matched` is always `done` + `skipped` + `failed`: they change in the transaction that changes
+    the jobs. `expected` is the number of jobs when the operation was created, if it was counted;
+    `place` is the position that the scan of the jobs has reached.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -50,15 +50,15 @@ class BulkOperation(StoredModel):
     done = models.PositiveBigIntegerField(default=0)
     skipped = models.PositiveBigIntegerField(default=0)
     failed = models.PositiveBigIntegerField(default=0)
-    #: How many were left alone, by reason.
+    #: The number of jobs that were left unchanged, by reason.
     reasons = StoredJSONField(default=dict, blank=True)
-    #: The first hundred jobs that were left alone: {"job_id": …, "error": …}.
+    #: The first hundred jobs that were left unchanged: {"job_id": …, "error": …}.
     errors = StoredJSONField(default=list, blank=True)
     place = models.CharField(max_length=255, blank=True)
 
     class Meta:
         db_table = "ojs_bulk_operation"
-        # Who may see jobs may see what was done to them.
+        # The permission to view jobs includes the operations on them.
         default_permissions = ()
         verbose_name = "bulk operation"
         indexes = [

@@ -1,4 +1,4 @@
-"""How many jobs each queue has in each state, without counting them."""
+"""The number of jobs of each queue in each state, kept by triggers."""
 
 from django.db import models
 
@@ -8,7 +8,7 @@ from django_ojs.models.base import StoredModel
 class Count(StoredModel):
     """The folded part of a count; `storage.figures.counts` adds what changed since.
 
-    Triggers keep it: whoever changes jobs, by whatever statement, changes the counts.
+    Triggers update it, so that every statement that changes jobs changes the counts.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -10,9 +10,9 @@ from django_ojs.models.fields import StoredJSONField
 class Event(StoredModel):
     """One event (ojs-events §3), stored in the transaction of its change.
 
-    `id` is given out before the commit, so it does not say in which order events became visible.
-    `position` does: it is given to events that are committed, and a reader that goes by it misses
-    none.
+    `id` is assigned before the commit, so it does not have the order in which events became
+    visible. `position` does: it is assigned to committed events, and a reader that follows it
+    misses none.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -27,7 +27,7 @@ class Event(StoredModel):
     class Meta:
         db_table = "ojs_event"
         indexes = [
-            # The few that have no position yet.
+            # The few events without a position.
             models.Index(
                 "id", name="ojs_event_unplaced", condition=models.Q(position__isnull=True)
             ),

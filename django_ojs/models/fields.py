@@ -1,4 +1,4 @@
-"""A JSON column that gives back what was stored."""
+"""A JSON column that returns exactly the stored value."""
 
 from typing import Any
 

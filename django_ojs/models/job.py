@@ -19,11 +19,11 @@ _WELL = (State.ACTIVE, State.COMPLETED)
 
 
 class Job(StoredModel):
-    """One job (ojs-core §5). Its `state` is written by `storage.transitions` and by nothing else.
+    """One job (ojs-core §5). Only `storage.transitions` and the dialects write its `state`.
 
-    Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` holds what
-    else the envelope carries and no query needs (retry policy, tags, uniqueness, schema, unknown
-    attributes).
+    Times are the database's. `args`, `meta`, `result` and `error` are JSON; `options` has the
+    other attributes of the envelope, which no query needs (retry policy, tags, uniqueness, schema,
+    unknown attributes).
     """
 
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
@@ -35,9 +35,9 @@ class Job(StoredModel):
     meta = StoredJSONField(default=dict, blank=True)
     options = StoredJSONField(default=dict, blank=True)
 
-    # How often it ran. `attempt` is the specification's and starts again after a manual retry.
-    # `run` counts every claim and never goes back: it is the fence, so that no claim can be
-    # mistaken for an earlier one of the same worker.
+    # `attempt` is the specification's number and starts again after a manual retry. `run` counts
+    # every claim and never decreases: it is the fence that distinguishes a claim from an earlier
+    # one of the same worker.
     attempt = models.PositiveIntegerField(default=0)
     max_attempts = models.PositiveIntegerField(default=3)
     returned = models.PositiveIntegerField(
@@ -49,8 +49,8 @@ class Job(StoredModel):
     visibility_timeout_ms = models.PositiveBigIntegerField(null=True, blank=True)
 
     created_at = models.DateTimeField()
-    # When it last became available; inside a priority, jobs are handed out in this order. Ids
-    # cannot give the order: clients make them.
+    # When it last became available; jobs of the same priority are claimed in this order. Ids cannot
+    # give the order, because clients generate them.
     enqueued_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(
         null=True, blank=True, help_text="When a scheduled or retryable job is due."
@@ -60,15 +60,15 @@ class Job(StoredModel):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
-    worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: claimed by nobody
+    worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: not claimed
     lease_until = models.DateTimeField(
         null=True, blank=True, help_text="When the reservation lapses."
     )
 
-    # What makes it the same job as another one: a hash (ojs-unique-jobs §4). NULL without a policy.
+    # The hash of what the unique policy compares (ojs-unique-jobs §4). NULL without a policy.
     unique_key = models.CharField(max_length=64, null=True, blank=True, editable=False)  # noqa: DJ001  # as above
 
-    #: What type, queue, args, meta and options take as compact JSON: what a queue's bound counts.
+    #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
     progress = StoredJSONField(null=True, blank=True)
@@ -88,7 +88,7 @@ class Job(StoredModel):
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
-            # FETCH: the next job of a queue is the first entry of its range.
+            # FETCH: the next job of a queue is the first entry of its range of the index.
             models.Index(
                 "queue",
                 F("priority").desc(),
@@ -97,7 +97,7 @@ class Job(StoredModel):
                 name="ojs_job_claim",
                 condition=Q(state="available"),
             ),
-            # Promotion: what is due, earliest first.
+            # Promotion: due jobs, earliest first.
             models.Index("due_at", "id", name="ojs_job_due", condition=Q(state__in=_DUE)),
             # Expiry: few jobs carry a deadline.
             models.Index(
@@ -107,11 +107,11 @@ class Job(StoredModel):
                     expires_at__isnull=False, state__in=[*_DUE, State.AVAILABLE, State.PENDING]
                 ),
             ),
-            # Rescue and lapse: the jobs in hand. The lease itself is in no index, so that extending
+            # Rescue and lapse: the active jobs. The lease itself is in no index, so that extending
             # it stays cheap.
             models.Index("worker_id", name="ojs_job_active", condition=Q(state="active")),
             # Pruning: each kind of finished job has a range of its own, oldest first. With the
-            # state as a mere filter, a look that finds nothing reads all that is kept longer.
+            # state only as a filter, a query that finds none would read all jobs that are kept longer.
             models.Index(
                 "state",
                 "dead_letter",
@@ -121,7 +121,7 @@ class Job(StoredModel):
                 condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
-            # Those that wait for a word from outside are few, and found among all others.
+            # Pending jobs: few among many others.
             models.Index("id", name="ojs_job_pending", condition=Q(state="pending")),
             # Uniqueness: few jobs have a policy, and a key has few jobs.
             models.Index(
@@ -180,7 +180,7 @@ class Job(StoredModel):
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
-        # A run that ended well leaves nothing: after a first one there is no history to look for.
+        # A successful run leaves no attempt: after a first one there is no history to query.
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]

@@ -1,4 +1,4 @@
-"""Who does the work that one worker does for all."""
+"""Leases on tasks that one process does for all."""
 
 from django.db import models
 
@@ -6,9 +6,9 @@ from django_ojs.models.base import StoredModel
 
 
 class Lease(StoredModel):
-    """A task and the worker that has it for now.
+    """A task and the process that holds it at present.
 
-    It ends by itself, so a dead holder stops nobody for long.
+    A lease expires, so a dead holder delays the task only briefly.
     """
 
     name = models.CharField(primary_key=True, max_length=64)

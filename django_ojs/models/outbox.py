@@ -1,4 +1,4 @@
-"""The outbox: jobs that are enqueued here and belong elsewhere."""
+"""The outbox: jobs that are enqueued here and sent to a destination."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,7 +8,7 @@ from django_ojs.models.base import StoredModel
 
 
 class Delivery(models.TextChoices):
-    """What became of a job on its way."""
+    """The state of a delivery."""
 
     PENDING = "pending"
     SENT = "sent"
@@ -18,8 +18,8 @@ class Delivery(models.TextChoices):
 class OutboxEntry(StoredModel):
     """A job that is to be sent (ojs-framework-adapters §6.3), stored in its caller's transaction.
 
-    `id` is given out before the commit; `position`, given to what is committed, is the order of
-    sending. `envelope` is the JSON text that is sent, to the byte.
+    `id` is assigned before the commit; `position`, assigned to committed rows, is the order of
+    sending. `envelope` is exactly the JSON text that is sent.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -28,7 +28,7 @@ class OutboxEntry(StoredModel):
     destination = models.CharField(max_length=32)
     type = models.CharField(max_length=255)
     queue = models.CharField(max_length=255)
-    # Of the arguments as they were asked for, where a middleware has changed them since.
+    # Computed from the arguments as the caller gave them, before a middleware changed them.
     unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
     envelope = models.TextField()
     state = models.CharField(max_length=16, choices=Delivery, default=Delivery.PENDING)
@@ -45,9 +45,9 @@ class OutboxEntry(StoredModel):
         verbose_name_plural = "outbox"
         permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]
         indexes = [
-            # The few that have no position yet.
+            # The few rows without a position.
             models.Index("id", name="ojs_outbox_unplaced", condition=Q(position__isnull=True)),
-            # What is next for a destination; and for a queue of this site.
+            # The next row of a destination, and of one of its queues.
             models.Index(
                 "destination", "position", name="ojs_outbox_next", condition=Q(state="pending")
             ),

@@ -16,10 +16,10 @@ class Queue(StoredModel):
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
-    #: Since when it is above its warning threshold, and since when it refuses jobs.
+    #: Since when it is above its warning threshold, and since when it is full.
     warned_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
-    #: What was set for it, as the admin API takes it (see `spec.queue_config`).
+    #: Its own configuration, in the form of the admin API (see `spec.queue_config`).
     config = StoredJSONField(default=dict, blank=True)
 
     class Meta:
@@ -30,5 +30,5 @@ class Queue(StoredModel):
 
     @property
     def paused(self) -> bool:
-        """Whether no jobs are handed out from it."""
+        """Whether FETCH returns none of its jobs."""
         return self.paused_at is not None

@@ -1,4 +1,4 @@
-"""Counts by the minute: the source of every chart, so that none reads the jobs."""
+"""Figures by the minute: the source of every chart, so that none reads the jobs."""
 
 from django.db import models
 
@@ -9,7 +9,7 @@ class Rollup(StoredModel):
     """Counts and histograms of one minute, queue and job type.
 
     Each writer adds rows of its own; maintenance folds them into one. A histogram is a list of
-    numbers: how many took less than 1, 2, 4, 8 … milliseconds (see
+    numbers: of the durations below 1, 2, 4, 8 … milliseconds (see
     `storage.figures.rollups.bucket`).
     """
 

@@ -1,4 +1,4 @@
-"""The workers that are alive, and their directives."""
+"""The registered workers, and their directives."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from django_ojs.models.base import StoredModel
 
 
 class Directive(models.TextChoices):
-    """Worker lifecycle states, reported by a worker and asked of it (worker-protocol §2)."""
+    """Worker lifecycle states, reported by a worker or directed (worker-protocol §2)."""
 
     RUNNING = "running", "Running"
     QUIET = "quiet", "Quiet"
@@ -38,8 +38,8 @@ class Worker(StoredModel):
         help_text="Silence after which it counts as dead."
     )
 
-    # The worker's own database session, where it has one to itself: when the server no longer knows
-    # it, the worker's process is gone, and three missed heartbeats need not be waited for.
+    # The worker's own database session, if it has one: when it no longer exists, the worker's
+    # process has ended, and its jobs are rescued before three heartbeats are missed.
     session_pid = models.PositiveBigIntegerField(null=True)
     session_started_at = models.DateTimeField(null=True)
 

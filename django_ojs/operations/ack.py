@@ -18,7 +18,7 @@ from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 
 def ack(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None) -> Job:
-    """Complete an active job and keep its result. A result of None is no result.
+    """Complete an active job and store its result, unless it is None.
 
     Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active under
     another claim, InvalidRequest when JSON cannot represent the result.
@@ -40,9 +40,8 @@ def complete(job_id: UUID, *, claim: Claim = ANY_CLAIM, result: json.JSON = None
 
 @database.retry_contention
 def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
-    # A worker that was declared dead may come back with an ACK for a job that another one runs now:
-    # the claim decides (worker-protocol §5.6). Clients over HTTP may leave it out; then the state
-    # alone does.
+    # A worker that was declared dead may send an ACK for a job that another one runs now: the claim
+    # decides (worker-protocol §5.6). HTTP clients may omit the claim; then the state alone decides.
     values = {"finished_at": Now(), "result": result, "error": None, "lease_until": None}
     with publish.atomic_if_published(*publish.COMPLETED):
         transitions.apply_one(Trigger.ACK, State.COMPLETED, job_id, claim=claim, **values)
@@ -57,7 +56,7 @@ def _complete(job_id: UUID, claim: Claim, result: json.JSON) -> Job | None:
 def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
     """Complete many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return the ids of those under its claim: the others were cancelled, or lapsed.
+    Return the ids of those under its claim; the others were cancelled, or lapsed.
     """
     with publish.atomic_if_published(*publish.COMPLETED, signal=signals.job_completed):
         kept = transitions.complete(worker_id, finished)

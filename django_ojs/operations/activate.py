@@ -19,7 +19,7 @@ def activate(job_id: UUID) -> Job:
     """
     held = transitions.lock(job_id)
     if held.state == State.PENDING:
-        # It waited outside of its queue's bound, and enters it now.
+        # A pending job does not count in its queue's bound; from now on it does.
         with rejections.recorded([held]):
             bounds.enter_all([held])
     transitions.apply_one(

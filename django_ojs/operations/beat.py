@@ -66,7 +66,7 @@ def beat(
     `holding` are its jobs in flight; their reservations are extended to the full visibility
     timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
     extend when not all need it. `interval` is the time to its next beat. `session`: a database
-    session that lives as long as the worker, so that its end says the worker died.
+    session that lasts as long as the worker, so that its end shows that the worker died.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -158,12 +158,12 @@ def _record(
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)
     if state is Directive.QUIET:
-        # A worker with the directive quiet counts as quiet since then, and its event is out.
+        # A worker with the directive quiet counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
             publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
-        # The first BEAT registers; so does one of a live worker that was taken for dead.
+        # The first BEAT registers; so does one of a live worker that was removed as dead.
         _, made = workers.get_or_create(
             id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
         )
@@ -172,7 +172,7 @@ def _record(
                 EventType.WORKER_STARTED,
                 worker_id,
                 queues=list(registration.queues) if registration else [],
-                # The event requires a number; a worker that names none has one slot at least.
+                # The event requires a number; a worker that reports none has at least one slot.
                 concurrency=(registration.concurrency if registration else None) or 1,
             )
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):

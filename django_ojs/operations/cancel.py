@@ -15,9 +15,9 @@ from django_ojs.storage import database, transitions
 
 @database.write_transaction
 def cancel(job_id: UUID) -> tuple[Job, State]:
-    """Cancel a job and return it with the state it was in.
+    """Cancel a job and return it with its previous state.
 
-    An active job is cancelled at once; its worker learns it from its next BEAT, and its ACK or FAIL
+    An active job is cancelled at once; its worker is informed by its next BEAT, and its ACK or FAIL
     is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """

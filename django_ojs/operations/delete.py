@@ -1,4 +1,4 @@
-"""Delete jobs for good. Only jobs that have ended; pruning does the same by age."""
+"""Delete jobs that are in a terminal state; pruning does the same by age."""
 
 from collections.abc import Callable, Collection
 from uuid import UUID
@@ -14,7 +14,7 @@ before_erase: list[Callable[[Collection[UUID]], None]] = []
 
 @database.write_transaction
 def delete(job_id: UUID) -> Job:
-    """Delete a job that has ended, with the history of its errors, and return what it was.
+    """Delete a job that has ended, with the history of its errors, and return it.
 
     Raises JobNotFound, and Conflict when it has not ended.
     """
@@ -26,7 +26,7 @@ def delete(job_id: UUID) -> Job:
 
 
 def not_ended(job: Job) -> Conflict:
-    """Make the error for a job that may not be deleted yet."""
+    """Return the error for a job that has not ended and may not be deleted."""
     expected = sorted(state.value for state in TERMINAL)
     return Conflict(
         f"The job is {job.state}; delete needs it {' or '.join(expected)}.",
@@ -43,6 +43,6 @@ def erase(keys: Collection[UUID]) -> int:
     for callback in before_erase:
         callback(keys)
     alias = database.alias()
-    # Raw: these are all rows that refer to the jobs, so the collector has nothing to find.
+    # `_raw_delete`: no other rows refer to the jobs, so the collector would find nothing.
     Attempt.objects.using(alias).filter(job_id__in=keys)._raw_delete(alias)
     return int(Job.primary.filter(pk__in=keys)._raw_delete(alias))

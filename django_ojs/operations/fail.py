@@ -1,4 +1,4 @@
-"""FAIL (ojs-core §7.4): a job's handler failed; its retry policy says what comes next."""
+"""FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
 import random
 from datetime import timedelta
@@ -72,7 +72,7 @@ def requeue(
 ) -> Job:
     """Return a job to its queue at once, without spending an attempt.
 
-    It is the `requeue` of the HTTP binding's NACK. Raises as `fail` does.
+    This is the `requeue` of the HTTP binding's NACK. Raises as `fail` does.
     """
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = failure.render() if failure is not None else None

@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
 
-#: More than this in one claim would hold row locks for long.
+#: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
 
 
@@ -33,8 +33,8 @@ def fetch(
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted and expired ones discarded first; a worker whose maintenance does both passes
-    `due=False`. The jobs are reserved for their visibility timeout (the
-    given one, their own, or the setting, in this order).
+    `due=False`. The jobs are reserved for their visibility timeout (the given one, their own, or
+    the setting, in this order).
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id):
@@ -94,5 +94,5 @@ def check_worker_id(worker_id: str | None) -> None:
 
 
 def _is_quiet(worker_id: str) -> bool:
-    told = [worker_id, Directive.RUNNING.value]
-    return raw_queries.exists(Worker, "id = %s AND directive <> %s", told)
+    values = [worker_id, Directive.RUNNING.value]
+    return raw_queries.exists(Worker, "id = %s AND directive <> %s", values)

@@ -1,4 +1,4 @@
-"""Checks of what operators send, which is compared or stored as text."""
+"""Validation of operators' texts, which are compared or stored."""
 
 from django_ojs.spec.errors import InvalidRequest
 

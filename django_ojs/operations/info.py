@@ -1,4 +1,4 @@
-"""INFO (ojs-core §7.7): a job as it is. Reads, and never writes."""
+"""INFO (ojs-core §7.7): return a job as it is now. It only reads."""
 
 from uuid import UUID
 

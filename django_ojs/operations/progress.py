@@ -24,10 +24,10 @@ EVENT_EVERY = timedelta(seconds=1)
 
 @database.write_transaction
 def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
-    """Store what a run reported, extend its reservation, and return the job.
+    """Store the progress of a run, extend its reservation, and return the job.
 
-    A job that is not active is left as it is, without an error: it may have ended while the report
-    was on its way. Raises JobNotFound, and ClaimLost when it is active under another claim.
+    A job that is not active stays unchanged, without an error: it may have ended while the report
+    was in transit. Raises JobNotFound, and ClaimLost when it is active under another claim.
     """
     job = transitions.lock(job_id)
     if job.state != State.ACTIVE:

@@ -1,4 +1,4 @@
-"""TIMER (ojs-core §6.3): jobs that are due become available, and expired ones are discarded.
+"""TIMER (ojs-core §6.3): make due jobs available, and discard expired ones.
 
 Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
@@ -17,18 +17,18 @@ from django_ojs.storage.figures import rollups
 
 
 class DueCheck:
-    """Promotion and expiry as two steps that share one query, which mostly finds nothing."""
+    """Promotion and expiry as two steps that share one query, which usually finds nothing."""
 
     def __init__(self) -> None:
         self._expired = False
 
     def promote(self) -> int:
-        """Query for both, and promote what is due. Return how many."""
+        """Query for due and for expired jobs, and promote the due ones. Return how many."""
         due, self._expired = database.dialect().due_work(database.connection())
         return promote() if due else 0
 
     def expire(self) -> int:
-        """Discard what the query found expired. Return how many."""
+        """Discard the jobs that the query found expired. Return how many."""
         return expire() if self._expired else 0
 
 
@@ -58,7 +58,7 @@ def expire(limit: int = BATCH) -> int:
         expires_at__isnull=False,
         expires_at__lte=Now(),
     )
-    # Mostly there is none, and this query takes no lock.
+    # Usually there are none, and this query takes no lock.
     return _expire(late, limit) if late.exists() else 0
 
 

@@ -16,9 +16,9 @@ from django_ojs.storage import database, notify, transitions
 
 @database.write_transaction
 def retry(job_id: UUID) -> Job:
-    """Make a discarded job available again: attempts start anew, the history of its errors stays.
+    """Make a discarded job available again, at attempt 0, and keep the history of its errors.
 
-    A deadline that has passed is dropped, or the job would be discarded again at once. Raises
+    A deadline that has passed is removed, because the job would be discarded again at once. Raises
     JobNotFound, Conflict when it is not discarded, and QueueFull.
     """
     job = transitions.lock(job_id)
@@ -30,10 +30,10 @@ def retry(job_id: UUID) -> Job:
 
 
 def revive(held: Collection[Job]) -> int:
-    """Make those of these jobs available that are discarded; the caller has locked them.
+    """Make the discarded ones of these jobs available; the caller has locked them.
 
-    Return how many. Raises QueueFull when there is no room for all of them; of several, those that
-    are refused one by one are told of, and not these.
+    Return how many. Raises QueueFull when there is no room for all of them, and records no
+    rejection: the caller does, or tries the jobs one by one.
     """
     keys = [job.pk for job in held]
     bounds.enter_all([job for job in held if job.state == State.DISCARDED])
@@ -41,7 +41,7 @@ def revive(held: Collection[Job]) -> int:
     revived = _revive([key for key in keys if key not in late])
     for job in held:
         if job.pk in late:
-            # Answers repeat it as the client wrote it: what no longer holds is not to be shown.
+            # Responses show the options as the client sent them, so the old deadline must go.
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:

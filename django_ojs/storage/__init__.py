@@ -1,1 +1,1 @@
-"""Where jobs are kept: one writer of state; what differs between databases is in `dialects`."""
+"""The database of the jobs; `dialects` has what differs between kinds of databases."""

@@ -1,4 +1,4 @@
-"""An API key by its prefix: what each request of a program begins with."""
+"""Find an API key by its prefix, as each request of a program does first."""
 
 from typing import Any
 

@@ -1,13 +1,12 @@
 """Bounded queues: exact at the bound, and nearly free far from it (backpressure §6).
 
-On PostgreSQL an enqueue must not count jobs or wait for a lock while there is room; and thirty
-producers that cannot see each other's open transactions must still stop at the bound. So there are
-three ways of admission; `ojs_admit` (migrations/sql/postgresql/admission.sql) is the first two:
+On PostgreSQL an enqueue must not count jobs or wait for a lock while there is room; yet thirty
+producers that cannot see each other's open transactions must stop at the bound. So there are three
+ways of admission; `ojs_admit` (migrations/sql/postgresql/admission.sql) has the first two:
 
 1. By a ticket. A sequence gives each job that is added a number, an admission ticket, and never the
-   same one twice. Once it is known that there are at most U jobs, whatever becomes of the open
-   transactions, the next (bound - U) tickets are valid without counting. That costs a read of
-   `ojs_bound`.
+   same one twice. Once it is known that there are at most U jobs, however the open transactions
+   end, the next (bound - U) tickets are valid without counting. That costs a read of `ojs_bound`.
 2. By counting. A transaction that adds jobs holds a shared lock until it ends, and adds no more
    than its share; for twice the share, four times and so on it holds another one. The jobs that are
    committed or active, and the share of each holder, are more than can be waiting before these
@@ -54,10 +53,10 @@ _DERIVED: Final = ("share", "ceiling", "ceiling_bytes", "unit")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    """What waits in a queue: jobs, and their bytes (see `Job.size_bytes`).
+    """The waiting jobs of a queue: their number, and their bytes (see `Job.size_bytes`).
 
-    `held` and `held_size` are the active jobs: a failure or the end of their worker brings them
-    back, without a check of the bound.
+    `held` and `held_size` are the active jobs: a failure or the end of their worker returns them,
+    without a check of the bound.
     """
 
     jobs: int
@@ -66,11 +65,11 @@ class Load:
     held_size: int = 0
 
     def with_(self, jobs: int, size: int) -> "Load":
-        """Return what it would be with these added."""
+        """Return the load with these jobs added."""
         return replace(self, jobs=self.jobs + jobs, size=self.size + size)
 
     def fits(self, bound: Backpressure) -> bool:
-        """Say whether it is within a bound."""
+        """Whether it is within a bound."""
         return (bound.max_depth is None or self.jobs <= bound.max_depth) and (
             bound.max_size_bytes is None or self.size <= bound.max_size_bytes
         )
@@ -96,12 +95,12 @@ class Load:
 
 
 def is_bounded(bound: Backpressure) -> bool:
-    """Say whether it bounds anything."""
+    """Whether there is a bound of any kind."""
     return bound.max_depth is not None or bound.max_size_bytes is not None
 
 
 def write(queue: str, bound: Backpressure) -> None:
-    """Make a bound hold from the next enqueue on. Inside a write transaction."""
+    """Store a bound, which holds from the next enqueue on. Inside a write transaction."""
     values = {**_values(queue, bound), "until": -1}
     _rows().update_or_create(queue=queue, defaults=values)
     # A transaction that can only be admitted by a ticket finds one.
@@ -130,7 +129,7 @@ def _values(queue: str, bound: Backpressure) -> dict[str, object]:
 
 
 def rebound(queue: str) -> None:
-    """Make what is configured for a queue, or as the default, hold from the next enqueue on.
+    """Apply the configured bound of a queue, or of the default, from the next enqueue on.
 
     Inside a write transaction.
     """
@@ -168,7 +167,7 @@ class ConfiguredBounds:
         self.queues: Mapping[str, object] | None = None
 
     def apply(self) -> None:
-        """Make the bounds of the setting hold, also when none are left in it."""
+        """Apply the bounds of the setting, also when it has none any more."""
         wanted = settings().queues
         if wanted is self.queues or (not wanted and self.queues is not None and not self.queues):
             return
@@ -200,13 +199,13 @@ def _rows() -> QuerySet[Bound]:
 
 
 def is_inherited(queue: str) -> bool:
-    """Say whether a queue has no row, and the default policy has one."""
+    """Whether a queue has no row, and the default policy has one."""
     found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
     return bool(found) and queue not in found
 
 
 def are_any() -> bool:
-    """Say whether any queue has a row with a bound."""
+    """Whether any queue has a row with a bound."""
     return raw_queries.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 
@@ -233,14 +232,14 @@ def _own(name: str) -> Backpressure:
 def lock_queue(queue: str) -> str | None:
     """Lock a queue until the transaction ends: no other adds jobs to it. Inside a savepoint.
 
-    Return the version of the bound that holds then, or None when the transaction cannot see what
-    was added meanwhile. OperationalError after the lock timeout, or on a deadlock.
+    Return the current version of the bound, or None when the transaction's snapshot does not show
+    jobs that were added since. OperationalError after the lock timeout, or on a deadlock.
     """
     return database.dialect().lock_queue(database.connection(), queue, LOCK_TIMEOUT)
 
 
 def load(queue: str) -> Load:
-    """Return what waits in a queue, as far as it is committed or of this transaction."""
+    """Return the waiting jobs of a queue that are committed or of this transaction."""
     found = database.dialect().queue_counts(
         database.connection(), queue, [*sorted(WAITING), State.ACTIVE]
     )
@@ -266,14 +265,14 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     if size is not None and unit:
         rooms.append((size - after.size - after.held_size) // unit)
     cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
-    # At least one ticket, and never so many that issuing them takes long: more than the bound
-    # holds are never good.
+    # At least one ticket, and not so many that issuing them takes long: those beyond the bound are
+    # not valid.
     cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
     database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
 
 
 def note_pressure(queue: str, *, warned: bool | None = None, full: bool | None = None) -> None:
-    """Store since when a queue is above its threshold, or full; None changes nothing."""
+    """Store the time since which a queue is above its threshold, or full; None changes nothing."""
     rows = Queue.primary.filter(pk=queue)
     for column, state in (("warned_at", warned), ("full_at", full)):
         if state is True:

@@ -1,6 +1,6 @@
-"""A claimed job, as FETCH hands it out.
+"""A claimed job, as FETCH returns it.
 
-It is cheap to make by the hundred: its JSON is read when it is looked at.
+Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
 from datetime import datetime
@@ -92,7 +92,7 @@ class Claimed:
 
     @cached_property
     def options(self) -> dict[str, json.JSON]:
-        """What else the envelope carries."""
+        """The other attributes of the envelope."""
         return json.loads_stored(self._options)  # type: ignore[return-value]  # PUSH stores objects only
 
     @cached_property
@@ -102,7 +102,7 @@ class Claimed:
 
     @cached_property
     def progress(self) -> dict[str, json.JSON] | None:
-        """What an earlier run reported; its checkpoint is of use to this one."""
+        """The last report of an earlier run, whose checkpoint this run may use."""
         return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property

@@ -1,8 +1,8 @@
-"""Positions: the order in which rows are read that several transactions append to a table.
+"""Positions: the order in which readers see rows that concurrent transactions append to a table.
 
-An id is given out before the commit, so a reader that went by ids would pass over a row whose
-transaction commits late. Positions are given to committed rows alone, by one transaction at a time:
-a row that is committed later always has a higher one.
+An id is assigned before the commit, so a reader that followed the ids would miss a row whose
+transaction commits late. Positions are assigned to committed rows only, by one transaction at a
+time: a row that is committed later always has a higher one.
 """
 
 from typing import Final
@@ -17,13 +17,13 @@ _ASSIGN_POSITIONS: Final = sql_files.load("common", "assign_positions", table="{
 
 
 def assign(model: type[Model], using: str, limit: int) -> int:
-    """Give committed rows without a position theirs, in the order of ids. Return how many.
+    """Assign positions to committed rows that have none, in the order of ids. Return how many.
 
     Without such rows it takes no lock. A session that may only read assigns none.
     """
     connection, dialect = database.connection(using), database.dialect(using)
     rows = model._default_manager.using(using).filter(position=None)
-    # Not `exists()`: with the order the planner takes the index, which is mostly empty.
+    # Not `exists()`: with the order the planner takes the index, which is usually empty.
     if rows.order_by("pk").values_list("pk", flat=True).first() is None:
         return 0
     if not dialect.can_write(connection):
@@ -32,7 +32,7 @@ def assign(model: type[Model], using: str, limit: int) -> int:
 
     def operation() -> int:
         dialect.lock_subject(connection, table)
-        # A statement of its own, so that it sees what was committed while it waited for the lock.
+        # A separate statement, so that it sees rows committed during the wait for the lock.
         with connection.cursor() as cursor:
             cursor.execute(_ASSIGN_POSITIONS.format(table=table), [limit])
             return int(cursor.rowcount)

@@ -1,4 +1,4 @@
-"""Which database holds the jobs, and how its own short transactions survive contention."""
+"""The database that holds the jobs, and the repetition of short transactions after contention."""
 
 import random
 import time
@@ -19,13 +19,13 @@ alias = primary_alias
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: A lost race for a lock is tried again this often before it reaches the caller; the pauses add up
-#: to about six seconds.
+#: After a contention error the operation runs again this often before the caller gets the error;
+#: the pauses add up to about six seconds.
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
-#: Rows that maintenance and bulk changes take in one transaction: some milliseconds of work, so
-#: that no other transaction waits long for their locks.
+#: Rows that maintenance and bulk operations change in one transaction: some milliseconds of work,
+#: so that no other transaction waits long for their locks.
 BATCH = 500
 
 
@@ -43,11 +43,10 @@ def dialect(using: str | None = None) -> Dialect:
 
 
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
-    """Run an operation that is one transaction of its own, again after a lost race.
+    """Run an operation that is one transaction of its own, again after a contention error.
 
-    A race is lost when the database broke a deadlock or a lock wait.
-
-    Inside a caller's `atomic()` it runs once: the caller's transaction is not ours to repeat.
+    That is the error when the database ended a deadlock or a lock wait. Inside a caller's
+    `atomic()` the operation runs once, because only the caller can repeat its transaction.
     """
     link = connection(using)
     if link.in_atomic_block:
@@ -59,7 +58,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
         except OperationalError as error:
             if not left or not dialects.of(link).is_contention_error(error):
                 raise
-        # Full jitter: two that collided must not collide again.
+        # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 2.0)
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""The kept events: an append-only table, read in the order of positions (see `positions`)."""
+"""The recorded events: an append-only table, read in the order of positions (see `positions`)."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -10,12 +10,12 @@ from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
 from django_ojs.storage import commit_order, database
 
-#: Events that get their positions in one transaction, while it locks out others that assign some.
+#: Events that get positions in one transaction, which excludes other processes that assign some.
 ASSIGNED_AT_ONCE = 1000
 
 
 def kept() -> QuerySet[Event]:
-    """All kept events."""
+    """All recorded events."""
     return Event.primary.all()
 
 
@@ -39,7 +39,7 @@ def add(happened: Collection[events.Event]) -> None:
 
 
 def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
-    """Give committed events without a position theirs. Return how many."""
+    """Assign positions to committed events that have none. Return how many."""
     return commit_order.assign(Event, database.alias(), limit)
 
 
@@ -54,8 +54,8 @@ def bounds() -> tuple[int, int] | None:
 def prune(keep: timedelta, limit: int) -> int:
     """Delete events that are older than this, oldest first. Return how many.
 
-    The newest one stays whatever its age: positions go on from it, and a reader that comes back
-    after a quiet month must not be handed out positions it has passed.
+    The newest one stays at any age: positions continue from it, and a reader whose cursor is a
+    month old must not get positions again that it has passed.
     """
     last = kept().aggregate(position=Max("position"))["position"]
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")

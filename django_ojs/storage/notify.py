@@ -15,19 +15,19 @@ logger = logging.getLogger("django_ojs")
 
 #: Seconds between two notifications of a queue by one process. A notification costs about a tenth
 #: of an enqueue, so a hundred a second cost a busy producer a few per cent; a worker that was woken
-#: fetches again after this time, for jobs that were not notified of.
+#: fetches again after this time, for jobs without a notification.
 INTERVAL = 0.01
 
 
 class Throttle:
-    """Says which queues were not notified of within the interval."""
+    """Limits notifications to one per queue and interval."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sent: dict[tuple[str, str], float] = {}
 
     def due(self, alias: str, queues: Iterable[str]) -> list[str]:
-        """Return those of these queues that are due, and count them as notified of."""
+        """Return those of these queues that may be notified now, and count them as notified."""
         now = time.monotonic()
         with self._lock:
             due = [
@@ -40,7 +40,7 @@ class Throttle:
         return due
 
     def reset(self) -> None:
-        """Forget what was sent."""
+        """Allow a notification of every queue."""
         with self._lock:
             self._sent.clear()
 

@@ -20,9 +20,9 @@ from django_ojs.storage import commit_order, database, raw_queries
 
 #: Rows that get their positions in one transaction.
 ASSIGNED_AT_ONCE = 1000
-#: No relay postpones a job for longer.
+#: The longest time by which a relay postpones a job.
 LONGEST_WAIT = timedelta(hours=1)
-#: Characters of envelopes.
+#: Characters of the envelopes that one call of `next_of` returns.
 LOADED_AT_ONCE = 16 * 1024 * 1024
 
 
@@ -32,9 +32,10 @@ def entries(using: str) -> QuerySet[OutboxEntry]:
 
 
 def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID | None:
-    """Store rows in the caller's transaction. Return the first id that is taken: then none is.
+    """Store rows in the caller's transaction. Return the first id that exists: then none is stored.
 
-    The transaction stays usable either way. `generated_ids`: they are ours and cannot be taken.
+    The transaction stays usable either way. `generated_ids`: this process generated the ids, so
+    none exists already.
     """
     if generated_ids:
         database.retried(lambda: entries(using).bulk_create(new), using)
@@ -45,7 +46,7 @@ def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID 
         try:
             database.retried(lambda: _add_atomically(new, using), using)
         except IntegrityError:
-            # Somebody else's, committed since. Under an old snapshot it is not even seen.
+            # Another transaction has committed this id since; an old snapshot does not show it.
             taken = _taken(keys, using) or keys[0]
     return taken
 
@@ -56,22 +57,22 @@ def _add_atomically(new: Sequence[OutboxEntry], using: str) -> None:
 
 
 def assign_positions(using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
-    """Give committed rows without a position theirs. Return how many."""
+    """Assign positions to committed rows that have none. Return how many."""
     return commit_order.assign(OutboxEntry, using, limit)
 
 
 def next_of(
     destination: str, using: str, limit: int, queue: str | None = None
 ) -> list[OutboxEntry]:
-    """Return what is to be sent now, in order; nothing while the first of them has to wait.
+    """Return the rows to send now, in order; none while the first of them is postponed.
 
-    It stops before more than `LOADED_AT_ONCE` characters would be in memory, after one at least.
+    It returns at least one row, and no more than have `LOADED_AT_ONCE` characters together.
     """
     waiting = _waiting(destination, using)
     if queue is not None:
         waiting = waiting.filter(queue=queue)
-    # Only the first is asked whether it is due: nothing may overtake it. One that is further away
-    # than any is put off was postponed before the clock was set back.
+    # Only the first row must be due, because no other may overtake it. A row that is due later than
+    # the longest postponement allows was postponed before the clock was set back.
     due = ExpressionWrapper(
         Q(next_try_at=None)
         | Q(next_try_at__lte=Now())
@@ -92,7 +93,7 @@ def next_of(
 
 
 def has_any(destination: str, using: str) -> bool:
-    """Say whether anything waits for a destination, with a position or without one yet."""
+    """Whether rows wait for a destination, with or without a position."""
     where = "state = %s AND destination = %s"
     return raw_queries.exists(
         OutboxEntry, where, [Delivery.PENDING.value, destination], using=using
@@ -100,7 +101,7 @@ def has_any(destination: str, using: str) -> bool:
 
 
 def queues_of(destination: str, using: str) -> list[str]:
-    """Return the queues that have something to send, by as many looks at an index."""
+    """Return the queues with rows to send, by one index query for each."""
     found: list[str] = []
     ordered = (
         _waiting(destination, using).order_by("queue", "position").values_list("queue", flat=True)
@@ -119,7 +120,7 @@ def _waiting(destination: str, using: str) -> QuerySet[OutboxEntry]:
 
 
 def sent(keys: Collection[int], using: str) -> int:
-    """Note that these have arrived. Return how many were not known to."""
+    """Mark rows as delivered. Return how many were not yet."""
     return _mark(
         keys, using, state=Delivery.SENT, sent_at=Now(), attempts=F("attempts") + 1,
         next_try_at=None, error_code="", error_message="",
@@ -127,7 +128,7 @@ def sent(keys: Collection[int], using: str) -> int:
 
 
 def refused(key: int, using: str, *, code: str, message: str) -> int:
-    """Note that one will never be taken, and why."""
+    """Mark a row as refused for good, with the reason."""
     return _mark(
         [key], using, state=Delivery.REFUSED, attempts=F("attempts") + 1, next_try_at=None,
         error_code=clean(code, 64), error_message=clean(message, 1000),
@@ -137,7 +138,7 @@ def refused(key: int, using: str, *, code: str, message: str) -> int:
 def postponed(
     keys: Collection[int], using: str, *, code: str, message: str, wait: timedelta
 ) -> int:
-    """Note that an attempt failed, and when the next one is due."""
+    """Record a failed attempt, and the time of the next one."""
     return _mark(
         keys, using, attempts=F("attempts") + 1, next_try_at=Now() + wait,
         error_code=clean(code, 64), error_message=clean(message, 1000),
@@ -150,7 +151,7 @@ def _mark(keys: Collection[int], using: str, **values: object) -> int:
 
 
 def requeue(keys: Collection[int], using: str) -> int:
-    """Put refused ones at the end of the line. Return how many there were."""
+    """Make refused rows pending, after all others. Return how many there were."""
     rows = entries(using).filter(pk__in=list(keys), state=Delivery.REFUSED)
     return database.retried(
         lambda: rows.update(state=Delivery.PENDING, position=None, next_try_at=None), using
@@ -158,13 +159,13 @@ def requeue(keys: Collection[int], using: str) -> int:
 
 
 def unsent(job_ids: Collection[UUID], using: str) -> set[UUID]:
-    """Return which of these jobs are there and have not arrived."""
+    """Return which of these jobs are in the outbox and not delivered."""
     rows = entries(using).filter(job_id__in=job_ids).exclude(state=Delivery.SENT)
     return set(rows.values_list("job_id", flat=True))
 
 
 def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:
-    """Delete rows that are done with, oldest first. Return how many."""
+    """Delete sent and refused rows after their retention times, oldest first. Return how many."""
     count = 0
     for old, order in (
         (Q(state=Delivery.SENT, sent_at__lt=Now() - keep_sent), "sent_at"),
@@ -172,7 +173,7 @@ def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: i
     ):
         keys = list(entries(using).filter(old).order_by(order).values_list("pk", flat=True)[:limit])
         if keys:
-            # Again with the condition: one of them may have been put back meanwhile.
+            # With the condition again: one of them may have been requeued in the meantime.
             gone = entries(using).filter(old, pk__in=keys)
             count += database.retried(lambda gone=gone: gone.delete()[0], using)  # type: ignore[misc]  # its default binds the loop's variable
     return count

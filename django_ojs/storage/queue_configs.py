@@ -23,8 +23,8 @@ LIFETIME: Final = 1.0
 #: The row that holds the default policy (ojs-queue-config §7.1).
 DEFAULT_POLICY: Final = "_default"
 
-#: What remains of a queue that was deleted while finished or running jobs still carry its name: a
-#: row whose configuration is this one key. No client can send it.
+#: The mark of a deleted queue whose finished or active jobs are still stored: its row has a
+#: configuration of this one key. No client can send it.
 DELETED: Final = "_deleted_at"
 
 _NOTHING: Final = QueueConfig()

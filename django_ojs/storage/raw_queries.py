@@ -1,4 +1,4 @@
-"""Rows by SQL that is written out, for the queries of every HTTP request and of idle maintenance.
+"""Model rows by literal SQL, for the queries of every HTTP request and of idle maintenance.
 
 The ORM takes 0.3 ms to build the statement of a row by its key, and the database 0.1 ms to run it.
 """
@@ -14,13 +14,13 @@ from django_ojs.storage import database
 M = TypeVar("M", bound=Model)
 
 # The converters of the columns, as the ORM has them; by thread, as the connections are. They depend
-# on the models and the database alone, so nothing has to reset them.
+# on the models and the database only, so they need no reset.
 _converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
 
 
 def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[M]:
-    """Return the rows for which `where` holds, as the ORM would.
+    """Return the rows for which `where` holds, as instances of the model.
 
     The expressions `more` are kept on each as `extra`, as the driver returns them.
     """
@@ -46,7 +46,7 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
 def exists(
     model: type[Model], where: str, values: Sequence[Any] = (), *, using: str | None = None
 ) -> bool:
-    """Say whether there is a row for which `where` holds."""
+    """Whether there is a row for which `where` holds."""
     statement = f"SELECT EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
     with database.connection(using).cursor() as cursor:
         cursor.execute(statement, values)

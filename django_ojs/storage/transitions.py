@@ -1,8 +1,8 @@
 """The only writer of `Job.state`.
 
 Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
-is given, the claim. An operation that loses a race changes nothing and raises. The transitions that
-exist are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
+is given, the claim. An operation that comes too late changes nothing and raises. The transitions
+are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
 belong to the dialects, and are built from the same table. `storage.insert` stores new jobs.
 """
 
@@ -38,7 +38,7 @@ class Claim:
         return {name: value for name, value in wanted.items() if value is not None}
 
     def holds(self, job: Job) -> bool:
-        """Say whether the job is under this claim."""
+        """Whether the job is under this claim."""
         return all(getattr(job, name) == value for name, value in self.filters().items())
 
 
@@ -88,7 +88,7 @@ def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
 def oldest_available(queue: str, limit: int) -> list[Job]:
     """Return the jobs of a queue that are available for the longest time, locked; id, type, size.
 
-    What another transaction is about to claim is left out.
+    Jobs that another transaction has locked are left out.
     """
     keys = database.dialect().oldest_available(database.connection(), queue, limit)
     found = Job.primary.filter(pk__in=keys)

@@ -1,7 +1,7 @@
-"""Which jobs hold a unique key (ojs-unique-jobs §7.4, §8.1): locked first, looked at afterwards.
+"""The jobs that hold a unique key (ojs-unique-jobs §7.4, §8.1): lock the key, then query.
 
-Whoever stores a job with a policy holds the lock on its key until the transaction ends. So of two
-that store the same key at once, the second looks when the first has committed, or is gone.
+A transaction that stores a job with a policy holds the lock on its key until it ends. So of two
+that store the same key at once, the second queries after the first has committed or rolled back.
 """
 
 from collections.abc import Callable, Collection
@@ -28,8 +28,8 @@ _WAITING = frozenset(sources(Trigger.EXPIRE, State.DISCARDED))
 class Holder:
     """A job that holds a key.
 
-    `visible`: this transaction sees it. One that looks at the database as it was at its beginning
-    does not see what was committed since.
+    `visible`: this transaction sees it. One with an old snapshot does not see jobs that were
+    committed since.
     """
 
     job: Job
@@ -37,9 +37,9 @@ class Holder:
 
 
 def lock(keys: Collection[str]) -> bool:
-    """Hold these keys until the transaction ends.
+    """Lock these keys until the transaction ends.
 
-    Return whether what the transaction reads from now on is what was committed before.
+    Return whether its later queries see all that was committed before this call.
     """
     return database.dialect().lock_unique_keys(database.connection(), sorted(keys))
 
@@ -47,8 +47,8 @@ def lock(keys: Collection[str]) -> bool:
 def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict[str, list[Holder]]:
     """Return the jobs that hold these keys by a policy, newest first; the keys are locked.
 
-    `fresh` is what `lock` returned. A replacing policy is told of what can be cancelled only: a
-    job that has ended needs no replacing.
+    `fresh` is what `lock` returned. For a replacing policy, only jobs that can be cancelled are
+    returned: a job that has ended needs no replacement.
     """
     alias = database.alias()
     matching = _matching(policy, keys)
@@ -67,7 +67,7 @@ def _matching(policy: UniquePolicy, keys: Collection[str]) -> QuerySet[Job]:
     states = set(policy.states)
     if policy.on_conflict.startswith("replace"):
         states -= TERMINAL
-    found = Job.objects.filter(_seen_as(states), unique_key__in=list(keys))
+    found = Job.objects.filter(_in_states(states), unique_key__in=list(keys))
     if policy.period is not None:
         found = found.filter(created_at__gt=Now() - policy.period)
     found = found.order_by("-created_at", "-pk")
@@ -76,10 +76,10 @@ def _matching(policy: UniquePolicy, keys: Collection[str]) -> QuerySet[Job]:
     return found
 
 
-def _seen_as(states: Collection[State]) -> Q:
-    """Return the condition that a job is in one of these states, though nobody has moved it yet.
+def _in_states(states: Collection[State]) -> Q:
+    """Return the condition that a job is in one of these states, with overdue transitions applied.
 
-    One whose deadline has passed is discarded, and one that is due is available.
+    A job whose deadline has passed counts as discarded, and one that is due as available.
     """
     states = set(states)
     expired = Q(expires_at__isnull=False, expires_at__lte=Now())
@@ -100,10 +100,10 @@ def _seen_as(states: Collection[State]) -> Q:
 
 
 def _outside(alias: str, jobs: QuerySet[Job]) -> list[Holder]:
-    """Look past the transaction's snapshot, on a connection of its own.
+    """Query outside of the transaction's snapshot, on a separate connection.
 
-    What the snapshot holds is left out: the transaction has judged that by itself, and may have
-    changed it.
+    Jobs in the snapshot are left out: the transaction has queried them itself, and may have changed
+    them.
     """
     found = _elsewhere(alias, lambda: list(jobs))
     keys = [job.pk for job in found]
@@ -111,11 +111,11 @@ def _outside(alias: str, jobs: QuerySet[Job]) -> list[Holder]:
     return [Holder(job=job, visible=False) for job in found if job.pk not in known]
 
 
-def _elsewhere(alias: str, look: Callable[[], T]) -> T:
-    # A thread has connections of its own.
+def _elsewhere(alias: str, query: Callable[[], T]) -> T:
+    # Another thread has other connections.
     def run() -> T:
         try:
-            return look()
+            return query()
         finally:
             connections[alias].close()
 

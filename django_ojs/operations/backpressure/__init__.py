@@ -1,1 +1,1 @@
-"""Bounded queues (ojs-backpressure): admission to a queue, refusals, pressure."""
+"""Bounded queues (ojs-backpressure): admission to a queue, rejections, pressure."""

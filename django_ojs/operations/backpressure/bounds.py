@@ -1,4 +1,4 @@
-"""Backpressure (ojs-backpressure §5): all that adds jobs to a bounded queue passes this module.
+"""Backpressure (ojs-backpressure §5): every addition to a bounded queue is checked here.
 
 That is PUSH, ACTIVATE and a retry by hand; not promotion, a retry after a failure or a return to
 the queue, whose jobs were admitted before.
@@ -130,7 +130,7 @@ def _lock_queues(added: dict[str, Load]) -> list[_QueueLock]:
 def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
     """Lock a queue and make room in it; None where it has no bound. Raises QueueFull."""
     bound = config_of(queue).backpressure
-    # Its bound, or that it has none, comes from the default policy, and has no row of its own yet.
+    # The default policy has a bound, and the queue has no row yet.
     is_new = bounds.is_inherited(queue)
     if not is_new and not bounds.is_bounded(bound):
         return None
@@ -179,7 +179,7 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
         depth=load.size if by_size else load.jobs,
         bound=(bound.max_size_bytes if by_size else bound.max_depth) or 0,
         strategy=bound.strategy,
-        # Open transactions have added jobs: what will be there is not known yet.
+        # Open transactions have added jobs: the depth is not known before they end.
         busy=found is None,
     )
     if by_size:

@@ -1,4 +1,4 @@
-"""`drop_oldest`: the oldest available jobs make room for new ones (ojs-backpressure §5.3)."""
+"""`drop_oldest`: discard the oldest available jobs, to admit new ones (ojs-backpressure §5.3)."""
 
 from django.db.models.functions import Now
 
@@ -13,9 +13,9 @@ from django_ojs.storage.figures import rollups
 
 
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
-    """Discard the oldest available jobs until the added ones fit; return what is left.
+    """Discard the oldest available jobs until the added ones fit; return the remaining load.
 
-    Under the queue lock. None, and nothing is discarded, where all of them are not enough.
+    The caller holds the queue lock. Return None, and discard nothing, where all are not enough.
     """
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):

@@ -1,4 +1,4 @@
-"""The pressure of the bounded queues, checked by maintenance."""
+"""Check the pressure of the bounded queues, as a step of maintenance."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from django_ojs.storage.queue_configs import config_of
 
 
 def check_all() -> int:
-    """Check each bounded queue once (backpressure §10.1), and return how many have cleared."""
+    """Check each bounded queue once (backpressure §10.1), and return how many cleared."""
     return sum(_check(queue) for queue in bounds.bounded()) if bounds.are_any() else 0
 
 

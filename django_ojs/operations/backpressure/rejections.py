@@ -1,7 +1,7 @@
 """Rejected jobs, recorded even where the caller's transaction is rolled back.
 
-A thread of its own, with its own connection, writes the events: what a caller's transaction wrote
-would vanish with it. Rejections come by the thousand; those of a tenth of a second are one event.
+A thread with its own connection writes the events: the rollback of a caller's transaction would
+delete them. There may be thousands of rejections; those of a tenth of a second are one event.
 """
 
 import logging
@@ -26,11 +26,11 @@ from django_ojs.storage.figures import rollup_queries, rollups
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds of which the rejections are one event.
+#: Seconds whose rejections are one event.
 _INTERVAL: Final = 0.1
 #: After this many seconds without a rejection the thread and its connection end.
 _LINGER: Final = 1.0
-#: Seconds for which a rate that was read is used: rejections come by the thousand.
+#: Seconds for which a rate is used again, because there may be thousands of rejections.
 _RATE_LIFETIME: Final = 1.0
 _LONGEST_RETRY_AFTER: Final = 60
 
@@ -61,14 +61,14 @@ class RejectionRecorder:
         self._arrived.set()
 
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
-        """Count the jobs for which their queue had no room, and set the error's `retry_after`."""
+        """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
         full.details["retry_after"] = self.retry_after(full.queue, types.total())
         for type, number in types.items():
             self.note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
 
     def retry_after(self, queue: str, jobs: int = 1) -> int:
-        """Return in about how many seconds the workers will have completed so many jobs."""
+        """Return about how many seconds the workers take to complete this number of jobs."""
         now = time.monotonic()
         read_at, rate = self._rates.get(queue, (0.0, 0.0))
         if now - read_at > _RATE_LIFETIME:
@@ -78,7 +78,7 @@ class RejectionRecorder:
         return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
 
     def flush(self) -> int:
-        """Write the events of what was rejected since the last time. Return how many."""
+        """Write the events of the rejections since the last call. Return how many."""
         with self._lock:
             rejected, numbers = dict(self._bounds), dict(self._numbers)
             self._bounds.clear()
@@ -102,7 +102,7 @@ class RejectionRecorder:
         try:
             database.in_write_transaction(operation)
             for queue in queues:
-                # An enqueue that was rejected for want of a ticket finds one the next time.
+                # An enqueue that was rejected because there was no ticket finds one the next time.
                 bounds.renew_tickets(queue)
         except Error as error:
             logger.warning(
@@ -113,7 +113,7 @@ class RejectionRecorder:
         return len(rejected)
 
     def reset(self, timeout: float = 20.0) -> None:
-        """Write what is left, end the thread and its connection, and forget the rates."""
+        """Write the remaining events, end the thread and its connection, and drop the rates."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             self._closing.set()
@@ -128,7 +128,7 @@ class RejectionRecorder:
             while self._arrived.wait(_LINGER):
                 self._arrived.clear()
                 self.flush()
-                # What arrives in the next moment is one event.
+                # The rejections during this wait are one event.
                 if self._closing.wait(_INTERVAL):
                     break
         finally:

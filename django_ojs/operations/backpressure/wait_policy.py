@@ -23,7 +23,7 @@ def _unlimited() -> AbstractContextManager[bool]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitPolicy:
-    """How long an enqueue waits for room: where the queue's strategy is `block`, or `always`."""
+    """The timeout of an enqueue that waits for room: where the strategy is `block`, or `always`."""
 
     seconds: float
     always: bool = False
@@ -32,7 +32,7 @@ class WaitPolicy:
 
 
 def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
-    """Call `attempt`, and again whenever its queue has room, until the time of the policy is over.
+    """Call `attempt`, and again whenever its queue has room, until the timeout of the policy.
 
     It waits outside of any transaction and without a lock; inside a caller's transaction it does
     not wait. Raises QueueFull.
@@ -56,7 +56,7 @@ def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
 
 
 def _room_before(end: float, full: QueueFull) -> bool:
-    """Wait until the queue has room for what did not fit; return whether that was in time."""
+    """Wait until the queue has room for the rejected jobs; return False at the timeout."""
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, random.uniform(_CHECK_EVERY / 2, _CHECK_EVERY)))
         load = bounds.load(full.queue)

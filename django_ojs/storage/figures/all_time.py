@@ -1,6 +1,6 @@
-"""All-time sums of the rollups by queue and type. They only grow.
+"""All-time sums of the rollups by queue and type, which never decrease.
 
-A process sums up the old minutes once, and then only those that were added since.
+A process sums up the old minutes once, and later only those that were added since.
 """
 
 import threading
@@ -40,7 +40,7 @@ Totals = dict[tuple[str, str], Total]
 
 
 class AllTime:
-    """The sums of an alias: those of old minutes are kept, the others are read again."""
+    """The sums by alias: those of old minutes are kept in memory, the others are read each time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
-"""Counts by queue and state in no time: triggers keep them, maintenance folds them.
+"""Counts by queue and state without a scan: triggers update them, maintenance folds them.
 
 On PostgreSQL a statement that changes jobs appends what it changed to `ojs_count_change`; a count
-is the folded row plus the changes since. On SQLite, which has one writer, triggers keep the
-folded row itself.
+is the folded row plus the changes since. On SQLite, which has one writer, triggers update
+the folded row itself.
 """
 
 from collections.abc import Iterable
@@ -40,24 +40,24 @@ def fold() -> int:
 
 
 def vacuum() -> None:
-    """Give back the space of changes that were folded."""
+    """Release the space of folded changes."""
     database.dialect().vacuum_counts(database.connection())
 
 
 def differences() -> list[Difference]:
-    """Compare with the jobs themselves: (queue, state, counted, actual) where they differ, and the
-    same of their bytes.
+    """Compare with the jobs: (queue, state, counted, actual) where they differ, and the same for
+    their bytes.
 
-    One statement, so that both sides are seen at one moment. It reads every job.
+    One statement, so that both sides are of the same snapshot. It reads every job.
     """
     return database.dialect().count_differences(database.connection())
 
 
 @database.write_transaction
 def repair() -> list[Difference]:
-    """Correct the counts, while others go on working. Return what was wrong, as `differences`."""
+    """Correct the counts, also while jobs change. Return the differences, as `differences` does."""
     wrong = database.dialect().repair_counts(database.connection())
     if wrong:
-        # What was let into bounded queues by the wrong ones has to be looked at again.
+        # The tickets of bounded queues were issued by wrong counts: they are not valid any more.
         Bound.primary.update(until=-1)
     return wrong

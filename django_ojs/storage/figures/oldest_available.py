@@ -1,4 +1,4 @@
-"""Since when the oldest available job of each queue waits, for many queues in one statement."""
+"""The oldest available job of each queue, for many queues in one statement."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -11,7 +11,7 @@ _OLDEST_BY_QUEUE: Final = sql_files.load("common", "oldest_by_queue", names="{na
 
 
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
-    """Return since when the oldest available job of each queue waits.
+    """Return the time at which the oldest available job of each queue became available.
 
     Queues without one are left out, and so are queues that have no row.
     """

@@ -1,4 +1,4 @@
-"""Rollups as they age: the rows of a minute become one, minutes become hours, hours become ever."""
+"""Compaction of rollups: into one row a minute, then one an hour, then one for all time."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,28 +13,28 @@ from django_ojs.models import Rollup
 from django_ojs.storage import database
 from django_ojs.storage.figures.rollups import COLUMNS
 
-#: Writers may be this late with a minute; then it is folded.
+#: A minute is folded this long after its end: writers may be late.
 LATE: Final = timedelta(minutes=2)
-#: A writer that was even later is not waited for. Its row is one more until it is part of an hour.
+#: Rows that are written later than this are not folded before they become part of an hour.
 LATEST: Final = timedelta(hours=2)
 
-#: What is older is kept by the hour: of a busy site, a month of minutes is millions of rows.
+#: Older rows are kept by the hour: a month of minutes of a busy site is millions of rows.
 MINUTES: Final = timedelta(hours=50)
-#: Minutes that maintenance has missed for longer than this remain what they are.
+#: Minutes that maintenance has missed for longer than this remain minutes.
 _MISSED: Final = timedelta(days=3)
 
-#: The minute of what is too old to have one.
+#: The minute of the all-time rows.
 EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
-#: What is younger than this is not pruned, whatever is asked for.
+#: Younger rows are never pruned.
 YOUNG: Final = timedelta(hours=1)
 
 _HOUR: Final = timedelta(hours=1)
 
 
 def fold(limit: int = 200) -> int:
-    """Fold the rows of minutes that are over into one a minute, queue and type.
+    """Fold the rows of past minutes into one per minute, queue and type.
 
-    Return how many rows went.
+    Return how many rows were deleted.
     """
     lately = Q(minute__gte=Now() - LATEST, minute__lt=Now() - LATE)
     split = (
@@ -58,7 +58,7 @@ def _fold(keys: Sequence[tuple[datetime, str, str]]) -> int:
 
 
 def coarsen(limit: int = 100) -> int:
-    """Make an hour of the minutes of up to so many queues and types. Return how many rows went."""
+    """Merge the minutes of an hour, for up to `limit` queues and types. Return the rows deleted."""
     old = _rows().filter(minute__gte=Now() - MINUTES - _MISSED, minute__lt=Now() - MINUTES)
     fine = old.exclude(minute=TruncHour("minute", tzinfo=UTC)).order_by("minute")
     first = fine.values_list("minute", flat=True).first()
@@ -66,7 +66,7 @@ def coarsen(limit: int = 100) -> int:
         return 0
     hour = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     if hour + _HOUR > timezone.now() - MINUTES:
-        return 0  # Its last minutes are still wanted.
+        return 0  # Its last minutes are kept a little longer.
     within = _rows().filter(minute__gte=hour, minute__lt=hour + _HOUR)
     pairs = within.exclude(minute=hour).order_by("queue", "type").values_list("queue", "type")
     return _coarsen(within, list(pairs.distinct()[:limit]), hour)
@@ -78,9 +78,9 @@ def _coarsen(within: QuerySet[Rollup], keys: Sequence[tuple[str, str]], hour: da
 
 
 def prune(keep: timedelta, limit: int = 5000) -> int:
-    """Take the time from rows that are older than this. Return how many.
+    """Make older rows all-time rows. Return how many.
 
-    `fold` makes one of them for each queue and type: what ever happened never becomes less.
+    `fold` merges them into one for each queue and type, so the all-time sums never decrease.
     """
     old = _rows().filter(minute__gt=EVER, minute__lt=Now() - max(keep, YOUNG))
     keys = list(old.order_by("minute").values_list("pk", flat=True)[:limit])
@@ -92,7 +92,7 @@ def prune(keep: timedelta, limit: int = 5000) -> int:
 def _into_one(parts: QuerySet[Rollup], minute: datetime) -> int:
     found = list(parts.order_by("pk").select_for_update())
     if not found or (len(found) == 1 and found[0].minute == minute):
-        return 0  # Another worker was here.
+        return 0  # Another worker has done it.
     one = _merge(found)
     one.minute = minute
     one.save(using=database.alias())

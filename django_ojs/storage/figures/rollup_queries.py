@@ -14,7 +14,7 @@ from django_ojs.storage.figures.rollups import BUCKETS
 
 MINUTE = timedelta(minutes=1)
 
-#: Rates are means over so many whole minutes.
+#: Rates are means over this number of whole minutes.
 RATE_MINUTES = 5
 
 
@@ -43,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TypeFigures:
-    """How the runs of a type ended."""
+    """The numbers of completed and failed runs of a type."""
 
     type: str
     queue: str
@@ -58,12 +58,12 @@ class TypeFigures:
 
 
 def nothing(minutes: int = 60) -> Flow:
-    """Return the flow of a queue in which nothing happened."""
+    """Return the flow of a queue without activity."""
     return Flow([0] * minutes, [0] * minutes, [0] * minutes)
 
 
 def flows(minutes: int = 60) -> dict[str, Flow]:
-    """Return the flow of each queue in which something happened, over so many minutes."""
+    """Return the flow of each active queue over the last minutes."""
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
     rows = (
         Rollup.primary.filter(minute__gte=start)
@@ -82,7 +82,7 @@ def flows(minutes: int = 60) -> dict[str, Flow]:
     for row in rows:
         flow = found.setdefault(row["queue"], nothing(minutes))
         index = (row["minute"] - start) // MINUTE
-        if 0 <= index < minutes:  # The others are of processes whose clock is ahead.
+        if 0 <= index < minutes:  # Others come from processes whose clock is ahead.
             flow.came[index] += row["came"]
             flow.went[index] += row["done"] + row["gone"]
             flow.failed[index] += row["broke"]
@@ -129,9 +129,9 @@ class RecentTotals:
 def recent_by_queue(
     since: timedelta, queues: Collection[str] | None = None
 ) -> dict[str, RecentTotals]:
-    """Return the sums over this time, of these queues or of all that have some.
+    """Return the sums over this time, of these queues or of all with figures.
 
-    Processes write every ten seconds, so the latest of it may be missing.
+    Processes write every ten seconds, so the latest figures may be missing.
     """
     rows = Rollup.primary.filter(minute__gt=Now() - since)
     if queues is not None:

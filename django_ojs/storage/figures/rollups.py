@@ -1,6 +1,6 @@
 """Rollups by minute: each process sums up in memory and writes every ten seconds.
 
-A process that is killed loses up to ten seconds of its figures; jobs and their counts lose nothing.
+A process that is killed loses up to ten seconds of its figures, but no jobs and no counts.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger("django_ojs")
 
 FLUSH_EVERY = 10.0
 
-#: The last bucket holds all that took more than an hour and a sixth.
+#: The last bucket has all durations above an hour and a sixth.
 BUCKETS = 24
 
 #: What is counted, and the column of each.
@@ -40,7 +40,7 @@ class _Figures:
 
 
 class Accumulator:
-    """The figures of this process that are not written yet."""
+    """The figures of this process that it has not written yet."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -48,7 +48,7 @@ class Accumulator:
         self.written_at = time.monotonic()
 
     def take(self) -> dict[Key, _Figures]:
-        """Return the figures, and begin anew."""
+        """Return the figures, and start again from zero."""
         with self.lock:
             self.written_at = time.monotonic()
             taken, self.figures = self.figures, {}
@@ -63,7 +63,7 @@ accumulator = process_state.register(Accumulator())
 
 
 def bucket(seconds: float) -> int:
-    """Return the bucket of a duration: the n-th holds what took less than 2**n ms."""
+    """Return the bucket of a duration: the n-th has durations of less than 2**n ms."""
     milliseconds = int(seconds * 1000)
     return min(BUCKETS - 1, milliseconds.bit_length())
 
@@ -77,7 +77,7 @@ def note(
     waited: float | None = None,
     ran: float | None = None,
 ) -> None:
-    """Add something that happened now and is committed; durations in seconds."""
+    """Count a committed change, with its durations in seconds."""
     key = int(datetime.now(UTC).timestamp() // 60), queue, type
     with accumulator.lock:
         figures = accumulator.figures.get(key)
@@ -104,7 +104,7 @@ def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
 
 
 def completed_after_commit(job: Job) -> None:
-    """Add a job that was completed, with its durations, once the current transaction commits."""
+    """Count a completed job, with its durations, once the current transaction commits."""
     waited, started, finished = job.waited, job.started_at, job.finished_at
     ran = (finished - started).total_seconds() if finished and started else None
 
@@ -124,7 +124,7 @@ def flush_if_due() -> None:
 
 
 def flush() -> int:
-    """Write this process's figures now. Return how many rows it took; none when it failed."""
+    """Write this process's figures now. Return the number of rows; 0 when it failed."""
     rows = [
         Rollup(
             minute=datetime.fromtimestamp(minute * 60, UTC),
@@ -139,9 +139,9 @@ def flush() -> int:
     try:
         database.retried(lambda: Rollup.primary.bulk_create(rows))
     except Error as error:
-        # Figures for charts are not worth failing an enqueue for.
+        # An enqueue must not fail because of figures for charts.
         logger.warning(
-            "The figures of the last seconds were not kept (%s).", error.__class__.__name__
+            "The figures of the last seconds were not written (%s).", error.__class__.__name__
         )
         return 0
     return len(rows)
