@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from django_ojs.payloads.reference import payload_reference
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
-    from django_ojs.spec.retry import RetryPolicy
+    from django_ojs.spec.retry_policy import RetryPolicy
     from django_ojs.spec.states import State
-    from django_ojs.spec.unique import UniquePolicy
+    from django_ojs.spec.unique_policy import UniquePolicy
 
 # Where each public name lives. They are imported when first used, because models cannot be before
 # Django is set up, and Django imports this package to set itself up.
@@ -74,9 +74,9 @@ _HOME = {
     "django_ojs.payloads.parameters": "PayloadFile PayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
-    "django_ojs.spec.retry": "RetryPolicy",
+    "django_ojs.spec.retry_policy": "RetryPolicy",
     "django_ojs.spec.states": "State",
-    "django_ojs.spec.unique": "UniquePolicy",
+    "django_ojs.spec.unique_policy": "UniquePolicy",
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 

@@ -13,7 +13,10 @@ class DjangoOJSConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks, and the handlers: import `jobs.py` of every installed app."""
+        """Register the checks, and the handlers: import `jobs.py` of every installed app.
+
+        A process also keeps state about the database in memory; see `storage.process_state`.
+        """
         # They register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401
         from django_ojs.payloads import offload  # noqa: F401

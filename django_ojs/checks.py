@@ -11,7 +11,7 @@ from django.db import NotSupportedError
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
-from django_ojs.operations.queues.unbounded import BOUND_HINT, told, unbounded
+from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.storage import database
 
 OPEN = "The HTTP API is open: OJS['HTTP_AUTHENTICATION'] lists AllowAny."
@@ -94,7 +94,7 @@ def check_bounds(**kwargs: Any) -> list[CheckMessage]:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
         return []  # Before the first migration, or another check reports it.
-    return [Warning(told(names), hint=BOUND_HINT, id="django_ojs.W003")] if names else []
+    return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 
 @register(Tags.database)

@@ -17,10 +17,10 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import destinations, events, payload_config, queue_config, retry, times
+from django_ojs.spec import destinations, events, payload_config, queue_config, retry_policy, times
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 
 
 def _duration(value: object) -> timedelta:
@@ -32,7 +32,7 @@ def _duration(value: object) -> timedelta:
 def _retry(value: object) -> RetryPolicy:
     if not isinstance(value, (Mapping, RetryPolicy)):
         raise ValueError
-    return retry.parse(value, default=retry.DEFAULT)
+    return retry_policy.parse(value, default=retry_policy.DEFAULT)
 
 
 def _paths(value: object) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class Settings:
     """
 
     default_retry: RetryPolicy = _setting(
-        retry.DEFAULT, _retry, "a RetryPolicy or a dictionary of its fields"
+        retry_policy.DEFAULT, _retry, "a RetryPolicy or a dictionary of its fields"
     )
     default_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
     visibility_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)

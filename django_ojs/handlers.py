@@ -24,7 +24,7 @@ from django_ojs.options import (
 )
 from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.registry import registry
-from django_ojs.spec import unique
+from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
@@ -117,7 +117,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         # producer of this type can name as well.
         if options.unique is None:
             return options
-        policy = unique.parse(options.unique).at(tuple(self._signature.parameters))
+        policy = unique_policy.parse(options.unique).at(tuple(self._signature.parameters))
         return replace(options, unique=policy)
 
     def run(self, context: JobContext) -> Any:

@@ -222,6 +222,14 @@ def enqueue_chain() -> EnqueueChain:
 
 
 @cache
+def frozen_enqueue_chain() -> EnqueueChain | None:
+    """Return the chain for use, frozen; None when it is empty. Every enqueue asks for it."""
+    chain = enqueue_chain()
+    chain.freeze()
+    return chain if len(chain) else None
+
+
+@cache
 def execution_chain() -> ExecutionChain:
     """Return the chain that wraps every handler in this process."""
     return ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
@@ -230,6 +238,7 @@ def execution_chain() -> ExecutionChain:
 def _forget(*, setting: str, **kwargs: object) -> None:
     if setting == "OJS":
         enqueue_chain.cache_clear()
+        frozen_enqueue_chain.cache_clear()
         execution_chain.cache_clear()
 
 

@@ -8,16 +8,16 @@ from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
-from django_ojs.spec import ids, retry, times, unique
+from django_ojs.spec import ids, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
 from django_ojs.spec.json import JSON
-from django_ojs.spec.retry import RetryPolicy
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 
 When = datetime | timedelta | str
 Duration = int | float | timedelta
@@ -91,7 +91,10 @@ class Options:
             _check_meta(self.meta)
             merged["meta"] = {**defaults.meta, **self.meta}
         if isinstance(self.retry, Mapping) and defaults.retry is not None:
-            merged["retry"] = retry.parse(self.retry, default=_retry_policy(defaults.retry))
+            merged["retry"] = retry_policy.parse(
+                self.retry,
+                default=retry_policy.parse(defaults.retry, default=settings().default_retry),
+            )
         return Options(**merged)
 
 
@@ -239,7 +242,7 @@ def _apply(options: Options, envelope: Envelope) -> None:
         _check_meta(options.meta)
         envelope.meta = dict(options.meta)
     if options.unique is not None:
-        envelope.unique = unique.parse(options.unique, args=envelope.args)
+        envelope.unique = unique_policy.parse(options.unique, args=envelope.args)
     if options.schema is not None:
         envelope.schema = options.schema
     if options.pending is not None:
@@ -252,10 +255,12 @@ def _as_sent(given: When, meant: datetime | timedelta) -> str | None:
     return given if isinstance(given, str) else times.format_timestamp(meant)
 
 
-def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy:
+def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
+    default = settings().default_retry
     if given is None:
-        return settings().default_retry
-    return retry.parse(given, default=settings().default_retry)
+        # An envelope has no policy where OJS's default one applies, as `parse` leaves it.
+        return None if default is retry_policy.DEFAULT else default
+    return retry_policy.parse(given, default=default)
 
 
 def _milliseconds(value: Duration, name: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from django_ojs.storage import bounds, queue_configs
+from django_ojs.storage import bounds, process_state, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
@@ -43,15 +43,15 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_queue_is_configured() -> None:
-    """Begin with a fresh memory of what queues are configured for, that no statement has to fill.
+def process_state_is_new() -> None:
+    """Begin as a new process does, except that it knows, without a query, of no configured queue.
 
     What a test configures is read from the database, as always.
     """
+    process_state.reset()
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
-    if bounds.configured.queues is None:
-        bounds.configured.queues = {}
+    bounds.configured.queues = {}
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from django_ojs.operations.push import PushOptions
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed

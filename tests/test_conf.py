@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ojs.conf import Settings, settings
-from django_ojs.spec.retry import DEFAULT, RetryPolicy
+from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 
 NEITHER = [None, "hunter2", b"hunter2", object(), {}, [], float("nan"), float("inf"), 10**400, -1]
 DURATIONS = [*NEITHER, 0, True, timedelta(0), timedelta(seconds=-1), "PT0S", "5 minutes"]

@@ -114,7 +114,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         errors = search.errors
         if not errors:
             try:
-                bulk_operations.meant(bulk_action.action, search.filter)
+                bulk_operations.applicable(bulk_action.action, search.filter)
             except OJSError as error:
                 errors = [error.message]
         for message in errors:
@@ -124,7 +124,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
     def _confirmation_page(
         self, request: HttpRequest, bulk_action: BulkAction, which: JobFilter, form: forms.Form
     ) -> HttpResponse:
-        meant = bulk_operations.meant(bulk_action.action, which)
+        meant = bulk_operations.applicable(bulk_action.action, which)
         with timed_queries() as query:
             number = query("number of jobs", lambda: listing.count(meant))
         return self.render(

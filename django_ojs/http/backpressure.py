@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from django_ojs.http import long_poll
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull
@@ -71,8 +71,8 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
 
 
 def refusal(full: QueueFull) -> dict[str, str]:
-    """Return the headers of a 429 beside Retry-After (§7.2)."""
-    return _headers(full.depth, full.bound)
+    """Return the headers of a 429 of a full queue (§7.2), Retry-After included."""
+    return {"Retry-After": str(full.retry_after), **_headers(full.depth, full.bound)}
 
 
 def _headers(depth: int, bound: int) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models.functions import Now
 
-from django_ojs.models.primary import StoredModel
+from django_ojs.models.base import StoredModel
 
 
 class ApiKey(StoredModel):

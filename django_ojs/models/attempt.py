@@ -4,9 +4,9 @@ from typing import Any
 
 from django.db import models
 
+from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.models.job import Job
-from django_ojs.models.primary import StoredModel
 from django_ojs.spec import times
 
 

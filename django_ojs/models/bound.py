@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from django_ojs.models.primary import StoredModel
+from django_ojs.models.base import StoredModel
 
 
 class Bound(StoredModel):

@@ -4,8 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
-from django_ojs.models.primary import StoredModel
 
 
 class Action(models.TextChoices):

@@ -6,10 +6,10 @@ from typing import Any
 from django.db import models
 from django.db.models import F, Q
 
+from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
-from django_ojs.models.primary import StoredModel
 from django_ojs.spec import envelope, ids
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
 
 STATES = [(state.value, state.value.capitalize()) for state in State]

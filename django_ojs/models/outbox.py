@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from django_ojs.models.primary import StoredModel
+from django_ojs.models.base import StoredModel
 
 
 class Delivery(models.TextChoices):

@@ -12,7 +12,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.retry import Decision
+from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.figures import rollups

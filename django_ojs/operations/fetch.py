@@ -7,7 +7,7 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import timer
+from django_ojs.operations import promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue
@@ -40,7 +40,7 @@ def fetch(
     if worker_id is not None and due and _is_quiet(worker_id):
         return []
     if due:
-        check = timer.DueCheck()
+        check = promotion.DueCheck()
         check.promote()
         check.expire()
     lease = visibility_timeout or settings().visibility_timeout

@@ -5,7 +5,8 @@ check the caller's transaction, route to the outbox, admit (validate, middleware
 key), resolve unique policies, check the bounds, insert, publish.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
-from django_ojs.operations.backpressure.waiting import WaitPolicy, wait_for_room
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import outbox, result, transaction_check, unique
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -200,15 +201,27 @@ def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> l
         envelopes, generated_ids=options.generated_ids, exact=options.exact_bounds
     )
     if len(envelopes) == 1:
-        jobs = [result.of_stored(envelopes[0], stored[0])]
-    else:
-        by_id = {row.id: row for row in stored}
-        jobs = [result.of_stored(envelope, by_id[envelope.id]) for envelope in envelopes]
-    database.after_commit(
-        notify.callback([job.queue for job in jobs if job.state is State.AVAILABLE]),
-        rollups.callback(rollups.ENQUEUED, [(job.queue, job.type) for job in jobs]),
-    )
+        job = result.of_stored(envelopes[0], stored[0])
+        queues = (job.queue,) if job.state is State.AVAILABLE else ()
+        _after_commit(queues, {(job.queue, job.type): 1})
+        return [job]
+    by_id = {row.id: row for row in stored}
+    jobs = [result.of_stored(envelope, by_id[envelope.id]) for envelope in envelopes]
+    available = {job.queue for job in jobs if job.state is State.AVAILABLE}
+    _after_commit(available, Counter([(job.queue, job.type) for job in jobs]))
     return jobs
+
+
+def _after_commit(queues: Collection[str], counts: Mapping[tuple[str, str], int]) -> None:
+    """Notify the workers of these queues, and count the jobs of each (queue, type)."""
+    alias = database.alias()
+
+    def committed() -> None:
+        if queues:
+            notify.send(alias, queues)
+        rollups.add(rollups.ENQUEUED, counts)
+
+    database.after_commit(committed, using=alias)
 
 
 def _in_order(

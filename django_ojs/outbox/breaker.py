@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import outbox
 
 #: Consecutive failures that open it, and seconds until it lets one request through.

@@ -14,7 +14,7 @@ from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.outbox.breaker import BACKOFF
 from django_ojs.payloads import offload
 from django_ojs.payloads.reference import KEY
-from django_ojs.spec import json, retry
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.storage import database, outbox
@@ -111,7 +111,7 @@ def _envelope(entry: OutboxEntry) -> Envelope:
     document = json.loads_stored(entry.envelope, exact_integers=True)
     assert isinstance(document, dict)
     # It is complete: a default of today must not replace one of the time of the enqueue.
-    envelope = parse(document, default_retry=retry.DEFAULT, limits=settings().limits)
+    envelope = parse(document, default_retry=retry_policy.DEFAULT, limits=settings().limits)
     envelope.unique_key = entry.unique_key
     # Its large arguments were offloaded before it was put into the outbox.
     uris = [str(arg[KEY]) for arg in envelope.args if isinstance(arg, dict) and KEY in arg]

@@ -10,9 +10,9 @@ from typing import Final, Protocol, TypeVar
 
 from django_ojs.models import OutboxEntry
 from django_ojs.operations.maintenance import lease
-from django_ojs.outbox import sizes
+from django_ojs.outbox import size_limits
 from django_ojs.outbox.breaker import Breaker, BreakerState
-from django_ojs.outbox.manifest import Manifest
+from django_ojs.outbox.remote_manifest import Manifest
 from django_ojs.outbox.responses import Outcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
@@ -97,13 +97,13 @@ class Relay:
     def _one_request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
         if not manifest.batches or self.breaker.state is not BreakerState.CLOSED:
             return entries[:1]
-        return entries[: next(sizes.batch_sizes(entries, manifest.body_bytes))]
+        return entries[: next(size_limits.batch_sizes(entries, manifest.body_bytes))]
 
     def _refuse_large(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
         """Refuse the first jobs if they are too large; return those before the next such job."""
         fitting: list[OutboxEntry] = []
         for entry in entries:
-            error = sizes.check_size(entry, manifest)
+            error = size_limits.check_size(entry, manifest)
             if error is None:
                 fitting.append(entry)
             elif fitting:

@@ -13,7 +13,7 @@ import httpx
 
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
-from django_ojs.outbox.manifest import MAX_AGE, Manifest
+from django_ojs.outbox.remote_manifest import MAX_AGE, Manifest
 from django_ojs.outbox.responses import Result, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination

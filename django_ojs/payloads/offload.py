@@ -16,7 +16,7 @@ from uuid import UUID
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.delete import before_erase
-from django_ojs.payloads import s3
+from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
@@ -64,7 +64,7 @@ class Offloader:
 
     def keep(self) -> None:
         """Put what was taken last into S3. Raises ConnectionError."""
-        service: Any = s3.client() if self._taken else None
+        service: Any = s3_client.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
             # Noted first: a request that fails may have stored the object all the same.
@@ -76,7 +76,7 @@ class Offloader:
                     Body=json.dumps(arg).encode(),
                     ContentType="application/json",
                 )
-            except s3.errors():
+            except s3_client.errors():
                 raise ConnectionError(
                     "An argument over OJS['OFFLOAD']['over'] could not be put into S3."
                 ) from None
@@ -120,13 +120,13 @@ def remove(uris: Iterable[str]) -> None:
     config, uris = settings().offload, list(uris)
     if config is None or not uris:
         return
-    service = s3.client()
+    service = s3_client.client()
     keys = [_located(uri)[1] for uri in uris if uri.startswith(config.root)]
     for start in range(0, len(keys), DELETE_BATCH):
         some = [{"Key": key} for key in keys[start : start + DELETE_BATCH]]
         try:
             service.delete_objects(Bucket=config.bucket, Delete={"Objects": some})
-        except s3.errors() as error:
+        except s3_client.errors() as error:
             logger.warning(
                 "%d offloaded arguments could not be removed (%s); the sweep will.",
                 len(some),

@@ -13,7 +13,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.enqueue import outbox
-from django_ojs.payloads import offload, s3
+from django_ojs.payloads import offload, s3_client
 from django_ojs.spec.payload_config import Offload
 
 logger = logging.getLogger("django_ojs.payloads")
@@ -31,7 +31,7 @@ def sweep() -> int:
     if config is None:
         return 0
     removed = 0
-    pages = s3.client().get_paginator("list_objects_v2")
+    pages = s3_client.client().get_paginator("list_objects_v2")
     for page in pages.paginate(Bucket=config.bucket, Prefix=config.prefix):
         orphans = _orphans(page, config)
         offload.remove([f"s3://{config.bucket}/{key}" for key in orphans])
@@ -44,7 +44,7 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     for found in page.get("Contents", ()):
         job_id = offload.job_of_key(found["Key"])
         # An object with another kind of name is not ours.
-        if job_id is not None and s3.age(page, found["LastModified"]) >= config.sweep_after:
+        if job_id is not None and s3_client.age(page, found["LastModified"]) >= config.sweep_after:
             old[found["Key"]] = job_id
     if not old:
         return []

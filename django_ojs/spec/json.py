@@ -8,7 +8,7 @@ import logging
 from typing import Any, Final, TypeAlias
 
 from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
-from django_ojs.spec.strict import (
+from django_ojs.spec.json_rules import (
     LARGE_INTEGER,
     MAX_DEPTH,
     MAX_EXACT_INTEGER,

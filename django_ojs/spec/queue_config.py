@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
-from django_ojs.spec import json, retry
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import parse_duration
@@ -189,7 +189,7 @@ def _seconds(value: object, path: str) -> None:
 
 def _policy(value: object, path: str) -> None:
     try:
-        retry.parse(value, default=retry.DEFAULT)
+        retry_policy.parse(value, default=retry_policy.DEFAULT)
     except OJSError as error:
         raise error.with_details(field=path) from None
 

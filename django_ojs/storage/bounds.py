@@ -33,7 +33,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Bound, Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import database, queue_configs, raw_queries
+from django_ojs.storage import database, process_state, queue_configs, raw_queries
 from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
 
@@ -188,11 +188,11 @@ class ConfiguredBounds:
         database.after_commit(remember)
 
     def reset(self) -> None:
-        """Forget what was applied, as a new process does."""
+        """Apply the setting again the next time."""
         self.queues = None
 
 
-configured: Final = ConfiguredBounds()
+configured: Final = process_state.register(ConfiguredBounds())
 
 
 def _rows() -> QuerySet[Bound]:

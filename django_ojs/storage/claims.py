@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.spec import envelope, json
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import Dialect
 

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.models.primary import primary_alias
+from django_ojs.models.base import primary_alias
 from django_ojs.storage import dialects
 from django_ojs.storage.dialects.base import Dialect
 
@@ -99,16 +99,16 @@ def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
-def after_commit(*then: Callable[[], object]) -> None:
-    """Call each of `then` once the caller's transaction has committed, or now outside of one.
+def after_commit(then: Callable[[], object], using: str | None = None) -> None:
+    """Call `then` once the caller's transaction has committed, or now outside of one.
 
-    Their errors are logged and reach nobody. With `set_autocommit(False)` and no `atomic()`, Django
-    is not told of the commit: then nothing is called.
+    Its errors are logged and not raised; Django names the function in the log, so it must not be a
+    `partial`. With `set_autocommit(False)` and no `atomic()`, Django does not know of the commit:
+    then it is not called.
     """
-    link = connection()
+    link = connection(using)
     if link.in_atomic_block or link.get_autocommit():
-        for call in then:
-            link.on_commit(call, robust=True)
+        link.on_commit(then, robust=True)
 
 
 def atomic() -> transaction.Atomic:

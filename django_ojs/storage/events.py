@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
-from django_ojs.storage import database, positions
+from django_ojs.storage import commit_order, database
 
 #: Events that get their positions in one transaction, while it locks out others that assign some.
 ASSIGNED_AT_ONCE = 1000
@@ -40,7 +40,7 @@ def add(happened: Collection[events.Event]) -> None:
 
 def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
     """Give committed events without a position theirs. Return how many."""
-    return positions.assign(Event, database.alias(), limit)
+    return commit_order.assign(Event, database.alias(), limit)
 
 
 def bounds() -> tuple[int, int] | None:

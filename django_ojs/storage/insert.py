@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
-from django_ojs.spec import json, retry
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.errors import DuplicateJob
-from django_ojs.storage import database
+from django_ojs.storage import database, dialects
 from django_ojs.storage.dialects.base import Row, Stored
 
 
@@ -48,7 +48,7 @@ def row_of(envelope: Envelope) -> Row:
         "args": envelope.args,
         "meta": envelope.meta,
         "options": options_of(envelope),
-        "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
+        "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
     }
     if envelope.timeout_ms is not None:
         row["timeout_ms"] = envelope.timeout_ms
@@ -70,7 +70,7 @@ def _insert(
 ) -> list[Stored] | None:
     connection = database.connection()
     rows = [row_of(envelope) for envelope in envelopes]
-    stored = database.dialect().insert_jobs(
+    stored = dialects.of(connection).insert_jobs(
         connection, rows, generated_ids=generated_ids, only_if_admitted=only_if_admitted
     )
     if stored is None:

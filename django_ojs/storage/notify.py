@@ -4,8 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from django.db import Error, connections
 
@@ -36,7 +35,8 @@ class Throttle:
                 for queue in queues
                 if now - self._sent.get((alias, queue), -math.inf) >= INTERVAL
             ]
-            self._sent |= {(alias, queue): now for queue in due}
+            for queue in due:
+                self._sent[alias, queue] = now
         return due
 
     def reset(self) -> None:
@@ -54,15 +54,12 @@ def workers_of(queues: Iterable[str]) -> None:
     Never inside it: a transaction that holds a notification takes a lock at its commit that all
     others wait for.
     """
-    database.after_commit(callback(queues))
+    alias, distinct = database.alias(), tuple(dict.fromkeys(queues))
+    database.after_commit(lambda: send(alias, distinct), using=alias)
 
 
-def callback(queues: Iterable[str]) -> Callable[[], None]:
-    """Return the function that notifies the workers of these queues, to call after the commit."""
-    return partial(_send, database.alias(), tuple(dict.fromkeys(queues)))
-
-
-def _send(alias: str, queues: tuple[str, ...]) -> None:
+def send(alias: str, queues: Iterable[str]) -> None:
+    """Notify the workers of these queues now, each queue once; after the commit only."""
     if not settings().notify:
         return
     due = throttle.due(alias, queues)

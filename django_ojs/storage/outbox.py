@@ -16,7 +16,7 @@ from django.db.models.functions import Length, Now
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.spec.failure import clean
-from django_ojs.storage import database, positions, raw_queries
+from django_ojs.storage import commit_order, database, raw_queries
 
 #: Rows that get their positions in one transaction.
 ASSIGNED_AT_ONCE = 1000
@@ -57,7 +57,7 @@ def _add_atomically(new: Sequence[OutboxEntry], using: str) -> None:
 
 def assign_positions(using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
     """Give committed rows without a position theirs. Return how many."""
-    return positions.assign(OutboxEntry, using, limit)
+    return commit_order.assign(OutboxEntry, using, limit)
 
 
 def next_of(

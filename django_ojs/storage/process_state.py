@@ -1,6 +1,9 @@
-"""Objects with state that a process keeps in memory, and one function that resets them all.
+"""The state that a process keeps in memory about the database: caches, counters and throttles.
 
-A fork or a test begins without what the process before it had read, counted or sent.
+Each object registers itself where it is made, and `reset` returns all of them to the state of a new
+process. Tests call it, so that none begins with what another one has read, counted or sent. Two
+objects are not part of it: the registry of handlers, which importing `jobs.py` fills, and the
+recorder of rejections, whose reset writes to the database and ends a thread.
 """
 
 from typing import Protocol, TypeVar

@@ -41,8 +41,6 @@ class Snapshot:
     def of(self, name: str) -> QueueConfig:
         """Return the effective configuration of a queue."""
         in_code = settings().queues
-        if not self.stored and not in_code:
-            return _NOTHING
         key = name if name in self.stored or name in in_code else DEFAULT_POLICY
         found = self.effective.get(key)
         if found is None:
@@ -89,11 +87,17 @@ def config_of(name: str) -> QueueConfig:
 
 def of(name: str) -> QueueConfig:
     """Return the effective configuration of a queue, known or not, at most a second old."""
+    configs = current()
+    return _NOTHING if configs is None else configs.of(name)
+
+
+def current() -> Snapshot | None:
+    """Return the configurations, at most a second old; None where no queue has one."""
     alias = database.alias()
     snapshot = _snapshots.get(alias)
     if snapshot is None:
         snapshot = remember(alias, _read(alias))
-    return snapshot.of(name)
+    return snapshot if snapshot.stored or settings().queues else None
 
 
 def remember(

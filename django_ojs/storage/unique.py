@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
 
 T = TypeVar("T")

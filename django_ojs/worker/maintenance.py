@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import Error, InterfaceError, OperationalError, connections
 
-from django_ojs.operations import timer
+from django_ojs.operations import promotion
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -42,7 +42,7 @@ class Maintenance:
     def __init__(self, worker_id: str, job_log: JobLog) -> None:
         self._worker_id = worker_id
         self._job_log = job_log
-        keeper, passing = stats.CountKeeper(), timer.DueCheck()
+        keeper, passing = stats.CountKeeper(), promotion.DueCheck()
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),

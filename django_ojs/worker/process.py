@@ -14,7 +14,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import removal
-from django_ojs.outbox.service import Relays, relays
+from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import notify

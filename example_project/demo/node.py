@@ -16,22 +16,24 @@ from example_project.shop.jobs import LABELS
 from example_project.site_server import Site
 
 WORKER = Path(__file__).resolve().parents[1] / "workers" / "node" / "worker.mjs"
-#: The oldest Node whose `fetch` needs no package.
-OLDEST = 18
-_BEAT_MS = 1_000  # As often as the example's HEARTBEAT_INTERVAL says.
+#: The first Node whose `fetch` needs no package.
+MIN_NODE_VERSION = 18
+_BEAT_MS = 1_000  # The example's HEARTBEAT_INTERVAL.
 _STOP_TIMEOUT_SECONDS = 40
 
 
-def lacking() -> str:
-    """Say why the worker cannot run here, or nothing."""
+def unavailable_reason() -> str:
+    """Return why the worker cannot run on this machine, or ""."""
     node = shutil.which("node")
     if node is None:
-        return "node is not installed"
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    major = said.strip().removeprefix("v").partition(".")[0]
-    if major.isdecimal() and int(major) >= OLDEST:
+        return "Node is not installed"
+    version = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    major = version.strip().removeprefix("v").partition(".")[0]
+    if major.isdecimal() and int(major) >= MIN_NODE_VERSION:
         return ""
-    return f"node is older than {OLDEST}"
+    return f"Node is older than {MIN_NODE_VERSION}"
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def _start(url: str, key: str, out: int) -> subprocess.Popen[bytes]:
         env={**os.environ, **variables},
         stdout=out,
         stderr=subprocess.STDOUT,
-        # Ctrl-C is for us to pass on.
+        # Ctrl-C reaches the command only, which stops the worker.
         start_new_session=True,
     )
 

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 _WIDTH = 30
-#: Where nobody watches a bar grow, a line this often is enough.
+#: Seconds between two lines where the output is not a terminal.
 _LINE_EVERY_SECONDS = 5.0
 
 
 class Output(Protocol):
-    """What is needed of a management command's `stdout`."""
+    """The part that is used of a management command's `stdout`."""
 
     def write(self, msg: str, *, ending: str | None = None) -> object:
         """Write a line."""
 
     def flush(self) -> None:
-        """Send it on its way."""
+        """Flush the output."""
 
     def isatty(self) -> bool:
-        """Whether a person is watching."""
+        """Whether the output is a terminal."""
 
 
 @dataclass(kw_only=True)
 class Progress:
-    """One thing that goes from nothing to `total`."""
+    """The progress of one step, from 0 to `total`."""
 
     out: Output
     title: str
@@ -33,11 +33,11 @@ class Progress:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        """Start the clock."""
+        """Store the start time."""
         self._started = self._shown = self.clock()
 
     def show(self, done: int, note: str = "") -> None:
-        """Show how far it is; `note` stands behind the numbers."""
+        """Show the number done, followed by `note`."""
         now = self.clock()
         if not self.out.isatty() and now - self._shown < _LINE_EVERY_SECONDS and done < self.total:
             return
@@ -52,12 +52,12 @@ class Progress:
             self.out.write(f"{self.title}  {text}")
         self.out.flush()
 
-    def say(self, line: str) -> None:
-        """Write a line of its own, above the bar."""
+    def write_line(self, line: str) -> None:
+        """Write a separate line, above the bar."""
         self.out.write(f"\r\x1b[2K{line}" if self.out.isatty() else line)
         self.out.flush()
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """End the line of the bar."""
         if self.out.isatty():
             self.out.write("")

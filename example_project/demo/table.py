@@ -13,11 +13,11 @@ def lines(ledger: Ledger) -> Iterator[str]:
     for title, section in ledger.sections:
         yield title
         for entry in section:
-            yield f"  {entry.label:<{label}}  {entry.value:>{value}}  {_mark(entry)}".rstrip()
+            yield f"  {entry.label:<{label}}  {entry.value:>{value}}  {_check_mark(entry)}".rstrip()
         yield ""
 
 
-def _mark(entry: Entry) -> str:
+def _check_mark(entry: Entry) -> str:
     if not entry.checked:
         return ""
     return "✗" if entry.problem else "✓"

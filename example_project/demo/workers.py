@@ -1,4 +1,4 @@
-"""Run `manage.py ojs_worker` as processes of their own."""
+"""Run `manage.py ojs_worker` in separate processes."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class Workers:
     """Some worker processes, started on entry and stopped on exit."""
 
     def __init__(self, count: int, *, logs: Path) -> None:
-        """Plan `count` processes; each writes its log into the folder `logs`."""
+        """Each of the `count` processes writes its log into the folder `logs`."""
         self._count = count
         self._logs = logs
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -37,7 +37,7 @@ class Workers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ask the processes to end (SIGTERM) and wait for them."""
+        """Stop the processes (SIGTERM) and wait for them."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -59,7 +59,7 @@ class Workers:
 
 
 def stop_on_sigterm() -> None:
-    """Make SIGTERM unwind the stack, so that no worker is left behind."""
+    """Make SIGTERM unwind the stack, so that every worker is stopped."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
@@ -67,7 +67,7 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_MANAGE), "ojs_worker", "--processes", "1", "--threads", "8"]
     command += ["--queues", f"{PAYMENTS},{LABELS},{MAIL},{DOCUMENTS}"]
     with log.open("wb") as out:
-        # A session of its own tells which workers are ours, and keeps Ctrl-C for us to pass on.
+        # A new session identifies the processes of this command. Ctrl-C does not reach it.
         return subprocess.Popen(
             command,
             stdout=out,

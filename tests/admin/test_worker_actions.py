@@ -33,7 +33,7 @@ def test_terminating_asks_first_and_nothing_leads_back() -> None:
     client.post(f"{DO}terminate/", {"key": "w", "confirmed": "1"})
     assert Worker.objects.get(pk="w").directive == Directive.TERMINATE
     answer = client.post(f"{DO}resume/", {"key": "w"})
-    assert "nothing leads back" in " ".join(map(str, get_messages(answer.wsgi_request)))
+    assert "terminate, which is final" in " ".join(map(str, get_messages(answer.wsgi_request)))
 
 
 def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beats() -> None:

@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info"),
-            *("activate", "retry", "delete", "progress", "timer", "enqueue"),
+            *("activate", "retry", "delete", "progress", "promotion", "enqueue"),
         },
         {"queues", "jobs", "maintenance"},
         {"workers"},
@@ -54,7 +54,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "storage": (
         {"dialects", "process_state"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "insert", "positions"},
+        {"raw_queries", "notify", "queue_configs", "claims", "insert", "commit_order"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

@@ -12,7 +12,7 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.errors import DuplicateJob, JobNotFound
-from django_ojs.spec.retry import DEFAULT, RetryPolicy
+from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from django_ojs.spec.states import State
 from tests.testapp.jobs import labelled
 

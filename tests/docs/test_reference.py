@@ -21,9 +21,9 @@ from django_ojs.models.attempt import Outcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
-from django_ojs.spec.unique import DIMENSIONS, STRATEGIES, UniquePolicy
+from django_ojs.spec.unique_policy import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse

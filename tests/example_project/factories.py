@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from django_ojs.spec import ids
-from example_project.demo.facts import Facts, JobFact, OrderFact
-from example_project.demo.place import Placement
-from example_project.demo.watch import Run
-from example_project.demo.wipe import JOB_TYPES
+from example_project.demo.cleanup import JOB_TYPES
+from example_project.demo.monitor import Run
+from example_project.demo.placement import Placement
+from example_project.demo.snapshot import JobRecord, OrderRecord, Snapshot
 from example_project.shop.cards import DECLINED
 from example_project.shop.catalogue import Basket, Line
 from example_project.shop.labels import tracking
@@ -37,18 +37,18 @@ def basket(reference: str = "T-1", *, product: str = "Olive wood spoon", card: s
     )
 
 
-def paid(reference: str) -> OrderFact:
+def paid(reference: str) -> OrderRecord:
     """Build an order for which everything went well."""
-    return OrderFact(
+    return OrderRecord(
         reference=reference, card="card_ok", total=TOTAL, payments=(TOTAL,), receipts=1, invoices=1
     )
 
 
-def good_facts() -> Facts:
-    """Build the facts of a run in which A and B were paid and the card of D was declined."""
+def good_snapshot() -> Snapshot:
+    """Build the snapshot of a run in which A and B were paid and the card of D was declined."""
     declined = replace(paid("D"), card=DECLINED, payments=())
     jobs = [
-        JobFact(
+        JobRecord(
             id=ids.uuid7(),
             type=type_,
             reference=reference,
@@ -61,7 +61,7 @@ def good_facts() -> Facts:
     charge_of_d = next(n for n, job in enumerate(jobs) if job.reference == "D")
     jobs[charge_of_d] = replace(jobs[charge_of_d], state="discarded", dead_letter=True)
     references = frozenset({"A", "B", "D"})
-    return Facts(
+    return Snapshot(
         orders=(paid("A"), paid("B"), declined),
         jobs=tuple(jobs),
         emails=references,
@@ -69,12 +69,12 @@ def good_facts() -> Facts:
     )
 
 
-def with_order(facts: Facts, order: OrderFact) -> Facts:
+def with_order(snapshot: Snapshot, order: OrderRecord) -> Snapshot:
     """Replace the order of the same reference."""
-    orders = tuple(order if old.reference == order.reference else old for old in facts.orders)
-    return replace(facts, orders=orders)
+    orders = tuple(order if old.reference == order.reference else old for old in snapshot.orders)
+    return replace(snapshot, orders=orders)
 
 
-def with_jobs(facts: Facts, jobs: Sequence[JobFact]) -> Facts:
+def with_jobs(snapshot: Snapshot, jobs: Sequence[JobRecord]) -> Snapshot:
     """Replace the jobs."""
-    return replace(facts, jobs=tuple(jobs))
+    return replace(snapshot, jobs=tuple(jobs))

@@ -1,4 +1,4 @@
-"""The parts of the demonstration: what it places, what it wipes, whom it kills, what it shows."""
+"""The parts of the demonstration: placing orders, deleting old data, the kill, and the progress."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
-from example_project.demo import facts, wipe
+from example_project.demo import cleanup, snapshot
 from example_project.demo.kill import kill_one
-from example_project.demo.place import place
+from example_project.demo.placement import place_orders
 from example_project.demo.progress import Progress
 from example_project.shop.catalogue import baskets
 from example_project.shop.models import Order, Source
@@ -49,9 +49,9 @@ def register(process: subprocess.Popen[bytes], *, with_job: bool) -> Job | None:
 
 
 @pytest.mark.django_db
-def test_placing_tells_what_was_committed_and_what_rolled_back() -> None:
+def test_placing_returns_committed_and_rolled_back_orders() -> None:
     seen: list[int] = []
-    placed = place(baskets()[:25], seen=seen.append)
+    placed = place_orders(baskets()[:25], on_progress=seen.append)
 
     assert placed.rolled_back
     assert len(placed.committed) + len(placed.rolled_back) == seen[-1] == 25
@@ -60,13 +60,13 @@ def test_placing_tells_what_was_committed_and_what_rolled_back() -> None:
 
 
 @pytest.mark.django_db
-def test_wiping_leaves_the_jobs_of_others_alone() -> None:
+def test_jobs_of_other_types_are_not_deleted() -> None:
     place_order(basket(), source=Source.DEMO)
-    other = ojs.enqueue("someone.elses", [])
+    other = ojs.enqueue("other.type", [])
     assert other is not None
 
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
-        wipe.wipe()
+        cleanup.delete_shop_data()
 
     assert not Order.objects.exists()
     assert [job.id for job in Job.objects.all()] == [other.id]
@@ -81,10 +81,10 @@ def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
 
 
 @pytest.mark.django_db
-def test_the_facts_tell_what_is_in_the_database() -> None:
+def test_the_snapshot_holds_what_is_in_the_database() -> None:
     order = place_order(basket("T-9"))
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
-        found = facts.read()
+        found = snapshot.read()
 
     assert [(o.reference, o.total, o.payments) for o in found.orders] == [("T-9", order.total, ())]
     assert {(job.reference, job.state) for job in found.jobs} == {("T-9", "available")}
@@ -93,7 +93,7 @@ def test_the_facts_tell_what_is_in_the_database() -> None:
 
 
 @pytest.mark.django_db
-def test_the_kill_hits_the_worker_with_a_job_and_tells_which_job(
+def test_the_worker_with_a_job_is_killed_and_its_job_returned(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     job = register(sleeper, with_job=True)
@@ -107,7 +107,7 @@ def test_the_kill_hits_the_worker_with_a_job_and_tells_which_job(
 
 
 @pytest.mark.django_db
-def test_a_worker_of_somebody_else_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_worker_of_another_session_is_not_killed(sleeper: subprocess.Popen[bytes]) -> None:
     register(sleeper, with_job=True)
     assert kill_one({sleeper.pid + 1}) is None
     assert sleeper.poll() is None
@@ -120,8 +120,8 @@ def test_a_worker_without_a_job_is_not_killed(sleeper: subprocess.Popen[bytes]) 
     assert sleeper.poll() is None
 
 
-class Paper(io.StringIO):
-    """A file, or a terminal, that keeps what was written."""
+class Output(io.StringIO):
+    """A file or a terminal that keeps its output."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()
@@ -136,18 +136,18 @@ class Paper(io.StringIO):
 
 def test_a_file_gets_a_line_now_and_then_and_the_last_one() -> None:
     now = 0.0
-    paper = Paper(terminal=False)
-    progress = Progress(out=paper, title="jobs", total=100, clock=lambda: now)
+    output = Output(terminal=False)
+    progress = Progress(out=output, title="jobs", total=100, clock=lambda: now)
     for done in range(1, 101):
         now = done / 10
         progress.show(done)
-    assert paper.getvalue().splitlines() == ["jobs  50/100  10/s", "jobs  100/100  10/s"]
+    assert output.getvalue().splitlines() == ["jobs  50/100  10/s", "jobs  100/100  10/s"]
 
 
 def test_a_terminal_gets_a_bar_that_fills() -> None:
-    paper = Paper(terminal=True)
-    progress = Progress(out=paper, title="jobs", total=10, clock=lambda: 1.0)
+    output = Output(terminal=True)
+    progress = Progress(out=output, title="jobs", total=10, clock=lambda: 1.0)
     progress.show(5, "running 2")
-    assert "\n" not in paper.getvalue()
-    assert paper.getvalue().count("█") == paper.getvalue().count("░") == 15
-    assert paper.getvalue().endswith("running 2")
+    assert "\n" not in output.getvalue()
+    assert output.getvalue().count("█") == output.getvalue().count("░") == 15
+    assert output.getvalue().endswith("running 2")

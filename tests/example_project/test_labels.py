@@ -12,10 +12,11 @@ import pytest
 from example_project.demo import node
 from example_project.shop.labels import check_digit, tracking
 
+NODE_UNAVAILABLE = node.unavailable_reason()
 REFERENCES = [*(f"CK-2026-{number:05}" for number in range(50)), "Zażółć", ""]
 
 
-@pytest.mark.skipif(bool(node.lacking()), reason=node.lacking() or "node is there")
+@pytest.mark.skipif(bool(NODE_UNAVAILABLE), reason=NODE_UNAVAILABLE or "Node is installed")
 def test_python_and_node_agree() -> None:
     handlers = node.WORKER.with_name("handlers.mjs").as_uri()
     script = (
@@ -44,17 +45,17 @@ def program(folder: Path, version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        (None, "node is not installed"),
-        ("v16.20.2", "node is older than 18"),
-        ("what?", "node is older than 18"),
+        (None, "Node is not installed"),
+        ("v16.20.2", "Node is older than 18"),
+        ("what?", "Node is older than 18"),
         ("v18.0.0", ""),
         ("v24.1.0", ""),
     ],
 )
-def test_a_machine_without_a_fit_node_is_told(
+def test_the_reason_why_node_is_unavailable_is_returned(
     version: str | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if version is not None:
         program(tmp_path, version)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert node.lacking() == reason
+    assert node.unavailable_reason() == reason

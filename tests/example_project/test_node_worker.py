@@ -17,19 +17,21 @@ from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import Maintenance
-from example_project.demo.node import lacking
+from example_project.demo.node import unavailable_reason
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
+
+NODE_UNAVAILABLE = unavailable_reason()
 
 pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(bool(lacking()), reason=lacking() or "node is there"),
+    pytest.mark.skipif(bool(NODE_UNAVAILABLE), reason=NODE_UNAVAILABLE or "Node is installed"),
 ]
 
 Start = Callable[..., Node]

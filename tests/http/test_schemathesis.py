@@ -25,9 +25,9 @@ from schemathesis.openapi.checks import RejectedPositiveData
 
 from django_ojs.http import long_poll
 from django_ojs.operations.access import api_keys
+from django_ojs.spec.json_rules import MAX_INTEGER
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.spec.strict import MAX_INTEGER
 from tests import factories
 from tests.sizes import FULL
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import activate, fetch, timer
+from django_ojs.operations import activate, fetch, promotion
 from django_ojs.spec.errors import Conflict
 from tests.factories import HOUR, MINUTE, age, in_state, jobs, push, read
 
@@ -26,7 +26,7 @@ def test_a_pending_job_becomes_available_and_its_activation_is_noted() -> None:
 def test_until_then_no_worker_gets_it_however_long_it_waits() -> None:
     job = push(queue="a", pending=True, scheduled_at=HOUR)
     age(job.pk, 48 * HOUR)
-    assert timer.promote() == 0
+    assert promotion.promote() == 0
     assert fetch.fetch(["a"]) == []
     activate.activate(job.pk)
     assert [got.id for got in fetch.fetch(["a"])] == [job.pk]
@@ -50,6 +50,6 @@ def test_it_can_be_activated_once() -> None:
 def test_a_pending_job_expires_like_any_other() -> None:
     job = push(pending=True, expires_at=HOUR)
     age(job.pk, 2 * HOUR)
-    assert timer.expire() == 1
+    assert promotion.expire() == 1
     with pytest.raises(Conflict):
         activate.activate(job.pk)

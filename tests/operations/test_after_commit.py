@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry, timer
+from django_ojs.operations import ack, activate, cancel, fail, fetch, promotion, queues, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, notify
@@ -36,7 +36,7 @@ def lapse(attempts: int) -> Any:
 def expire() -> Any:
     job = push(expires_at=HOUR)
     age(job.pk, 2 * HOUR)
-    return timer.expire
+    return promotion.expire
 
 
 #: Each makes a job ready and returns the operation; beside it, what is told of that, in order.
@@ -231,7 +231,7 @@ def test_workers_are_notified_of_every_way_into_a_queue(
         "pending": lambda job: activate.activate(job.pk),
         "discarded": lambda job: retry.retry(job.pk),
         "active": lambda job: fail.requeue(job.pk),
-        "scheduled": lambda job: (age(job.pk, 2 * HOUR), timer.promote()),
+        "scheduled": lambda job: (age(job.pk, 2 * HOUR), promotion.promote()),
     }
     ready = {state: in_state(state, queue=f"way-{state}") for state in prepared}
     given = active(queue="way-given")
@@ -264,3 +264,17 @@ def test_notifications_can_be_turned_off(heard: Any) -> None:
     with override_settings(OJS={"NOTIFY": False}):
         push(queue="n5")
     assert heard() == []
+
+
+def test_an_error_of_a_notification_is_logged_and_the_enqueue_succeeds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail_to_notify(*args: Any) -> None:
+        raise RuntimeError("not a database error")
+
+    monkeypatch.setattr(notify, "send", fail_to_notify)
+
+    job = push()
+
+    assert read(job.pk).state == "available"
+    assert "fail_to_notify" in caplog.text or "not a database error" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import ack, beat, cancel, fail, fetch, timer
+from django_ojs.operations import ack, beat, cancel, fail, fetch, promotion
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
@@ -46,7 +46,7 @@ def test_a_cancelled_job_never_runs_again(state: str) -> None:
     job = in_state(state, queue="a")
     cancel.cancel(job.pk)
     age(job.pk, 48 * HOUR)
-    assert (timer.promote(), rescue.lapse(), rescue.rescue([WORKER])) == (0, 0, 0)
+    assert (promotion.promote(), rescue.lapse(), rescue.rescue([WORKER])) == (0, 0, 0)
     assert fetch.fetch(["a"]) == []
     assert read(job.pk).state == "cancelled"
 

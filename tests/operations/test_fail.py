@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from django_ojs.models.attempt import Outcome
-from django_ojs.operations import fail, fetch, timer
+from django_ojs.operations import fail, fetch, promotion
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry, from_exception
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from tests.factories import BOOM, HOUR, MINUTE, WORKER, active, age, held, hourly, jobs, read
 
 pytestmark = pytest.mark.django_db
@@ -102,9 +102,9 @@ def test_must_4_it_becomes_available_when_the_wait_is_over_and_not_before() -> N
     job = active(queue="a", retry=hourly(2))
     fail.fail(job.id, BOOM)
     age(job.id, HOUR - MINUTE)
-    assert timer.promote() == 0
+    assert promotion.promote() == 0
     age(job.id, 2 * MINUTE)
-    assert timer.promote() == 1
+    assert promotion.promote() == 1
     stored = read(job.id)
     assert (stored.state, stored.attempt) == ("available", 1)
     assert "next_attempt_at" not in stored.envelope()

@@ -15,7 +15,7 @@ from django_ojs.operations.push import PushOptions
 from django_ojs.spec import times
 from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.ids import uuid7
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from tests.factories import HOUR, MINUTE, envelope, jobs, push, read
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
 from tests.testapp.models import Thing
 

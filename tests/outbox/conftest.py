@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.outbox.relay import Relay
-from django_ojs.outbox.service import relays
+from django_ojs.outbox.relay_threads import relays
 from tests.outbox.remote import Remote
 from tests.outbox.server import Server
 

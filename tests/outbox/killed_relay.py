@@ -62,7 +62,7 @@ def _die() -> None:
 
 
 def _send() -> None:
-    from django_ojs.outbox.service import relays
+    from django_ojs.outbox.relay_threads import relays
     from tests.outbox.waits import run
 
     (relay,) = relays(f"relay {os.getpid()}")

@@ -15,7 +15,7 @@ import django_ojs as ojs
 from django_ojs.models import Job, Lease, OutboxEntry
 from django_ojs.operations import queues
 from django_ojs.outbox.relay import Relay
-from django_ojs.outbox.service import Relays, relays
+from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.storage import outbox as stored
 from tests.operations.routers import PATH
 from tests.outbox.remote import Remote

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
-from django_ojs.spec import ids, json, retry
+from django_ojs.spec import ids, json, retry_policy
 from django_ojs.spec.envelope import parse
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import (
@@ -158,7 +158,7 @@ def test_what_is_sent_says_all_that_was_asked_for() -> None:
     document: Any = json.loads(entries()[0].envelope)
     due = datetime.fromisoformat(document["options"]["scheduled_at"])
     assert timedelta(minutes=59) < due - before < timedelta(minutes=61)
-    read = parse(document, default_retry=retry.DEFAULT)
+    read = parse(document, default_retry=retry_policy.DEFAULT)
     assert read.id == job.id
     assert (read.queue, read.priority, read.timeout_ms) == ("remote-a", 7, 2500)
     assert (read.visibility_timeout_ms, read.tags, read.meta) == (60_000, ["a"], {"m": 1})

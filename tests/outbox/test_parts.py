@@ -11,8 +11,8 @@ from django.test import override_settings
 from django_ojs import conf
 from django_ojs.outbox import responses
 from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, BreakerState
-from django_ojs.outbox.manifest import Manifest
 from django_ojs.outbox.relay import lease_name
+from django_ojs.outbox.remote_manifest import Manifest
 from django_ojs.outbox.responses import Outcome
 from django_ojs.spec import ids
 

@@ -15,9 +15,9 @@ import django_ojs as ojs
 from django_ojs.models import Lease, OutboxEntry
 from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.operations.maintenance import lease
-from django_ojs.outbox import local, service
+from django_ojs.outbox import local, relay_threads
 from django_ojs.outbox.relay import Relay, lease_name
-from django_ojs.outbox.service import Relays, relays
+from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.storage import outbox as stored
 from tests.factories import age_lease, envelope, put
 from tests.outbox.conftest import destination
@@ -145,8 +145,8 @@ def test_who_stops_does_not_wait_for_a_slow_server_and_the_job_is_sent_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timeout of its request is far away: the process that ends hangs up."""
-    monkeypatch.setattr(service, "REQUEST_TIMEOUT", 0.1)
-    monkeypatch.setattr(service, "STORE_TIMEOUT", 30.0)
+    monkeypatch.setattr(relay_threads, "REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr(relay_threads, "STORE_TIMEOUT", 30.0)
     go_on = threading.Event()
 
     def answer(path: str, body: Any) -> Any:

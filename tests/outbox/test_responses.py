@@ -18,9 +18,9 @@ from django_ojs.models import OutboxEntry
 from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.outbox.breaker import COOLDOWN, BreakerState
 from django_ojs.outbox.relay import Relay
+from django_ojs.outbox.relay_threads import relays
 from django_ojs.outbox.responses import Unreachable
 from django_ojs.outbox.sender import Sender
-from django_ojs.outbox.service import relays
 from django_ojs.spec import ids
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error

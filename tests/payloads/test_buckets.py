@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads import s3
+from django_ojs.payloads import s3_client
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum, value
@@ -75,7 +75,7 @@ def test_without_boto3_it_says_what_to_install(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    s3.client_for.cache_clear()
+    s3_client.client_for.cache_clear()
     with pytest.raises(PayloadRefused, match="install"):
         value(f"s3://{bucket.name}/a")
 

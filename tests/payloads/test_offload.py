@@ -16,7 +16,7 @@ from django_ojs.operations import delete, queues
 from django_ojs.operations.enqueue import outbox as ojs_outbox
 from django_ojs.operations.maintenance import pruning
 from django_ojs.outbox import local
-from django_ojs.payloads import offload, s3, sweep
+from django_ojs.payloads import offload, s3_client, sweep
 from django_ojs.payloads.reference import KEY
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec.envelope import Envelope
@@ -226,8 +226,10 @@ class TestRemoval:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a day pass for the objects of S3."""
-    real = s3.age
-    monkeypatch.setattr(s3, "age", lambda *given: real(*given) + timedelta(days=1, minutes=1))
+    real = s3_client.age
+    monkeypatch.setattr(
+        s3_client, "age", lambda *given: real(*given) + timedelta(days=1, minutes=1)
+    )
 
 
 @pytest.mark.django_db(transaction=True)

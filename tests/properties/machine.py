@@ -12,7 +12,7 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, queues, retry, timer
+from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, promotion, queues, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.maintenance import pruning
 from django_ojs.operations.workers import rescue
@@ -229,12 +229,12 @@ class JobRules(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        timer.promote()
+        promotion.promote()
         self.model.promote()
 
     @rule()
     def expire(self) -> None:
-        timer.expire()
+        promotion.expire()
         self.model.expire()
 
     @rule()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from django_ojs.spec import envelope, errors, json
 from django_ojs.spec.envelope import Envelope, Limits
-from django_ojs.spec.retry import DEFAULT, RetryPolicy
+from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 
 ID = "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
 

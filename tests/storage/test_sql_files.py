@@ -32,7 +32,7 @@ def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_file_is_loaded(path: Path) -> None:
     storage = FOLDER.parent.parent
-    sources = storage.glob("*.py" if path.parent.name == "common" else "dialects/*.py")
+    sources = storage.glob("**/*.py" if path.parent.name == "common" else "dialects/*.py")
     loaded = re.compile(rf'load\(\s*"{path.parent.name}",\s+"{path.stem}"')
     assert any(loaded.search(source.read_text()) for source in sources)
 

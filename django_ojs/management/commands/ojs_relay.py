@@ -17,7 +17,7 @@ from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.operations.enqueue import outbox
 from django_ojs.outbox import local
 from django_ojs.outbox.relay import POLL_INTERVAL, Relay
-from django_ojs.outbox.service import Relays, relays
+from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 
 DESCRIPTION = """\

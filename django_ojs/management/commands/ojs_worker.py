@@ -15,7 +15,7 @@ from django.utils.autoreload import get_child_arguments
 
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
-from django_ojs.operations.queues.unbounded import BOUND_HINT, UNBOUNDED, told, unbounded
+from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
@@ -190,14 +190,14 @@ class Command(BaseCommand):
             os.execv(sys.executable, get_child_arguments())
 
     def _warn_of_unbounded(self, config: WorkerConfig) -> None:
-        if UNBOUNDED in django_settings.SILENCED_SYSTEM_CHECKS:
+        if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
             names = unbounded(config.queues)
         finally:
             connections.close_all()  # As in _check_database.
         if names:
-            logger.warning("%s %s (%s)", told(names), BOUND_HINT, UNBOUNDED)
+            logger.warning("%s %s (%s)", message(names), BOUND_HINT, CHECK_ID)
 
     def _check_database(self) -> None:
         connection = database.connection()

@@ -1,8 +1,8 @@
-"""API keys: made, found, revoked, replaced (ojs-security §6, §12.3).
+"""Create, find, revoke and replace API keys (ojs-security §6, §12.3).
 
 A key is `ojs_<prefix>_<secret>`. The prefix finds the row and names the key; of the secret, only a
-hash is stored. SHA-256 and no slow hash: 256 random bits cannot be guessed, however fast the
-guessing, and a slow hash on every request would be a lever for whoever wants to stop the server.
+hash is stored. The hash is SHA-256 and not a slow one: 256 random bits cannot be guessed at any
+speed, and a slow hash on every request would make denial of service easy.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.storage import api_keys as stored
 from django_ojs.storage import database
 
-#: What every key begins with, so that a scanner for leaked secrets can tell.
+#: The prefix of every key, by which a scanner for leaked secrets recognizes it.
 MARK = "ojs_"
-#: How long a replaced key goes on working (§12.5).
+#: How long a replaced key remains valid (§12.5).
 GRACE = timedelta(hours=24)
 
-#: The status of a key that works.
+#: The status of a valid key.
 ACTIVE = "active"
 
 PREFIX_LENGTH = 10
@@ -43,12 +43,12 @@ _FORMAT = re.compile(f"{MARK}([a-z0-9]{{{PREFIX_LENGTH}}})_([A-Za-z0-9]{{{SECRET
 
 _NAME_LENGTH = 100
 _NOTED_EVERY = timedelta(minutes=1)
-# What a secret is compared with when its prefix is unknown: no secret has this hash.
+# The hash to compare with when the prefix is unknown: no secret has it.
 _NO_DIGEST = "0" * 64
 
 
 def keys() -> QuerySet[ApiKey]:
-    """All keys, on the alias that holds the jobs, with the database's time as `now`."""
+    """All keys, with the database's time as `now`."""
     return ApiKey.primary.annotate(now=Now())
 
 
@@ -60,10 +60,10 @@ def create(
     expires: datetime | timedelta | None = None,
     by: str = "",
 ) -> tuple[ApiKey, str]:
-    """Store a key; return it with the text to hand out, which nobody can see again.
+    """Store a key; return it with its text, which cannot be read again.
 
-    `queues` empty: all of them. `expires` is a moment, or how long from now. `by` goes into the
-    audit trail. Raises InvalidRequest naming the field.
+    `queues` empty: all queues. `expires` is a time or a duration. `by` is recorded in the audit
+    trail. Raises InvalidRequest, which names the field.
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
@@ -84,10 +84,10 @@ def create(
 
 
 def find(presented: str) -> Any:
-    """Return the key that was presented, and note that it is used.
+    """Return the key that a client presented, and record its use.
 
-    Raises TokenExpired for one that is expired or revoked, and the same Unauthenticated, after the
-    same work, for one that is ill-formed, unknown or wrong.
+    Raises TokenExpired for an expired or revoked key, and for a malformed, unknown or wrong one
+    the same Unauthenticated, after the same work.
     """
     match = _FORMAT.fullmatch(presented)
     prefix, secret = match.groups() if match else ("", "")
@@ -95,7 +95,7 @@ def find(presented: str) -> Any:
     same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
     if key is None or not same:
         raise Unauthenticated("The API key is not valid.")
-    # Only now: whoever does not hold the secret learns nothing about the key.
+    # After the comparison: a client without the secret learns nothing about the key.
     if (what := status(key)) != ACTIVE:
         raise TokenExpired(f"The API key is {what}.")
     _note_use(key)
@@ -103,7 +103,7 @@ def find(presented: str) -> Any:
 
 
 def status(key: Any) -> str:
-    """Say whether a key of `keys()` is active, expired or revoked."""
+    """Return whether a key of `keys()` is active, expired or revoked."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is not None and key.expires_at <= key.now:
@@ -112,15 +112,15 @@ def status(key: Any) -> str:
 
 
 def prefix_of(presented: str) -> str | None:
-    """Return the part of a well-formed key that is no secret, or None."""
+    """Return the part of a well-formed key that is not secret, or None."""
     match = _FORMAT.fullmatch(presented)
     return match[1] if match else None
 
 
 def revoke(prefix: str, *, by: str = "") -> ApiKey:
-    """Let a key work no more, from its next request on, and return it.
+    """Revoke a key from its next request on, and return it.
 
-    The time of the first revocation stays. Raises NotFound.
+    Revoking it again keeps the first time. Raises NotFound.
     """
     if keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now()):
         audit.note("api_key.revoked", principal=by, key_prefix=prefix)
@@ -134,10 +134,10 @@ def replace(
     expires: datetime | timedelta | None = None,
     by: str = "",
 ) -> tuple[ApiKey, str]:
-    """Make a key like another one, which expires after `grace`; return what `create` returns.
+    """Create a key like another one, which expires after `grace`; return as `create` does.
 
-    Until then both work (ojs-security §6.4). Without `expires`, the new key lasts as long as the
-    old one was made to. Raises NotFound, and InvalidRequest for a key that works no more.
+    Until then both are valid (ojs-security §6.4). Without `expires`, the new key has the lifetime
+    that the old one was created with. Raises NotFound, and InvalidRequest for an invalid key.
     """
     with database.atomic():
         old = _get(prefix)
@@ -152,12 +152,12 @@ def replace(
 
 
 def scopes_of(key: ApiKey) -> frozenset[Scope]:
-    """Return a key's scopes. One that this version does not know gives no right."""
+    """Return a key's scopes, without those that this version does not know."""
     return frozenset(Scope(scope) for scope in key.scopes if scope in list(Scope))
 
 
 def checked_queues(names: Iterable[str]) -> list[str]:
-    """Return the names of queues, each once. Raises InvalidRequest for one that cannot be."""
+    """Return the names of queues, each once. Raises InvalidRequest for an invalid name."""
     limits = settings().limits
     found = sorted(set(names))
     for name in found:

@@ -1,7 +1,7 @@
-"""The audit trail of who was let in and who was not, as log records (ojs-security §11).
+"""The audit trail of access and of operators' actions, as log records (ojs-security §11).
 
-The logger `django_ojs.audit` has one record an event, its fields as attributes of the record. No
-secret gets here, and neither does what was sent.
+The logger `django_ojs.audit` gets one record for each event, with the fields as attributes. Neither
+secrets nor request bodies are logged.
 """
 
 import logging
@@ -19,8 +19,8 @@ def note(
     correlation_id: str = "",
     **detail: Any,
 ) -> None:
-    """Write one event. What failed is a warning."""
-    # A third party may let in whoever has a line break in the name.
+    """Log one event; a failure as a warning."""
+    # A principal that another authentication class names may contain line breaks.
     principal = "".join(each if each.isprintable() else "?" for each in principal)
     logger.log(
         logging.INFO if outcome == "success" else logging.WARNING,

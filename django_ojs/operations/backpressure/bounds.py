@@ -56,12 +56,11 @@ def insert(envelopes: Sequence[Envelope], *, generated_ids: bool, exact: bool) -
 
 
 def _may_be_bounded(envelopes: Sequence[Envelope]) -> bool:
-    # A set of one is the common case, and costs less than a generator.
-    for queue in {envelope.queue for envelope in envelopes}:
-        bound = queue_configs.of(queue).backpressure
-        if bound.max_depth is not None or bound.max_size_bytes is not None:
-            return True
-    return False
+    configs = queue_configs.current()
+    return configs is not None and any(
+        bounds.is_bounded(configs.of(queue).backpressure)
+        for queue in {envelope.queue for envelope in envelopes}
+    )
 
 
 def enter_all(stored: Sequence[Job]) -> None:

@@ -39,8 +39,7 @@ def admit(
     With `batch` an error carries the `index` of its job. Raises an OJSError that names the field
     and the rule.
     """
-    chain = middleware.enqueue_chain()
-    chain.freeze()
+    chain = middleware.frozen_enqueue_chain()
     limits = settings().limits
     admitted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
@@ -62,14 +61,18 @@ def check_queue_size(envelope: Envelope, limits: Limits) -> None:
     What a client sent is measured as it was sent; an envelope made in Python, as the server's own
     limit measures it. A limit over `limits` does not count. Raises PayloadTooLarge.
     """
-    limit = queue_configs.of(envelope.queue).max_envelope_bytes
+    configs = queue_configs.current()
+    limit = None if configs is None else configs.of(envelope.queue).max_envelope_bytes
     if limit is not None and limits.envelope_bytes < sys.maxsize:
         document = sized(envelope) if envelope.document is None else envelope.document
         check_size(document, replace(limits, envelope_bytes=limit))
 
 
 def _admit_and_offload(
-    envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits, offloader: Offloader
+    envelope: Envelope,
+    chain: middleware.EnqueueChain | None,
+    limits: Limits,
+    offloader: Offloader,
 ) -> Envelope | None:
     # What is offloaded does not count.
     passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
@@ -81,10 +84,12 @@ def _admit_and_offload(
     return passed
 
 
-def _admit(envelope: Envelope, chain: middleware.EnqueueChain, limits: Limits) -> Envelope | None:
+def _admit(
+    envelope: Envelope, chain: middleware.EnqueueChain | None, limits: Limits
+) -> Envelope | None:
     validate(envelope, limits)
     check_queue_size(envelope, limits)
-    if not chain:
+    if chain is None:
         return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
     # The key is made of the arguments that the caller gave: a middleware may encrypt them
     # (extension-interactions §4). Type, queue and meta are those that the middleware returned.

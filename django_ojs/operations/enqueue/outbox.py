@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from typing import Final
 from uuid import UUID
 
 from django.db import Error, connections, router
@@ -15,14 +16,37 @@ from django_ojs.spec.destinations import LOCAL, Destination
 from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
-from django_ojs.storage import database
+from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
 
 #: Rows that one call of `prune` deletes of each kind.
 PRUNED_AT_ONCE = 1000
 
-#: Aliases that were seen to have an outbox.
-_known: set[str] = set()
+
+class Tables:
+    """The aliases that were seen to have the table of the outbox."""
+
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+
+    def exists(self, alias: str) -> bool:
+        """Whether the table exists; True for an alias that cannot be reached."""
+        if alias not in self._found:
+            try:
+                names = connections[alias].introspection.table_names()
+            except Error:
+                return True  # A caller that needs the alias gets the error; others continue.
+            if OutboxEntry._meta.db_table not in names:
+                return False
+            self._found.add(alias)
+        return True
+
+    def reset(self) -> None:
+        """Query again the next time."""
+        self._found.clear()
+
+
+_tables: Final = process_state.register(Tables())
 
 
 def route(envelope: Envelope) -> str | None:
@@ -103,7 +127,7 @@ def prune() -> int:
         except Error:
             if alias == database.alias():
                 raise
-            connections[alias].close()  # It is away; its rows can wait.
+            connections[alias].close()  # Its server cannot be reached; the next call prunes.
     return count
 
 
@@ -121,20 +145,9 @@ def aliases() -> list[str]:
         if alias != home
         and connections.settings[alias]["ENGINE"] != "django.db.backends.dummy"
         and router.allow_migrate_model(alias, OutboxEntry)
-        and _has_table(alias)
+        and _tables.exists(alias)
     ]
     return [home, *others]
-
-
-def _has_table(alias: str) -> bool:
-    if alias not in _known:
-        try:
-            if OutboxEntry._meta.db_table not in connections[alias].introspection.table_names():
-                return False
-        except Error:
-            return True  # It is away: the caller that needs it gets the error, others go on.
-        _known.add(alias)
-    return True
 
 
 __all__ = [

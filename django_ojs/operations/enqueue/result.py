@@ -11,7 +11,7 @@ from django.db.models.base import ModelState
 from django.db.models.signals import ModelSignal, post_init, pre_init
 
 from django_ojs.models import Job
-from django_ojs.spec import retry, times
+from django_ojs.spec import retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
@@ -170,7 +170,7 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "meta": as_stored(envelope.meta),
         "options": as_stored(options),
         "attempt": 0,
-        "max_attempts": (envelope.retry or retry.DEFAULT).max_attempts,
+        "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
         "returned": 0,
         "run": 0,
         "timeout_ms": envelope.timeout_ms,

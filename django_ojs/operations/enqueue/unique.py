@@ -18,7 +18,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, unique
 from django_ojs.storage.unique import Holder
 

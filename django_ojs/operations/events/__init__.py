@@ -1,1 +1,1 @@
-"""Events and signals: publishing them, and reading the kept ones."""
+"""Events and signals: publishing them, and reading the recorded events."""

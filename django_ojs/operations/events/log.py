@@ -1,4 +1,4 @@
-"""Read the kept events, in the order of their commits and without gaps (ojs-events §6.4)."""
+"""Read the recorded events, in the order of their commits and without gaps (ojs-events §6.4)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from django_ojs.storage.database import BATCH
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
-#: Events that a filter may pass over in one reading. A rare type among millions must not make a
-#: request long; the cursor moves on all the same.
+#: Events that one request reads to find those of a filter: a search for a rare type among millions
+#: must not take long. The cursor advances in any case.
 LOOKED_AT_ONCE = 20_000
 
-#: The clocks of whoever made an event and of the database differ by less than this.
+#: The clock of the process that creates an event differs from the database's by less than this.
 _CLOCKS = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """Some events, and where to go on. With `has_more` there is more to read at once.
+    """A page of events, and the cursor of the next one, which `has_more` says exists now.
 
-    A page may be empty and have more: the filter passed over all it looked at.
+    A page may be empty and have more: no event that was read matched the filter.
     """
 
     events: list[dict[str, Any]]
@@ -47,18 +47,18 @@ def read(
     """Return the events after a cursor (or after an event's id), oldest first.
 
     `types` may be patterns, such as `job.*`. With `queues`, events that concern no queue are left
-    out. A reader that goes on from each cursor sees every event once, however late its transaction
-    committed. Raises InvalidRequest.
+    out. A reader that continues from each cursor gets every event once, however late its
+    transaction committed. Raises InvalidRequest.
     """
     filters = _filters(types, queues, job_types)
-    # Before the bounds are read, or an event placed meanwhile would be beyond them.
+    # Before the bounds are read: an event that gets its position later would be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after)
     bounds = stored.bounds()
     if bounds is None or bounds[1] <= start:
         return Page(events=[], cursor=str(start), has_more=False)
     first, last = bounds
-    # What was pruned is not looked at.
+    # Positions of pruned events are skipped.
     end = min(max(start, first - 1) + LOOKED_AT_ONCE, last)
     wanted = stored.kept().filter(position__gt=start, position__lte=end, **filters)
     found = list(wanted.order_by("position")[: limit + 1])
@@ -72,7 +72,7 @@ def read(
 
 
 def render(event: Event) -> dict[str, Any]:
-    """Return the envelope of a kept event (ojs-events §2)."""
+    """Return the envelope of a recorded event (ojs-events §2)."""
     return events.render(
         event_id=event.event_id,
         type=event.type,
@@ -84,12 +84,12 @@ def render(event: Event) -> dict[str, Any]:
 
 
 def settle() -> int:
-    """Give committed events their place in the order. Return how many. Reading does so as well."""
+    """Assign positions to committed events, as reading does. Return how many."""
     return stored.assign_positions()
 
 
 def prune(limit: int = BATCH) -> int:
-    """Delete events that are older than the settings keep them. Return how many."""
+    """Delete events that are past the retention time of the settings. Return how many."""
     return stored.prune(settings().keep_events_for, limit)
 
 
@@ -133,12 +133,12 @@ def _event_id(after: str) -> UUID:
 
 
 def _position_of(event_id: UUID) -> int | None:
-    # There is no index on the ids, which would have to be kept up for each event: an id says when
-    # it was made, and there is one on that.
+    # There is no index on the ids, which each insert would have to update. An id contains the time
+    # of its creation, which has an index.
     try:
         made = events.made_at(event_id)
         span = (made - _CLOCKS, made + _CLOCKS)
-    except (ValueError, OverflowError):  # A year that no clock shows.
+    except (ValueError, OverflowError):  # The id contains a time outside of the range of dates.
         return None
     near = stored.kept().filter(time__range=span)
     return near.filter(event_id=event_id).values_list("position", flat=True).first()

@@ -6,7 +6,6 @@ all. A type that is not recorded and a signal without receivers cost one set loo
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -57,7 +56,7 @@ def record(events: Iterable[Event]) -> None:
 def send_after_commit(signal: Signal, job: Any, **details: Any) -> None:
     """Send a signal once the current transaction has committed."""
     if signal.has_listeners(Job):
-        database.after_commit(partial(signal.send_robust, sender=Job, job=job, **details))
+        database.after_commit(lambda: signal.send_robust(sender=Job, job=job, **details))
 
 
 def send_all_after_commit(signal: Signal, keys: Collection[UUID]) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong, worst first, as far as it can be said without counting jobs."""
+"""Findings about the health of the system, worst first, without counting jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from django_ojs.operations.figures.queue_overview import Level, Row
 from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.storage import database
 
-#: Dead letters are counted as far as this.
+#: Dead letters are counted up to this.
 MOST: Final = 10_000
 
-#: A transaction that is open this long keeps dead rows where claims stumble over them.
+#: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
 OLD: Final = timedelta(minutes=15)
 VERY_OLD: Final = timedelta(hours=1)
 
@@ -26,7 +26,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that is wrong; `number` and the rest are what its sentence needs."""
+    """One problem; `number` and the other fields are the values of its sentence."""
 
     kind: Kind
     level: Level
@@ -58,7 +58,7 @@ def findings(
     fresh_dead: int,
     transaction: timedelta | None,
 ) -> list[Finding]:
-    """Return what is wrong, worst first."""
+    """Return the problems, worst first."""
     found = []
     if maintenance is not None and maintenance.enabled:
         found.append(

@@ -1,4 +1,4 @@
-"""What happened, over time (ojs-admin-api §10.2). From the rollups; the jobs are not looked at."""
+"""The history of the figures (ojs-admin-api §10.2), from the rollups."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ PERIODS: dict[Period, timedelta] = {
     "1h": timedelta(hours=1),
     "1d": timedelta(days=1),
 }
-#: What an answer may hold: two days of minutes, four months of hours.
+#: Points in one response: two days of minutes, four months of hours.
 MAX_POINTS = 3000
 
 _SUMS = ("enqueued", "completed", "failed", "discarded")
@@ -30,7 +30,7 @@ _SUMS = ("enqueued", "completed", "failed", "discarded")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """What happened in one period, which begins at `timestamp`.
+    """The figures of one period, which begins at `timestamp`.
 
     Processed are the runs that ended with a result or an error, failed those with an error.
     `waited` and `ran` are histograms of the completed jobs; see `stats.percentiles`.
@@ -58,12 +58,12 @@ def history(
     queue: str | None = None,
     within: Collection[str] | None = None,
 ) -> list[Point]:
-    """Return a point a period, oldest first, those in which nothing happened included.
+    """Return one point for each period, oldest first, periods without activity included.
 
-    By default the last hour of all queues. The first period is the one `since` lies in. `within`
-    are the queues whoever asks is kept to. What other processes did in the last ten seconds may be
-    missing; of what is older than two days, the figures of an hour stand in its first period.
-    Raises InvalidRequest for a time that is empty, or more than 3,000 periods.
+    By default the last hour of all queues. The first period is the one that contains `since`.
+    `within` are the queues that the caller may use. Figures of other processes may be missing for
+    the last ten seconds; beyond two days, the figures of an hour are in its first period. Raises
+    InvalidRequest for an empty range, or more than 3,000 periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
@@ -75,7 +75,7 @@ def history(
             f"since and until must be at most {MAX_POINTS} periods apart.",
             details={"field": "since", "max_points": MAX_POINTS},
         )
-    # This process's own figures, if they are due; it may be one that seldom writes them.
+    # Write this process's own figures if they are due: it may be a process that seldom does.
     rollups.flush_if_due()
     rows = Rollup.primary.filter(minute__gte=start, minute__lt=end)
     if queue is not None:
@@ -94,7 +94,7 @@ def _floor(moment: datetime, width: timedelta) -> datetime:
 
 
 def _summed(rows: QuerySet[Rollup], period: Period) -> Iterator[dict[str, Any]]:
-    # Added up in the database, by minute at the finest; histograms number by number.
+    # Summed up in the database, by minute or longer periods; histograms bucket by bucket.
     moment: Any = F("minute")
     if period == "1h":
         moment = TruncHour("minute", tzinfo=UTC)

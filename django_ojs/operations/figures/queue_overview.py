@@ -1,5 +1,6 @@
-"""The queues as an operator looks at them: how full, how fast, since when. Reads no jobs but the
-oldest of each queue.
+"""The queues with their depth, pressure, rates and workers, for the overview of operators.
+
+Of the jobs, it reads only the oldest available one of each queue.
 """
 
 from collections import Counter
@@ -18,10 +19,11 @@ from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import Flow
 
-#: Workers that are looked at for who listens where.
+#: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
 
-#: Jobs that came in one minute and went in the next make rates differ by some percent.
+#: A queue that is not growing has rates that differ by some percent: jobs that are enqueued in one
+#: minute finish in the next.
 _NOISE = 1.05
 
 
@@ -41,27 +43,27 @@ class Row:
 
     status: QueueStatus
     flow: Flow
-    #: Running workers that take its jobs; None: it is not known.
+    #: Running workers that fetch from it; None: unknown.
     listening: int | None = 0
     oldest: datetime | None = None
     warned_at: datetime | None = None
     full_at: datetime | None = None
-    #: What waits, in bytes; None: no bound asks for it.
+    #: The waiting jobs in bytes; None: no bound needs it.
     size: int | None = None
 
     @property
     def name(self) -> str:
-        """The queue's name."""
+        """The name of the queue."""
         return self.status.name
 
     @property
     def bound(self) -> Backpressure:
-        """What bounds it."""
+        """Its bounds."""
         return self.status.config.backpressure
 
     @property
     def bounded(self) -> bool:
-        """Whether anything does."""
+        """Whether it has a bound."""
         return bounds.is_bounded(self.bound)
 
     @property
@@ -71,7 +73,7 @@ class Row:
 
     @property
     def available(self) -> int:
-        """How many jobs could be worked now."""
+        """The number of available jobs."""
         return self.status.counts.get(State.AVAILABLE, 0)
 
     @property
@@ -83,7 +85,7 @@ class Row:
 
     @property
     def level(self) -> Level:
-        """Whether it is full, or about to be."""
+        """Whether it is full, or above its warning threshold."""
         pressure = self.pressure
         if pressure is None or pressure < self.bound.warning_threshold:
             return Level.GOOD
@@ -91,7 +93,7 @@ class Row:
 
     @property
     def unworked(self) -> bool:
-        """Whether jobs could be worked, and nobody does."""
+        """Whether jobs are available, and no worker fetches them."""
         return bool(
             self.available
             and not self.status.paused
@@ -101,19 +103,19 @@ class Row:
 
     @property
     def growing(self) -> bool:
-        """Whether more comes than goes, by more than such figures are off anyway."""
+        """Whether more jobs are enqueued than finished, by more than the noise of the rates."""
         return self.flow.came_per_minute > self.flow.went_per_minute * _NOISE
 
     @property
     def drains_in(self) -> float | None:
-        """Seconds until nothing is left that could be worked; None: not as things are."""
+        """Seconds until no job is available at the current rates; None: never."""
         net = self.flow.went_per_minute - self.flow.came_per_minute
         return self.available / net * 60 if net > 0 else None
 
 
 @dataclass(kw_only=True, slots=True)
 class Listeners:
-    """How many living workers take jobs of each queue."""
+    """The number of running workers of each queue."""
 
     by_queue: Counter[str] = field(default_factory=Counter)
     total: int = 0
@@ -121,7 +123,7 @@ class Listeners:
 
 
 def listeners() -> Listeners:
-    """Return who listens where: workers that run, as far as they are known by their beats."""
+    """Return the number of running workers of each queue; their heartbeats name the queues."""
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
     for each in found.workers:
@@ -137,9 +139,9 @@ def overview(
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
 ) -> list[Row]:
-    """Return a row for each queue, those nearest to their bounds first, then the deepest.
+    """Return a row for each queue, highest pressure first, then the deepest.
 
-    `listens` None: who listens is not known.
+    `listens` None: the listeners are unknown.
     """
     since = {
         name: (warned_at, full_at)

@@ -1,6 +1,6 @@
-"""How many jobs there are, and what happens with them: totals, and by queue (ojs-admin-api §10.1).
+"""The numbers and rates of jobs: totals, and by queue (ojs-admin-api §10.1).
 
-Nothing here reads the jobs: counts are kept, and the rest is in the rollups.
+Nothing here reads the jobs: the figures come from the counts and the rollups.
 """
 
 import time
@@ -24,7 +24,7 @@ _started = time.monotonic()
 
 
 def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
-    """Return the number of jobs by state, for these queues or all; what is 0 is left out."""
+    """Return the number of jobs by state, for these queues or all; zeros are left out."""
     return counts.by_queue(queues)
 
 
@@ -35,7 +35,7 @@ def depth(queue: str) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
-    """What happened in the last five minutes, a minute.
+    """Rates per minute over the last five minutes.
 
     Processed are the runs that ended with a result or an error, failed those with an error.
     `latency_ms` are percentiles of the time from available to started, of the jobs that were
@@ -49,7 +49,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """All queues together. `uptime_seconds` is how long this process has been up."""
+    """All queues together. `uptime_seconds` is the uptime of this process."""
 
     queues: int
     workers: int
@@ -59,7 +59,7 @@ class Totals:
 
 
 def totals(*, within: Collection[str] | None = None) -> Totals:
-    """Return the sums over all queues, or over those that whoever asks is kept to."""
+    """Return the sums over all queues, or over those that the caller may use."""
     jobs: Counter[State] = Counter()
     for states in counts.by_queue(within).values():
         jobs.update(states)
@@ -74,7 +74,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
 
 
 def rates(names: Collection[str]) -> dict[str, Rates]:
-    """Return the rates of these queues; one in which nothing happened has zeros."""
+    """Return the rates of these queues; a queue without activity has zeros."""
     lately = rollup_queries.recent_by_queue(RATE_OVER, names)
     return {name: _rates([lately[name]] if name in lately else []) for name in names}
 
@@ -105,19 +105,19 @@ def _rates(lately: Iterable[rollup_queries.RecentTotals]) -> Rates:
 
 
 class CountKeeper:
-    """Keeps the counts short: two maintenance steps, the second when the first did something."""
+    """Two maintenance steps for the counts; the second runs when the first changed something."""
 
     def __init__(self) -> None:
         self._folded = 0
 
     def fold(self) -> int:
-        """Fold what changed into the counts. Return how many changes there were."""
+        """Fold the changes into the counts. Return how many changes there were."""
         folded = counts.fold()
         self._folded += folded
         return folded
 
     def vacuum_counts(self) -> int:
-        """Give back the space of what was folded."""
+        """Release the space of folded changes."""
         if self._folded:
             counts.vacuum()
         self._folded = 0
@@ -125,18 +125,18 @@ class CountKeeper:
 
 
 def fold_rollups() -> int:
-    """Fold rollups of minutes that are over, and take the time from old ones.
+    """Fold the rollups of past minutes, and add old ones to the all-time sums.
 
-    Return how many rows it touched.
+    Return how many rows changed.
     """
     return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
 
 
 def coarsen_rollups() -> int:
-    """Make hours of minutes that are older than two days. Return how many rows went."""
+    """Merge minutes that are older than two days into hours. Return how many rows were deleted."""
     return rollup_compaction.coarsen()
 
 
 def flush_rollups() -> int:
-    """Write what this process has added up. Every process does this for itself."""
+    """Write the figures of this process. Each process does this for itself."""
     return rollups.flush()

@@ -1,4 +1,4 @@
-"""Retry, cancel or delete many jobs (ojs-admin-api §8), by what they are or by their ids.
+"""Retry, cancel or delete many jobs (ojs-admin-api §8), given by a filter or by their ids.
 
 Each job changes under the same conditions as in the single operation. A job that another
 transaction changed first is counted as failed, with the reason.
@@ -28,9 +28,9 @@ from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 
-#: Jobs of one call: a few seconds. For more, the caller calls again.
+#: Jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
-#: Jobs of one purge, which does nothing but delete.
+#: Jobs of one purge, which only deletes.
 PURGE_LIMIT = 50_000
 #: Reasons that are returned; jobs that failed beyond these are only counted.
 MAX_ERRORS = 100
@@ -73,7 +73,7 @@ def retry_all(
 
     `which` is a filter or ids; a filter that names no state means discarded jobs. `within` are the
     queues that the caller may use. With `dead_letters`, jobs that were only discarded are
-    skipped. Raises InvalidRequest for a filter that leaves no job out, PayloadTooLarge for more ids
+    skipped. Raises InvalidRequest for a filter that matches all jobs, PayloadTooLarge for more ids
     than `limit`.
     """
     return _run(RETRY_DEAD if dead_letters else RETRY, which, within, limit)
@@ -84,7 +84,7 @@ def cancel_all(
 ) -> Summary:
     """Cancel jobs, each as CANCEL would; see `retry_all`.
 
-    A filter that names no state means jobs that wait; running ones have to be named.
+    A filter that names no state means waiting jobs; active ones must be named.
     """
     return _run(CANCEL, which, within, limit)
 
@@ -92,9 +92,9 @@ def cancel_all(
 def delete_all(
     which: Which, *, within: frozenset[str] | None = None, limit: int = LIMIT
 ) -> Summary:
-    """Delete jobs that have ended, with their histories; see `retry_all`.
+    """Delete jobs in a terminal state, with their histories; see `retry_all`.
 
-    A filter that names no state means all jobs that have ended.
+    A filter that names no state means all terminal states.
     """
     return _run(DELETE, which, within, limit)
 
@@ -106,10 +106,10 @@ def purge(
     older_than: datetime | None = None,
     limit: int = PURGE_LIMIT,
 ) -> Summary:
-    """Delete a queue's jobs in these states (ojs-admin-api §6.5), those that wait as well.
+    """Delete a queue's jobs in these states (ojs-admin-api §6.5), waiting jobs included.
 
-    `older_than` bounds the time at which they ended. Raises InvalidRequest: no state, a running
-    job's state, or an age for jobs that have not ended.
+    `older_than` is compared with the time at which they ended. Raises InvalidRequest for no state,
+    for the state active, and for `older_than` with a state that is not terminal.
     """
     if not states:
         raise InvalidRequest("states must name at least one.", details={"field": "states"})

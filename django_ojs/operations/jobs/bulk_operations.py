@@ -1,8 +1,8 @@
-"""Bulk operations (ojs-bulk-operations §7): ordered in a request, and worked elsewhere.
+"""Bulk operations (ojs-bulk-operations §7): stored by a request, and executed by maintenance.
 
-Maintenance works them five hundred jobs at a time. The jobs and the figures of the operation change
-in one transaction that holds the operation's row: two that work it take turns, and what a killed
-one had begun has not happened.
+Maintenance executes them five hundred jobs at a time. The jobs and the figures of the operation
+change in one transaction that locks the operation's row: only one process executes it at a time,
+and the unfinished step of a killed process is rolled back.
 """
 
 import logging
@@ -34,12 +34,12 @@ logger = logging.getLogger("django_ojs")
 OPEN: Final = (BulkState.PENDING, BulkState.RUNNING)
 OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 
-#: Reasons and jobs that are kept of those that were left alone.
+#: Jobs and reasons that are stored of those that were left unchanged.
 MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
 _OTHER: Final = "Another reason."
 
-#: Seconds that one step works, so that the other steps of maintenance are not late.
+#: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
 
 _ACTIONS: Final[dict[str, StepAction]] = {
@@ -47,33 +47,33 @@ _ACTIONS: Final[dict[str, StepAction]] = {
     Action.CANCEL: bulk_step.CANCEL,
     Action.DELETE: bulk_step.DELETE,
 }
-#: Clocks that show milliseconds are not behind themselves.
+#: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
 _TICK: Final = timedelta(milliseconds=1)
 
 
 def operations() -> QuerySet[BulkOperation]:
-    """All bulk operations, on the alias that holds them."""
+    """All bulk operations."""
     return BulkOperation.primary.all()
 
 
 def order(
     action: Action, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
 ) -> BulkOperation:
-    """Order something for all jobs of a filter, and return the order.
+    """Store a bulk operation on all jobs of a filter, and return it.
 
-    Jobs are meant that are there now: those made later, and those that end later where it is about
-    jobs that have ended, are left alone. `changes` are made by a retry, of dead letters only.
-    Raises InvalidRequest for a filter that leaves no job out, or names no state it can be done in.
+    It changes the jobs that match now, and not those that are created later; nor, where the filter
+    is about terminal states, those that end later. A retry applies `changes`, to dead letters only.
+    Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
     """
     if changes and action != Action.RETRY:
         raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
-    whom = meant(action, which)
+    wanted = applicable(action, which)
     if changes:
-        whom = replace(whom, dead_letter=True)
-    expected, more = count(whom)
+        wanted = replace(wanted, dead_letter=True)
+    expected, more = count(wanted)
     operation: BulkOperation = operations().create(
         action=action,
-        filter=filter_json.render(whom),
+        filter=filter_json.render(wanted),
         changes=dict(changes or {}),
         ordered_by=by,
         expected=None if more else expected,
@@ -82,10 +82,10 @@ def order(
     return operation
 
 
-def meant(action: Action, which: JobFilter) -> JobFilter:
-    """Return the filter of those of the jobs that it can be done to.
+def applicable(action: Action, which: JobFilter) -> JobFilter:
+    """Return the filter, reduced to the states that the action allows.
 
-    Raises InvalidRequest for a filter that leaves no job out, or names no such state.
+    Raises InvalidRequest for a filter that matches all jobs, or names no such state.
     """
     bulk_action = _ACTIONS[action]
     if which.empty:
@@ -113,7 +113,7 @@ def get(key: int) -> BulkOperation:
 
 
 def stop(key: int, *, by: str) -> bool:
-    """Stop an operation after the jobs it has in hand. Return whether it was not over yet."""
+    """Stop an operation after its current step. Return False if it was over already."""
     stopped = database.retried(
         lambda: (
             operations()
@@ -127,9 +127,9 @@ def stop(key: int, *, by: str) -> bool:
 
 
 def work() -> int:
-    """Work the oldest operation for a moment. Return how many jobs it has seen; `BATCH` for more.
+    """Execute the oldest operation for a moment, as a step of maintenance.
 
-    A step of maintenance.
+    Return how many jobs it has processed; at least `BATCH` when there are more.
     """
     until = time.monotonic() + _STEP
     seen = 0
@@ -141,9 +141,9 @@ def work() -> int:
 
 
 def prune(limit: int = database.BATCH) -> int:
-    """Delete operations that were over longer ago than the settings keep them. Return how many.
+    """Delete finished operations after their retention time, as a step of maintenance.
 
-    A step of maintenance. It looks at the oldest orders alone, which needs no index of its own.
+    It reads only the oldest operations, which needs no index of its own. Return how many.
     """
     old = operations().order_by("pk").values_list("pk", flat=True)[:limit]
     over = operations().filter(
@@ -155,25 +155,25 @@ def prune(limit: int = database.BATCH) -> int:
 
 
 def work_once(chunk: int = CHUNK, scan_limit: int = SCAN_LIMIT) -> int | None:
-    """Take the next jobs of the oldest operation. Return how many; None without an operation."""
+    """Process the next jobs of the oldest operation. Return how many; None without an operation."""
     if not raw_queries.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
         return None
-    return database.in_write_transaction(lambda: _turn(chunk, scan_limit))
+    return database.in_write_transaction(lambda: _execute(chunk, scan_limit))
 
 
-def _turn(chunk: int, scan_limit: int) -> int | None:
+def _execute(chunk: int, scan_limit: int) -> int | None:
     mine = operations().filter(state__in=OPEN).order_by("pk")
-    # Another who works it is not waited for.
+    # If another process is executing it, this one does not wait.
     operation = mine.select_for_update(skip_locked=True).first()
     if operation is None:
         return None
     try:
         with database.atomic():
-            return _go_on(operation, chunk, scan_limit)
+            return _execute_step(operation, chunk, scan_limit)
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        # It would fail again, and those behind it would wait for ever.
+        # It would fail again, and the operations after it would never be executed.
         logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
         mine.filter(pk=operation.pk).update(
             state=BulkState.STOPPED, stopped_by="an error; see the log", finished_at=Now()
@@ -181,7 +181,7 @@ def _turn(chunk: int, scan_limit: int) -> int | None:
         return 0
 
 
-def _go_on(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
+def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     which = filter_json.read(operation.filter)
     bulk_action = bulk_step.with_changes(_ACTIONS[operation.action], operation.changes)
     keys, end = _next(operation, which, chunk, scan_limit)
@@ -201,8 +201,8 @@ def _go_on(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
 def _next(
     operation: BulkOperation, which: JobFilter, chunk: int, scan_limit: int
 ) -> tuple[list[Any], str | None]:
-    """Return the next jobs, and where to go on: "scan|cursor", or None at the end."""
-    wanted = _there_already(which, operation)
+    """Return the next jobs, and the position after them: "scan|cursor", or None at the end."""
+    wanted = _existing(which, operation)
     scans = index_scans(wanted)
     step, _, text = (operation.place or "0|").partition("|")
     for at in range(int(step), len(scans)):
@@ -224,7 +224,7 @@ def _next(
     return [], None
 
 
-def _there_already(which: JobFilter, operation: BulkOperation) -> JobFilter:
+def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
     until = made if which.until is None else min(which.until, made)
     if operation.action == Action.CANCEL:

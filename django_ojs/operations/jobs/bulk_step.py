@@ -1,4 +1,4 @@
-"""One step of a bulk action: five hundred jobs are changed in one transaction, or one by one.
+"""One step of a bulk action: it changes five hundred jobs in one transaction, or one by one.
 
 The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
 """
@@ -22,7 +22,7 @@ from django_ojs.storage import database
 
 ActionName = Literal["retry", "cancel", "delete", "purge"]
 
-#: Jobs of one transaction: some ten milliseconds of locks.
+#: Jobs of one transaction, which holds their locks for some ten milliseconds.
 CHUNK = 500
 
 BUSY = "Others were changing the job again and again; try it once more."
@@ -42,13 +42,13 @@ class StepResult:
 
     @property
     def unchanged(self) -> dict[UUID, str]:
-        """All of them."""
+        """Both kinds together."""
         return self.skipped | self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class StepAction:
-    """What is done to locked jobs that are in one of the `allowed` states.
+    """An action on locked jobs that are in one of the `allowed` states.
 
     `default`: the states of a filter that names none. `single` does the same to one job, and raises
     the error that prevents it. `changes` are applied to a dead letter first, see
@@ -73,7 +73,7 @@ _CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 
 RETRY = StepAction("retry", frozenset({State.DISCARDED}), (State.DISCARDED,), revive, retry)
 RETRY_DEAD = replace(RETRY, dead_letters=True)
-# Running jobs are cancelled only where the filter names them (bulk-operations §6.1).
+# Active jobs are cancelled only where the filter names them (bulk-operations §6.1).
 CANCEL = StepAction(
     "cancel",
     frozenset(_CANCELLABLE),
@@ -113,8 +113,8 @@ class BulkStep:
     def run(self, keys: Collection[UUID]) -> StepResult:
         """Change these jobs in one transaction, a savepoint in the caller's.
 
-        When an error prevents one of them (a queue is full, say), each is changed by itself, so
-        that the others are. Raises OperationalError when the transaction failed.
+        When an error prevents one of them (such as a full queue), each is changed by itself, so
+        that the others succeed. Raises OperationalError when the transaction failed.
         """
         try:
             return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
@@ -151,11 +151,11 @@ class BulkStep:
             try:
                 single(key)
             except OJSError as error:
-                # Without the figures of the moment: a thousand rejections have one reason.
+                # Without the current depth, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
                 failed[key] = f"queue {allowed[key].queue} is full" if full else error.message
             except OperationalError as error:
-                # In the caller's transaction, the caller decides; otherwise the others are done.
+                # In a caller's transaction the caller decides; otherwise the other jobs change.
                 own = not database.connection().in_atomic_block
                 if not own or not database.dialect().is_contention_error(error):
                     raise

@@ -68,7 +68,7 @@ def _cut(
         field = name.removeprefix("-")
         lookup = down if name.startswith("-") else up
         if not wanted:
-            # A condition of its own, so that it bounds the range of the index.
+            # A separate condition, so that it bounds the range of the index.
             found = found.filter(**{f"{field}__{lookup}e": _outermost(value, lookup)})
         wanted.append(here & _compare(field, lookup, value))
         here &= _compare(field, "exact", value)
@@ -100,13 +100,13 @@ def write(cursor: Cursor) -> str:
 
 
 def read(text: str, order: Order) -> Cursor:
-    """Return the cursor of a text. Raises InvalidRequest for one that is not of this order."""
+    """Parse a cursor. Raises InvalidRequest for one that does not have this order."""
     parts = text.split("~")
     try:
         return tuple(_read(part, name) for part, name in zip(parts, order, strict=True))
     except (ValueError, OverflowError):
         raise InvalidRequest(
-            "after must be where an earlier page ended.", details={"field": "after"}
+            "after must be the cursor of an earlier page.", details={"field": "after"}
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Dead letters by what they have in common: queue, type and error (ojs-dead-letter §6)."""
+"""Dead letters grouped by queue, type and error (ojs-dead-letter §6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.storage.dialects.expressions import Moment
 
-#: So many dead letters are grouped, the newest: some 80 ms, however many there are.
+#: The number of dead letters that are grouped, the newest ones: this takes some 80 ms.
 NEWEST: Final = 25_000
-#: So many groups are returned, the first ones.
+#: The number of groups that are returned.
 GROUPS: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Dead letters of one queue, type and error. `sample` is the last of them."""
+    """Dead letters of one queue, type and error. `sample` is the newest of them."""
 
     queue: str
     type: str
@@ -35,8 +35,8 @@ class Group:
 class Groups:
     """The groups, in order. `seen` letters were grouped; `more`: there are older ones.
 
-    `found` is how many groups there are. `oldest` is the time of the oldest letter of all,
-    `pruned_at` when it will be deleted.
+    `found` is the number of groups. `oldest` is the time of the oldest dead letter, `pruned_at` the
+    time at which it will be deleted.
     """
 
     groups: list[Group]
@@ -48,7 +48,7 @@ class Groups:
 
 
 def groups(*, newest: int = NEWEST, most: int = GROUPS, latest_first: bool = False) -> Groups:
-    """Group the newest dead letters; the biggest groups first, or those that grew last."""
+    """Group the newest dead letters; the largest groups first, or the latest."""
     dead = Job.primary.filter(dead_letter=True)
     times = dead.order_by("-finished_at", "-pk").values_list("finished_at", flat=True)
     start = next(iter(times[newest : newest + 1]), None)
@@ -78,7 +78,7 @@ def groups(*, newest: int = NEWEST, most: int = GROUPS, latest_first: bool = Fal
 
 
 def _samples(times: Sequence[datetime]) -> dict[tuple[str, str, str | None], Job]:
-    # By the times of the last letters, which an index knows; a few others may have the same.
+    # By the times of the newest letters, which are indexed; other letters may have the same time.
     found = Job.primary.filter(
         dead_letter=True, finished_at__in=[Moment(Value(time)) for time in times]
     )

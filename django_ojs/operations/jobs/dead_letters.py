@@ -1,6 +1,6 @@
 """Dead letters (ojs-dead-letter §6, §9): list, retry and delete them.
 
-They have an index of their own, newest first. Counts end at 10,000.
+They have an index of their own, newest first. They are counted up to 10,000.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.retry import revive
-from django_ojs.spec import retry as retries
-from django_ojs.spec import unique
+from django_ojs.spec import retry_policy as retries
+from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, insert, transitions
 
-#: Totals and figures cover this many dead letters, the newest: some 20 ms.
+#: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
 
 #: What a retry may change (ojs-dead-letter §6.3).
@@ -51,9 +51,9 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """How many dead letters there are, by queue and by the type of their last error.
+    """The number of dead letters, by queue and by the type of their last error.
 
-    `capped`: there are more than `total`, and the others are not among the figures; they are older.
+    `capped`: there are more than `total`; the figures do not include the others, which are older.
     """
 
     total: int
@@ -82,7 +82,7 @@ def list_page(
 
 
 def get(job_id: UUID) -> Job:
-    """Return a dead letter. Raises NotFound, for a job that is none as well."""
+    """Return a dead letter. Raises NotFound, also for a job that is not a dead letter."""
     try:
         job = transitions.get(job_id)
     except JobNotFound:
@@ -93,7 +93,7 @@ def get(job_id: UUID) -> Job:
 
 
 def figures(within: frozenset[str] | None = None) -> Figures:
-    """Return how many dead letters there are in these queues or all; the newest 10,000 count."""
+    """Return the numbers of dead letters in these queues or all, of the newest 10,000."""
     found = JobFilter(dead_letter=True, within=within).jobs()
     newest = found.order_by(*_NEWEST_FIRST)
     rows = list(newest.values_list("queue", "error__type", "finished_at")[: COUNT_LIMIT + 1])
@@ -114,7 +114,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     """Make a dead letter available again, with all its attempts, and return it.
 
     `override` may replace its args, queue, priority and (by field) retry policy, and add to its
-    meta. Raises NotFound for what is no dead letter, InvalidRequest and its kin.
+    meta. Raises NotFound for a job that is not a dead letter, InvalidRequest or a subclass.
     """
     job = _lock(job_id)
     if override:
@@ -126,7 +126,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
 
 @database.write_transaction
 def delete(job_id: UUID) -> None:
-    """Delete a dead letter and the history of its errors, for good. Raises NotFound."""
+    """Delete a dead letter and the history of its errors. Raises NotFound."""
     _lock(job_id)
     erase([job_id])
 
@@ -142,9 +142,9 @@ def _lock(job_id: UUID) -> Job:
 
 
 def change(job: Job, override: Mapping[str, Any]) -> None:
-    """Replace what `retry` may replace, in a dead letter that the caller has locked.
+    """Apply the `override` of `retry` to a dead letter that the caller has locked.
 
-    Raises InvalidRequest and its kin.
+    Raises InvalidRequest or a subclass.
     """
     given = {name: value for name, value in override.items() if value is not None}
     if not given.keys() <= set(OVERRIDES):
@@ -172,11 +172,12 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         job.max_attempts = policy.max_attempts
         job.options = {**job.options, "retry": policy.render()}
     if job.unique_key is not None:
-        same = unique.parse(job.options["unique"])
-        # Only for what counts: a middleware may have changed the arguments after the key was made.
+        same = unique_policy.parse(job.options["unique"])
+        # Only when the key depends on a change: a middleware may have changed the arguments after
+        # the key was computed.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
-    # What a bound in bytes counts: `revive` asks for room for it.
+    # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = insert.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]

@@ -1,4 +1,4 @@
-"""A filter as JSON, to be kept."""
+"""A filter as JSON, as a bulk operation stores it."""
 
 from dataclasses import fields
 from datetime import datetime
@@ -13,7 +13,7 @@ _TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
 
 
 def render(which: JobFilter) -> dict[str, Any]:
-    """Return what the filter names, as `read` takes it."""
+    """Return the conditions of a filter, for `read`."""
     rendered: dict[str, Any] = {}
     for each in fields(JobFilter):
         value = getattr(which, each.name)
@@ -38,7 +38,7 @@ def _rendered(value: Any) -> Any:
 
 
 def read(rendered: dict[str, Any]) -> JobFilter:
-    """Return the filter again."""
+    """Return the filter that `render` was given."""
     values: dict[str, Any] = dict(rendered)
     for name in _TIMES & values.keys():
         values[name] = datetime.fromisoformat(values[name])

@@ -1,4 +1,4 @@
-"""Which jobs an operator means: a filter, checked, and as a query (ojs-admin-api §7.1, §8)."""
+"""A filter of jobs: its validation, and its query (ojs-admin-api §7.1, §8)."""
 
 import re
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
-    """Jobs that meet all of this; what is left out meets everything.
+    """Jobs that meet all conditions that are given.
 
-    `type` is a job type or, ending in `*`, the beginning of some. `since` and `until` bound
+    `type` is a job type or, ending in `*`, a prefix. `since` and `until` bound
     `created_at`, `ended_since` and `ended_until` the time at which a job ended; the first of each
-    pair belongs to the range, the second does not. `error_type` is that of the latest failure, and
-    `error` is it too, or a part of its message. `tags` are all carried, `held` all found in args or
-    meta. `within` are the queues that whoever asks is kept to. Raises InvalidRequest.
+    pair is inclusive, the second exclusive. `error_type` is the type of the latest failure, `error`
+    its type or a part of its message. A job has all of `tags`, and its args or meta contain all of
+    `held`. `within` are the queues that the caller may use. Raises InvalidRequest.
     """
 
     queue: str | None = None
@@ -68,12 +68,12 @@ class JobFilter:
 
     @property
     def counted(self) -> bool:
-        """Whether the number of these jobs is known without looking at them."""
+        """Whether the counts have the number of these jobs."""
         return not self._fields(but=("queue", "states", "within"))
 
     @property
     def empty(self) -> bool:
-        """Whether it names nothing that would leave a job out."""
+        """Whether it has no condition besides `within`."""
         return not self._fields(but=("within",))
 
     def _fields(self, *, but: tuple[str, ...]) -> list[str]:
@@ -84,7 +84,7 @@ class JobFilter:
         ]
 
     def number(self) -> int:
-        """Return how many jobs these are, where `counted`; exact at any size of the table."""
+        """Return the exact number of jobs, where `counted`."""
         queues = None if self.within is None else set(self.within)
         if self.queue is not None:
             queues = {self.queue} if queues is None else {self.queue} & queues
@@ -96,11 +96,11 @@ class JobFilter:
         )
 
     def jobs(self) -> QuerySet[Job]:
-        """Return the jobs, in no order."""
+        """Return the jobs, without an order."""
         return self.narrow(Job.primary.all())
 
     def narrow(self, among: QuerySet[Job]) -> QuerySet[Job]:
-        """Return those of some jobs that are meant, in the same order."""
+        """Add the conditions to a query, and keep its order."""
         found = among.filter(**self._equal(), **self._ranges())
         if self.within is not None:
             found = found.filter(queue__in=sorted(self.within))
@@ -119,8 +119,8 @@ class JobFilter:
         for held in self.held:
             found = found.filter(JSONContains(held))
         if self.since is not None and self.states and TERMINAL.issuperset(self.states):
-            # No index knows when a job was created, but one knows when it ended, and that was
-            # later.
+            # `created_at` has no index, but `finished_at` has one, and a job ends after its
+            # creation.
             found = found.filter(finished_at__gte=_clock(self.since))
         return found
 
@@ -150,5 +150,5 @@ class JobFilter:
 
 
 def _clock(moment: datetime | None) -> Moment | None:
-    # `finished_at` is the database's, and compares with what its clock would have written.
+    # As the database writes `finished_at`, so that the two compare.
     return None if moment is None else Moment(Value(moment))

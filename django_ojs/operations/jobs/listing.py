@@ -46,7 +46,7 @@ LISTED_FIELDS = (
     "discard_reason",
 )
 
-#: A client's clock is not further ahead than this.
+#: A client's clock is ahead by less than this.
 _CLOCKS: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -75,7 +75,7 @@ class IndexScan:
             rest = cursor.beyond(rest, after, self.order)
         if self.whole:
             return rest, None
-        # From the index alone, so the cost of the scan is bounded.
+        # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         names = [name.removeprefix("-") for name in self.order]
         end = next(iter(rest.values_list(*names)[scan_limit - 1 : scan_limit]), None)
         wanted = which.narrow(rest)
@@ -130,14 +130,14 @@ def index_scans(which: JobFilter) -> list[IndexScan]:
 
 
 def _ended(which: JobFilter) -> dict[str, Any]:
-    # A bound of the range, and not only a condition on its rows.
+    # It bounds the range of the index, and not only its rows.
     if which.ended_until is None:
         return {}
     return {"finished_at__lt": Moment(Value(which.ended_until))}
 
 
 def _last_id(until: datetime) -> UUID:
-    # An id tells when a client made it, and that was before the job was stored.
+    # An id contains the time at which a client created it, before the job was stored.
     made = max(timedelta(0), until + _CLOCKS - _EPOCH) // timedelta(milliseconds=1)
     return UUID(int=min(made, 2**48 - 1) << 80 | (1 << 80) - 1)
 
@@ -185,7 +185,7 @@ def list_jobs(
 def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
     """Return how many jobs match a filter, and whether there may be more.
 
-    Exact where the counts know it, and otherwise those that the first scan finds, up to 10,000.
+    Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
     """
     if which.counted:
         return which.number(), False

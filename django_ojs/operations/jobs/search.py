@@ -1,6 +1,6 @@
-"""Numbered and sorted pages of jobs, as the control plane has them (ojs-admin-api §7.1).
+"""Numbered and sorted pages of jobs, for the control plane (ojs-admin-api §7.1).
 
-Their orders are not those of an index, so a page has an offset; `listing` pages by cursors.
+No index has their orders, so a page has an offset; `listing` pages by cursors.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from django_ojs.spec.states import State
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
 SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
 
-#: Jobs that are read to count and to sort them: about 20 ms. A page of more jobs says so.
+#: Jobs that are read to count and to sort them, in about 20 ms; of more, the page is `capped`.
 WINDOW = 10_000
 
 MAX_PER_PAGE = 100
@@ -29,9 +29,9 @@ MAX_OFFSET = 100_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchPage:
-    """The jobs of a page, and how many there are on all pages.
+    """The jobs of a page, and the number of jobs on all pages.
 
-    `capped`: there are more than `total`, which is as far as was counted.
+    `capped`: there are more than `total`, at which the count ended.
     """
 
     jobs: list[Job]
@@ -49,10 +49,10 @@ def search(
 ) -> SearchPage:
     """Return a page of these jobs, with `LISTED_FIELDS`; other fields are read when needed.
 
-    The total is exact where the counts know it (a queue, states, both, or nothing at all), and
-    else ends at 10,000. No index orders jobs by their creation. So they are read in the order of
-    their ids, which tell the time at which a client made them, and the first 10,000 are then
-    sorted by their creation: up to so many jobs the order is exact, and beyond it is that of ids.
+    The total is exact where the counts have it (for a queue, states, both, or no condition), and
+    otherwise ends at 10,000. No index has the order of creation. So jobs are read in the order of
+    their ids, which contain the time at which a client created them, and the first 10,000 are then
+    sorted by `created_at`: up to that many jobs the order is exact, and beyond it is that of ids.
     """
     _check(page, per_page)
     offset = (page - 1) * per_page
@@ -93,7 +93,7 @@ def _by_creation(
     end = offset + per_page
     keys = [key for _, key in window[offset:end]]
     if len(seen) > WINDOW and end > WINDOW:
-        # A page this far behind is rare, and no index helps.
+        # A page with so high an offset is rare, and no index helps.
         keys += by_id.values_list("pk", flat=True)[max(offset, WINDOW) : end]
     return keys, len(window), len(seen) > WINDOW
 
@@ -115,5 +115,5 @@ def _order(which: JobFilter, sort: Sort, descending: bool) -> list[Any]:
 
 def _read(keys: list[UUID]) -> list[Job]:
     found = {job.pk: job for job in Job.primary.filter(pk__in=keys).only(*LISTED_FIELDS)}
-    # A job that was deleted meanwhile is missing.
+    # A job that was deleted in the meantime is missing.
     return [found[key] for key in keys if key in found]

@@ -1,4 +1,4 @@
-"""Leases on work that one worker does for all."""
+"""Leases on tasks that one process does for all."""
 
 from datetime import timedelta
 
@@ -10,15 +10,15 @@ from django_ojs.storage import database
 
 MAINTENANCE = "maintenance"
 
-#: Long enough for the holder to come back in time, short enough that nobody misses a dead one.
+#: Long enough for the holder to renew it in time, short enough to replace a dead holder soon.
 TERM = timedelta(seconds=2)
 
 
 @database.retry_contention
 def take(holder: str, name: str = MAINTENANCE) -> bool:
-    """Take or keep the lease, for two seconds. Return False when another has it."""
+    """Take or renew the lease, for two seconds. Return False when another process has it."""
     leases = Lease.primary.all()
-    # One that would last longer than any is given was taken before the clock was set back.
+    # A lease with more time left than the term was taken before the clock was set back.
     ended = Q(until__lte=Now()) | Q(until__gt=Now() + 2 * TERM)
     mine = leases.filter(Q(holder=holder) | ended, name=name)
     if mine.update(holder=holder, until=Now() + TERM):
@@ -32,5 +32,5 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
 
 
 def give(holder: str, name: str = MAINTENANCE) -> None:
-    """Give the lease back, if one has it."""
+    """Release the lease, if this holder has it."""
     database.retried(lambda: Lease.primary.filter(name=name, holder=holder).delete())

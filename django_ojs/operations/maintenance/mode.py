@@ -1,7 +1,7 @@
-"""Maintenance mode (ojs-admin-api §12.1): nothing is handed out, and everything is accepted.
+"""Maintenance mode (ojs-admin-api §12.1): jobs are accepted, and none is handed out.
 
-FETCH returns no job of any queue and nothing is promoted; PUSH goes on, and so does what ends
-running jobs. A queue that was paused on its own stays so afterwards.
+FETCH returns no job of any queue and nothing is promoted; PUSH works as before, and so does all
+that ends active jobs. A queue that was paused on its own is still paused afterwards.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from django_ojs.storage import database, notify
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.figures import counts
 
-#: Enough for a sentence or two; it is shown wherever somebody wonders why nothing runs.
+#: Characters: a sentence or two, for the pages that show why no job runs.
 MAX_REASON = 1000
 
 
@@ -33,7 +33,7 @@ class Maintenance:
 
 
 def status() -> Maintenance:
-    """Return whether maintenance mode is on. Reads, and never writes."""
+    """Return whether maintenance mode is on. It only reads."""
     row = Queue.primary.filter(pk=ALL_QUEUES).first()
     return _as_value(row)
 
@@ -41,10 +41,10 @@ def status() -> Maintenance:
 def enable(
     *, reason: str | None = None, estimated_duration: timedelta | None = None
 ) -> Maintenance:
-    """Stop handing out and promoting jobs, and return what holds now.
+    """Stop handing out and promoting jobs, and return the new status.
 
     Enabling it again keeps the time it was enabled at, and replaces the reason and the estimate.
-    Nothing ends it but `disable`: the estimate is for people. Raises InvalidRequest.
+    Only `disable` ends it: the estimate is information for operators. Raises InvalidRequest.
     """
     check(reason, estimated_duration)
     return _enable(reason, estimated_duration)
@@ -67,7 +67,7 @@ def _enable(reason: str | None, estimated_duration: timedelta | None) -> Mainten
 
 
 def check(reason: str | None, estimated_duration: timedelta | None) -> None:
-    """Refuse what `enable` refuses. Raises InvalidRequest."""
+    """Raise InvalidRequest for values that `enable` does not accept."""
     if reason is not None:
         check_text(reason, "reason", longest=MAX_REASON)
     if estimated_duration is not None and estimated_duration <= timedelta(0):
@@ -77,7 +77,7 @@ def check(reason: str | None, estimated_duration: timedelta | None) -> None:
 
 
 def disable() -> Maintenance:
-    """Hand out jobs again, and return what holds now. When it is off, this changes nothing."""
+    """Hand out jobs again, and return the new status. When it is off, this changes nothing."""
     deleted, _ = database.in_write_transaction(Queue.primary.filter(pk=ALL_QUEUES).delete)
     if deleted:
         by_queue = counts.by_queue()

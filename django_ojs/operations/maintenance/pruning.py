@@ -1,4 +1,4 @@
-"""Delete finished jobs that are older than the settings keep them."""
+"""Delete finished jobs after the retention times of the settings."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ from django_ojs.storage.database import BATCH
 
 
 def prune(limit: int = BATCH) -> int:
-    """Delete finished jobs that are older than the settings keep them. Return how many."""
+    """Delete finished jobs that are past their retention time. Return how many."""
     keep = settings()
     rules = [
         (Q(state=State.COMPLETED, dead_letter=False), keep.keep_completed),
@@ -27,12 +27,12 @@ def prune(limit: int = BATCH) -> int:
 
 def _prune(which: Q, age: timedelta, limit: int) -> int:
     old = Job.primary.filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
-    # Not `exists()`: it drops the order, and with it the planner's reason to take the index.
+    # Not `exists()`: it drops the order, without which the planner may not use the index.
     return 0 if old.values_list("pk", flat=True).first() is None else _erase(old, limit)
 
 
 @database.write_transaction
 def _erase(old: QuerySet[Job], limit: int) -> int:
     keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
-    # There is none left when another worker was faster.
+    # There are none when another process has deleted them.
     return erase(keys) if keys else 0

@@ -16,19 +16,16 @@ from django_ojs.storage import raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
-#: The worker that runs a job enforces its timeout and knows where it was; the database speaks up
-#: only after this.
+#: The worker that runs a job enforces its timeout, with a traceback; maintenance fails the job only
+#: after this.
 TIMEOUT_GRACE = timedelta(seconds=5)
 
-#: Jobs a step fails; each is a transaction of its own.
+#: Jobs that one step fails, each in its own transaction.
 BATCH = 100
 
 
 def enforce(limit: int = BATCH) -> int:
-    """Fail active jobs that ran longer than their timeout, whose worker did not do so itself.
-
-    Return how many.
-    """
+    """Fail active jobs whose worker did not enforce their timeout. Return how many."""
     if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}'"):
         return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
@@ -39,7 +36,7 @@ def enforce(limit: int = BATCH) -> int:
         try:
             fail(key, timeout_failure(), claim=Claim(run=run), outcome=Outcome.TIMEOUT)
         except (Conflict, JobNotFound):
-            continue  # It ended meanwhile.
+            continue  # It ended in the meantime.
         failed += 1
     return failed
 

@@ -1,7 +1,6 @@
 """Create and configure queues (ojs-queue-config §5.2, §6, §7).
 
-Bounds hold at once; concurrency and rate limit are kept and given back, and enforced by nobody
-yet.
+Bounds hold at once. Concurrency and rate limit are stored and returned, and not enforced yet.
 """
 
 from typing import Any
@@ -24,7 +23,7 @@ from django_ojs.storage.queue_configs import config_of
 def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
     """Create a queue before its first job, and return it.
 
-    `path` is where the configuration stands in the request. Raises InvalidRequest and its kin,
+    `path` is the path of the configuration in the request. Raises InvalidRequest or a subclass, and
     Conflict for a queue that exists: one that has a row or jobs.
     """
     limits = settings().limits
@@ -49,7 +48,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
             with database.atomic():
                 rows().create(name=name, config=merge({}, given))
                 bounds.rebound(name)
-        except IntegrityError:  # Another was faster.
+        except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish.queue_event(EventType.QUEUE_CREATED, name)
 
@@ -57,8 +56,8 @@ def _create(name: str, given: dict[str, Any]) -> None:
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     """Change a queue's own configuration by top-level key, and return the queue.
 
-    A null takes a value away, so that the default policy's holds. A queue that is not known is
-    created. Raises InvalidRequest and its kin.
+    A null removes a value, so that the one of the default policy holds. An unknown queue is
+    created. Raises InvalidRequest or a subclass.
     """
     limits = settings().limits
     check_queue(name, limits)
@@ -76,7 +75,7 @@ def configure_default(changes: object, *, path: str = "") -> QueueConfig:
 
 
 def default_policy() -> QueueConfig:
-    """Return the default policy: what holds for queues that say nothing themselves."""
+    """Return the default policy: the configuration of queues that have none of their own."""
     return QueueConfig.of(stored_default())
 
 

@@ -1,7 +1,7 @@
-"""Delete a queue (ojs-queue-config §5.3): what becomes of the jobs that wait in it is said first.
+"""Delete a queue (ojs-queue-config §5.3); a strategy decides what happens to its waiting jobs.
 
-Running jobs run to their end, and finished ones stay as long as others. No job is lost: one that
-comes while the queue is being deleted, or fails and is tried again, makes the queue anew.
+Running jobs run to their end, and finished ones are kept as in other queues. No job is lost: one
+that is enqueued during the deletion, or is retried after it, creates the queue again.
 """
 
 from collections.abc import Callable
@@ -32,12 +32,12 @@ Strategy = Literal["reject", "discard", "move"]
 
 STRATEGIES: tuple[Strategy, ...] = ("reject", "discard", "move")
 
-#: So many jobs are moved or discarded in one call: some seconds of work.
+#: Jobs that one call moves or discards: some seconds of work.
 MOST = 50_000
 
 _LEFT = (*sorted(WAITING), State.PENDING)
 
-# Each as an index has it; the available ones from the end that workers do not claim from.
+# Each in the order of an index; the available ones from the end that is not claimed from.
 _ORDER = {State.AVAILABLE: ("priority", "-enqueued_at"), State.PENDING: ("pk",)}
 
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
@@ -45,7 +45,7 @@ _GONE = Failure(type="queue_deleted", message="The queue the job waited in was d
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:
-    """What a deletion did.
+    """The result of a deletion.
 
     `state` is `draining` while jobs of the queue still run, or while more wait than one call takes:
     then `waiting` says how many, and the queue stays until it is deleted again.
@@ -64,10 +64,10 @@ def delete(
 ) -> Deletion:
     """Delete a queue, after its waiting jobs were discarded or moved to `target`.
 
-    The jobs go in transactions of 500, so that nobody waits for their locks. Raises NotFound,
-    Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest and its kin;
-    QueueFull when the target has no room for the next 500: those before stay where they are, and
-    `details["jobs_affected"]` says how many they are.
+    Each transaction changes 500 jobs, so that other transactions wait only briefly for their locks.
+    Raises NotFound, Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest
+    or a subclass, and QueueFull when the target has no room for the next 500: the jobs that were
+    moved before stay in the target, and `details["jobs_affected"]` is their number.
     """
     _check(name, strategy, target)
     known = get(name)
@@ -128,8 +128,8 @@ def _each_batch(name: str, most: int, act: Callable[[list[UUID]], int]) -> int:
 
 
 def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int]) -> int:
-    # Only the available jobs of a queue have an index of their own: the others are looked for only
-    # where the counts know of some.
+    # Only the available jobs of a queue have an index of their own: the others are queried only
+    # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return 0
     return _act_on_batch(name, state, min(BATCH, left), act)
@@ -138,7 +138,7 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
 @database.write_transaction
 def _act_on_batch(name: str, state: State, limit: int, act: Callable[[list[UUID]], int]) -> int:
     which = Job.primary.filter(queue=name, state=state)
-    # A job that a worker claims at this moment is locked, and stays its.
+    # A job that a worker is claiming is locked, and stays with that worker.
     found = which.order_by(*_ORDER.get(state, ("due_at", "pk"))).select_for_update(
         skip_locked=True, no_key=True
     )
@@ -150,7 +150,7 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     which = Job.primary.filter(pk__in=keys, queue=source, state__in=_LEFT)
     waiting = which.exclude(state=State.PENDING)
     with bounds.entered(target, waiting.only("size_bytes")):
-        # In the order in which they became available: the time stays, and the place with it.
+        # `enqueued_at` stays, so they keep the order in which they became available.
         moved = which.update(queue=target)
     notify.workers_of([target])
     return moved
@@ -174,7 +174,7 @@ def _discard(keys: list[UUID]) -> int:
 @database.write_transaction
 def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
-    if queue is None:  # Another was faster.
+    if queue is None:  # Another transaction has deleted it.
         return
     publish.queue_event(EventType.QUEUE_DELETED, name)
     if left:

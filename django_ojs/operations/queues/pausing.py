@@ -1,4 +1,4 @@
-"""Pause and resume queues. A paused queue accepts jobs and hands out none."""
+"""Pause and resume queues. A paused queue accepts jobs, and FETCH returns none of them."""
 
 from django.db.models.functions import Now
 
@@ -12,7 +12,7 @@ from django_ojs.storage import database, notify
 
 
 def pause(name: str, *, by: str | None = None) -> Queue:
-    """Pause a queue, known or not, and return it. `by` is who wants it, for the event.
+    """Pause a queue, known or not, and return it. `by` names the operator in the event.
 
     Pausing a paused queue keeps the time it was paused at.
     """
@@ -30,7 +30,7 @@ def _pause(name: str, by: str | None) -> Queue:
 
 
 def resume(name: str, *, by: str | None = None) -> Queue:
-    """Let a queue hand out jobs again, and return it. `by` as in `pause`.
+    """Make FETCH return a queue's jobs again, and return the queue. `by` as in `pause`.
 
     Resuming a queue that is not paused changes nothing.
     """

@@ -1,4 +1,4 @@
-"""The rows of queues, and the names among them that no queue can have."""
+"""The rows of queues, and the reserved names among them."""
 
 from collections.abc import Iterable
 
@@ -15,17 +15,17 @@ RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
 
 
 def rows() -> QuerySet[Queue]:
-    """All rows that stand for queues, deleted ones included, on the alias that holds the jobs."""
+    """All rows that represent queues, deleted ones included."""
     return Queue.primary.exclude(pk__in=RESERVED)
 
 
 def is_deleted(queue: Queue) -> bool:
-    """Say whether the row is what remains of a deleted queue."""
+    """Whether the row is that of a deleted queue."""
     return DELETED in queue.config
 
 
 def touch(name: str) -> Queue:
-    """Return a queue's row, locked, and made if there is none. Inside a write transaction only."""
+    """Return a queue's row, locked, and create it if needed. Inside a write transaction only."""
     queues = Queue.primary.all()
     while True:
         queues.bulk_create([Queue(name=name)], ignore_conflicts=True)
@@ -39,21 +39,21 @@ def touch(name: str) -> Queue:
 
 
 def revive(names: Iterable[str]) -> None:
-    """Let deleted queues be new ones."""
+    """Make deleted queues new ones, with the default configuration."""
     rows().filter(pk__in=names, config__has_key=DELETED).update(
         config={}, paused_at=None, created_at=Now()
     )
 
 
 def mark_deleted(queue: Queue) -> None:
-    """Leave of a queue what says that it was deleted."""
+    """Replace a queue's configuration by the mark that it was deleted."""
     now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
     queue.config, queue.paused_at = {DELETED: times.format_timestamp(now)}, None
     queue.save(using=database.alias(), update_fields=["config", "paused_at"])
 
 
 def forget_deleted(names: Iterable[str]) -> None:
-    """Remove the rows of deleted queues that no job is left of."""
+    """Remove the rows of these queues, where they are deleted; for queues without jobs."""
     rows().filter(pk__in=names, config__has_key=DELETED).delete()
 
 

@@ -16,10 +16,10 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statistics:
-    """A queue and what happened in it in the last hour, with the day's sums.
+    """A queue, its figures of the last hour, and the sums of the day.
 
-    Means come from histograms by powers of two: they say "about 200 ms", not "213". None: nothing
-    was completed.
+    Means come from histograms by powers of two: they are approximate ("about 200 ms", not
+    "213"). None: no job was completed.
     """
 
     status: QueueStatus

@@ -1,7 +1,7 @@
-"""Which queues there are (http-binding §11.1, ojs-queue-config §5): those with a row or with jobs.
+"""The known queues (http-binding §11.1, ojs-queue-config §5): those with a row or with jobs.
 
-Nothing here reads the jobs. A queue that is seen for the first time gets its row, so that the time
-it was created at stays the same.
+Nothing here reads the jobs. A queue that is listed for the first time gets a row, so that its
+`created_at` stays the same.
 """
 
 from collections.abc import Collection, Iterable
@@ -27,13 +27,13 @@ class QueueState(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    #: Deleted, and jobs that were running then still run.
+    #: Deleted, while jobs that were active at that time still run.
     DRAINING = "draining"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueStatus:
-    """A queue as it is: its state, its jobs by state, and what holds for it."""
+    """A queue: its state, its jobs by state, and its effective configuration."""
 
     name: str
     state: QueueState
@@ -44,7 +44,7 @@ class QueueStatus:
 
     @property
     def paused(self) -> bool:
-        """Whether it hands out no jobs."""
+        """Whether FETCH returns none of its jobs."""
         return self.paused_at is not None
 
     @property
@@ -55,7 +55,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listing:
-    """A part of the queues, in the order of their names, and how many there are in all."""
+    """A page of the queues, in the order of their names, and the number of all."""
 
     queues: list[QueueStatus]
     total: int
@@ -69,11 +69,11 @@ def listing(
     limit: int | None = None,
     within: Collection[str] | None = None,
 ) -> Listing:
-    """Return the known queues whose names come after `after`, `offset` of them left out.
+    """Return the known queues whose names come after `after`, without the first `offset`.
 
-    `within` are the queues that whoever asks is kept to.
+    `within` are the queues that the caller may use.
     """
-    known = _look(within)
+    known = _query(within)
     names = sorted(known)
     rest = names if after is None else [name for name in names if name > after]
     end = len(rest) if limit is None else offset + limit
@@ -86,16 +86,16 @@ def listing(
 
 
 def get(name: str) -> QueueStatus:
-    """Return a queue. Raises NotFound, and InvalidQueue for a name that none can have."""
+    """Return a queue. Raises NotFound, and InvalidQueue for an invalid name."""
     check_queue(name, settings().limits)
-    known = _look([name])
+    known = _query([name])
     if name not in known:
         raise not_found(name)
     return _status(*known[name], stored_default())
 
 
 def not_found(name: str) -> NotFound:
-    """Say that there is no such queue."""
+    """Return the error for an unknown queue."""
     return NotFound(
         "There is no queue with this name.",
         details={"resource_type": "queue", "resource_id": name},
@@ -108,7 +108,7 @@ def stored_default() -> dict[str, object]:
     return found.values_list("config", flat=True).first() or {}
 
 
-def _look(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
+def _query(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
     counted = {name: found for name, found in counts.by_queue(names).items() if found}
     for name in RESERVED:
         counted.pop(name, None)
@@ -116,7 +116,7 @@ def _look(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
     stored = {queue.name: queue for queue in found}
     deleted = {name for name, queue in stored.items() if is_deleted(queue)}
     new = counted.keys() - stored.keys()
-    # A deleted queue that got jobs again is a queue again.
+    # A deleted queue that got new jobs exists again.
     again = {name for name in deleted if _waits(counted.get(name, {}))}
     empty = deleted - counted.keys()
     if new or again or empty:

@@ -1,4 +1,4 @@
-"""Queues that nothing bounds, and about which nobody has said so (ojs-backpressure §6.3)."""
+"""Queues without a configured bound, for a warning to the operator (ojs-backpressure §6.3)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,30 +8,30 @@ from django_ojs.models import Queue
 from django_ojs.storage.figures import counts
 from django_ojs.storage.queue_configs import DEFAULT_POLICY, DELETED
 
-#: Of the system check; who silences it silences the worker as well.
-UNBOUNDED: Final = "django_ojs.W003"
+#: The id of the system check; silencing it also silences the warning of the worker.
+CHECK_ID: Final = "django_ojs.W003"
 BOUND_HINT: Final = (
     "Set backpressure.max_depth in OJS['QUEUES'] or over HTTP, for a queue or as the default; 0 "
-    "says that a queue is meant to have no bound."
+    "means that a queue has no bound on purpose."
 )
 _SHOWN: Final = 5
 
 
-def told(names: Sequence[str]) -> str:
-    """Return a sentence about these queues."""
+def message(names: Sequence[str]) -> str:
+    """Return the warning for these queues."""
     shown = ", ".join(names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"Nothing bounds {shown}{more}: what enqueues faster than workers work fills the disk."
+    return f"No bound is set for {shown}{more}: producers that outrun the workers fill the disk."
 
 
 def unbounded(also: Iterable[str] = ()) -> list[str]:
-    """Return the known queues, and these, for which no bound is configured.
+    """Return the known queues, and those of `also`, for which no bound is configured.
 
-    One whose `max_depth` is 0 was meant to have none, and is left out. A default policy with a
-    bound holds for all.
+    A queue whose `max_depth` is 0 is unbounded on purpose, and is left out. With a bound in the
+    default policy the result is empty.
     """
     configs = dict(Queue.primary.values_list("name", "config"))
-    if _says_something(configs.pop(DEFAULT_POLICY, {})):
+    if _configures_bound(configs.pop(DEFAULT_POLICY, {})):
         return []
     names = {*configs, *counts.by_queue(), *also}
     return sorted(
@@ -39,11 +39,11 @@ def unbounded(also: Iterable[str] = ()) -> list[str]:
         for name in names
         if not name.startswith("_")
         and DELETED not in (config := configs.get(name, {}))
-        and not _says_something(config)
-        and not _says_something(settings().queues.get(name, {}))
+        and not _configures_bound(config)
+        and not _configures_bound(settings().queues.get(name, {}))
     )
 
 
-def _says_something(config: dict[str, object]) -> bool:
+def _configures_bound(config: dict[str, object]) -> bool:
     bounds = config.get("backpressure")
     return isinstance(bounds, dict) and not {"max_depth", "max_size_bytes"}.isdisjoint(bounds)

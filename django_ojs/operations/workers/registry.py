@@ -1,4 +1,4 @@
-"""Look at workers, and direct them (ojs-admin-api §9, worker-protocol §2)."""
+"""List registered workers, and direct them (ojs-admin-api §9, worker-protocol §2)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,28 +20,28 @@ from django_ojs.storage.dialects.expressions import Milliseconds
 Condition = str
 STALE = "stale"
 
-#: Jobs that are shown of one worker; it may hold more.
+#: The number of jobs of one worker that are listed; it may have more in flight.
 MAX_JOBS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerStatus:
-    """A worker, and how it is: what it last said, or `stale` when its beats have stopped."""
+    """A worker and its condition: the state it reported last, or `stale` without heartbeats."""
 
     worker: Worker
     condition: Condition
 
     @property
     def queues(self) -> list[str]:
-        """The queues it said it listens to."""
+        """The queues that it reported."""
         return [name for name in self.worker.queues if isinstance(name, str)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """A part of the workers in the order of their ids, and how many there are in which condition.
+    """A page of the workers in the order of their ids, and the number in each condition.
 
-    A worker that is terminating counts as quiet: it fetches nothing any more.
+    A worker that is terminating counts as quiet: it fetches no more jobs.
     """
 
     workers: list[WorkerStatus]
@@ -52,9 +52,9 @@ class Workers:
 
 
 def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None = None) -> Workers:
-    """Return the workers that are known.
+    """Return the registered workers.
 
-    `within` are the queues that whoever asks is kept to: then only the workers of these.
+    `within` are the queues that the caller may use: then only workers of these are returned.
     """
     found = [_status(row) for row in _rows().order_by("pk")]
     if within is not None:
@@ -80,7 +80,7 @@ def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatu
 
 
 def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Job]:
-    """Return the jobs in a worker's hands, longest running first, with the fields of a list."""
+    """Return the jobs that a worker has in flight, longest running first, with `LISTED_FIELDS`."""
     held = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     if within is not None:
         held = held.filter(queue__in=sorted(within))
@@ -88,16 +88,16 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
 
 
 def held(worker_ids: Collection[str]) -> dict[str, int]:
-    """Return how many jobs each of these workers has in hand; those with none are left out."""
+    """Return how many jobs each of these workers has in flight; those with none are left out."""
     active = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
     counted = active.values("worker_id").annotate(number=Count("pk")).order_by()
     return {str(row["worker_id"]): row["number"] for row in counted}
 
 
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
-    """Tell a worker with its next BEAT to be quiet, to terminate, or to run again.
+    """Set the directive that a worker gets with its next BEAT: quiet, terminate or run.
 
-    Raises NotFound, and Conflict for one that was told to terminate: nothing leads back.
+    Raises NotFound, and Conflict for a worker that has the directive terminate, which is final.
     """
     if not _possible(worker_id):
         raise _unknown(worker_id)
@@ -107,24 +107,24 @@ def direct(worker_id: str, directive: Directive) -> WorkerStatus:
 @database.write_transaction
 def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
     rows = Worker.primary.filter(pk=worker_id)
-    told = rows.select_for_update().values_list("directive", flat=True).first()
-    if told is None:
+    current = rows.select_for_update().values_list("directive", flat=True).first()
+    if current is None:
         raise _unknown(worker_id)
-    if told == Directive.TERMINATE and directive is not Directive.TERMINATE:
+    if current == Directive.TERMINATE and directive is not Directive.TERMINATE:
         raise Conflict(
-            "The worker was told to terminate; nothing leads back.",
-            details={"worker_id": worker_id, "current_state": told},
+            "The worker has the directive terminate, which is final.",
+            details={"worker_id": worker_id, "current_state": current},
         )
     beat.direct(worker_id, directive)
     return get(worker_id)
 
 
 def deregister(worker_id: str) -> int:
-    """Forget a worker whose beats have stopped, and give its jobs back. Return how many.
+    """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 
-    They are taken back as from any dead worker (worker-protocol §10.2): an attempt is spent, and a
-    job whose attempts are spent is discarded. Should it be alive after all, its answers are
-    refused. Raises NotFound, and Conflict while it still beats.
+    This is the rescue from a dead worker (worker-protocol §10.2): it spends an attempt, and a job
+    without attempts left is discarded. If the worker is alive after all, its ACK and FAIL are
+    rejected. Raises NotFound, and Conflict while its heartbeats arrive.
     """
     status = get(worker_id)
     if status.condition != STALE:
@@ -136,17 +136,17 @@ def deregister(worker_id: str) -> int:
                 "expected_state": STALE,
             },
         )
-    # A job that somebody has locked at this moment is left to maintenance, and so is the worker.
+    # A job that another transaction has locked is left to maintenance, and so is the worker.
     return rescue.rescue([worker_id])
 
 
 def _possible(worker_id: str) -> bool:
-    """Say whether a text can be a worker's id at all."""
+    """Whether a text can be a worker's id."""
     return 1 <= len(worker_id) <= 255 and worker_id.isprintable()
 
 
 def _rows() -> QuerySet[Worker]:
-    # As maintenance judges it, by the database's clock.
+    # By the database's clock, as maintenance does it.
     silent = Case(
         When(beat_at__lte=Now() - Milliseconds(F("dead_after_ms")), then=Value(True)),
         default=Value(False),
@@ -158,14 +158,14 @@ def _status(row: Worker) -> WorkerStatus:
     silent: bool = row.silent  # type: ignore[attr-defined]  # annotated by _rows()
     if silent:
         return WorkerStatus(worker=row, condition=STALE)
-    # What it was told and has not answered yet is where it is going.
-    asked = Directive(row.directive)
-    state = Directive(row.state) if asked is Directive.RUNNING else asked
+    # A directive counts from the moment it is set, before the worker reports that state.
+    directive = Directive(row.directive)
+    state = Directive(row.state) if directive is Directive.RUNNING else directive
     return WorkerStatus(worker=row, condition=state.value)
 
 
 def _unknown(worker_id: str) -> NotFound:
-    # What can be no worker's id may be what no answer can carry.
+    # A text that cannot be a worker's id may have characters that a response cannot contain.
     known = {"resource_id": worker_id} if _possible(worker_id) else {}
     return NotFound(
         "There is no worker with this id.", details={"resource_type": "worker", **known}

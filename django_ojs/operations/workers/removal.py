@@ -25,7 +25,7 @@ def remove(
 def remove_all(
     workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None
 ) -> None:
-    """Delete the rows of these workers, and publish once of each that it stopped."""
+    """Delete the rows of these workers, and publish one event for each."""
     if workers.exists():
         _remove(workers, reason, jobs_completed)
 
@@ -49,5 +49,5 @@ def _remove(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | Non
 def _milliseconds(since: datetime | None, now: datetime) -> int | None:
     if since is None:
         return None
-    # The worker's clock said when it started.
+    # `started_at` is from the worker's clock, which may be ahead.
     return max(timedelta(0), now - since) // timedelta(milliseconds=1)

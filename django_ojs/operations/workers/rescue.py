@@ -1,7 +1,4 @@
-"""Take jobs back from those who hold them no longer.
-
-Lapsed reservations, dead workers, and claims that never ran.
-"""
+"""Take back jobs with a lapsed lease, jobs of dead workers, and claims that never ran."""
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
@@ -23,11 +20,9 @@ from django_ojs.storage.transitions import Claim
 
 
 def lapse(limit: int = BATCH) -> int:
-    """Take back jobs whose reservation ended without an answer (worker-protocol §5.5).
+    """Take back jobs whose reservation lapsed without ACK or FAIL (worker-protocol §5.5).
 
-    Return how many.
-
-    They become available at once, or are discarded when their attempts are spent.
+    They become available at once, or are discarded when their attempts are spent. Return how many.
     """
     now = database.dialect().now
     if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}' AND lease_until <= {now}"):
@@ -40,9 +35,9 @@ def lapse(limit: int = BATCH) -> int:
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
-    """Take back all jobs of workers that are known to be dead, and forget the workers.
+    """Take back all jobs of dead workers, and remove these workers (worker-protocol §10.2).
 
-    See worker-protocol §10.2.
+    Return how many jobs.
     """
     if not worker_ids:
         return 0
@@ -51,7 +46,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     rescued = 0
     while found := _take_back(orphans, failure, Outcome.LOST, limit):
         rescued += found
-    # A job that somebody had locked is left for the next look, and so is its worker.
+    # A job that another transaction has locked is left to the next call, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
     remove_all(gone, "error")
@@ -61,20 +56,19 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
 class DeadWorkers:
     """Finds dead workers and takes back their jobs.
 
-    A worker is dead when it kept silent for three beats. It is dead too when its database session
-    is gone, and was gone before: a live worker that lost its connection has another within a
-    moment.
+    A worker is dead after three missed heartbeats. It is dead too when two checks in a row find
+    that its database session has ended: a live worker that lost its connection soon has a new one.
     """
 
     def __init__(self, own: str | None = None) -> None:
-        # Whoever looks is alive, however late its beats are.
+        # The worker that runs this check is alive, however late its heartbeats are.
         self._own = own
         self._suspects: set[tuple[str, Session]] = set()
 
     def take_back(self) -> int:
-        """Look once, and return how many jobs were taken back.
+        """Check once, and return how many jobs were taken back.
 
-        Two looks must be about half a second apart.
+        Two checks must be about half a second apart.
         """
         found = database.dialect().dead_workers(database.connection())
         others = [(worker, session) for worker, session in found if worker != self._own]
@@ -142,9 +136,9 @@ def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: Outcome, li
 
 
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
-    """Give back jobs that were claimed, as (id, run), and never started.
+    """Return claimed jobs that never started, given as (id, run), to their queues.
 
-    They spend no attempt and leave no trace.
+    They spend no attempt, and no attempt is recorded.
     """
     return _give_back(claims, worker_id) if claims else 0
 
@@ -157,7 +151,7 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
     claimed = Job.primary.filter(which)
     keys: list[UUID] = []
     if publish.is_recorded(*publish.AVAILABLE):
-        # The update does not say which of them it moved.
+        # The UPDATE does not return which of them it changed.
         mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
         keys = [job.pk for job in mine.select_for_update(no_key=True)]
     queues = set(claimed.values_list("queue", flat=True))
@@ -167,7 +161,7 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         claimed,
         claim=Claim(worker_id=worker_id),
         returned=F("returned") + 1,
-        # In the place they had: they were first in line.
+        # `enqueued_at` stays, so they keep their position in the queue.
         started_at=None,
         lease_until=None,
         worker_id=None,

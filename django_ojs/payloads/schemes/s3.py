@@ -3,7 +3,7 @@
 from typing import Any
 
 from django_ojs.conf import settings
-from django_ojs.payloads import s3
+from django_ojs.payloads import s3_client
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
 from django_ojs.payloads.schemes.buckets import locate
@@ -18,7 +18,7 @@ class _Body:
     def read(self, size: int, /) -> bytes:
         try:
             return self._body.read(size)  # type: ignore[no-any-return]  # boto3 has no types
-        except s3.errors():
+        except s3_client.errors():
             raise PayloadUnavailable(f"the payload of {self._field} broke off") from None
 
     def close(self) -> None:
@@ -31,9 +31,9 @@ def open_(
     """Open an object of a bucket in PAYLOAD_S3_BUCKETS, or in `allowed`."""
     names = settings().payload_s3_buckets if allowed is None else allowed
     bucket, key = locate(reference, field, setting="PAYLOAD_S3_BUCKETS", allowed=names)
-    service = s3.client()
+    service = s3_client.client()
     try:
         response = service.get_object(Bucket=bucket, Key=key)
-    except s3.errors():
+    except s3_client.errors():
         raise PayloadUnavailable(f"the payload of {field} cannot be read from S3") from None
     return _Body(response["Body"], field)

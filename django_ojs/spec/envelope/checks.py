@@ -19,10 +19,10 @@ from django_ojs.spec.errors import (
     UniqueKeyInvalid,
 )
 from django_ojs.spec.json import dumps
-from django_ojs.spec.retry import RetryPolicy
-from django_ojs.spec.strict import Refused, explain, measure
+from django_ojs.spec.json_rules import Refused, explain, measure
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.times import parse_when
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
 _QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch

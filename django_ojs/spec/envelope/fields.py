@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from django_ojs.spec import retry
+from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope import checks
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.times import parse_duration, parse_when
-from django_ojs.spec.unique import parse as parse_unique
+from django_ojs.spec.unique_policy import parse as parse_unique
 
 
 def _as_given(value: Any, spelling: str, envelope: Envelope) -> Any:
@@ -38,7 +38,7 @@ def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
     # `parse` has set the policy that completes a partial one.
-    return retry.parse(value, default=envelope.retry or retry.DEFAULT)
+    return retry_policy.parse(value, default=envelope.retry or retry_policy.DEFAULT)
 
 
 def _unique(value: Any, spelling: str, envelope: Envelope) -> Any:
@@ -51,12 +51,17 @@ def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return the value: it is JSON as it is."""
     return value
 
 
 def _policy(policy: Any) -> Any:
-    return None if policy == retry.DEFAULT else policy.render()
+    return (
+        None
+        if policy is retry_policy.DEFAULT or policy == retry_policy.DEFAULT
+        else policy.render()
+    )
 
 
 def _items(values: Any) -> Any:
@@ -82,7 +87,7 @@ class Field:
     stored: str | None = None
     read: Callable[[Any, str, Envelope], Any] | None = None
     check: Callable[[object, str, Limits], int] | None = None
-    render: Callable[[Any], Any] = _plain
+    render: Callable[[Any], Any] = plain
 
     @property
     def spellings(self) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
-from django_ojs.spec.retry import RetryPolicy
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 
 SPECVERSION: Final = "1.0.0-rc.1"
 #: The HTTP binding and the JSON format say "1.0" where core says "1.0.0-rc.1".

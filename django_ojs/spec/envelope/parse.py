@@ -9,7 +9,7 @@ from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import SPECVERSION, Envelope, Limits
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.ids import parse_id, uuid7
-from django_ojs.spec.retry import DEFAULT, RetryPolicy
+from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from django_ojs.spec.times import format_timestamp
 
 _READ: Final = tuple(

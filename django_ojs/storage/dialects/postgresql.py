@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
@@ -90,7 +91,10 @@ def _push_arguments(row: Row) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of `ojs_push`: by position the required ones, by name the others."""
     args = json.dumps(row["args"])
     text = f"{row['type']}{row['queue']}{args}"
-    more = {name: row[name] for name in _OPTIONAL if row.get(name)}
+    more: dict[str, Any] = {}
+    for name in _OPTIONAL:
+        if value := row.get(name):
+            more[name] = value
     for name in ("meta", "options"):
         if name in more:
             more[name] = json.dumps(more[name])
@@ -99,6 +103,11 @@ def _push_arguments(row: Row) -> tuple[list[Any], dict[str, Any]]:
             text += "{}"
     size = len(text) if text.isascii() else len(text.encode())
     return [row["id"], row["type"], row["queue"], args, size, row["max_attempts"]], more
+
+
+@cache
+def _push_statement(*named: str) -> str:
+    return _PUSH_JOB.format(named="".join([f", {name} => %s" for name in named]))
 
 
 def _admission_arguments(rows: Sequence[Row], text: str) -> list[list[Any]]:
@@ -158,9 +167,8 @@ class PostgreSQL(Dialect):
             more["new"] = False
         if only_if_admitted:
             more["alone"] = _is_whole_transaction(connection)
-        named = "".join([f", {name} => %s" for name in more])
         with connection.cursor() as cursor:
-            cursor.execute(_PUSH_JOB.format(named=named), [*needed, *more.values()])
+            cursor.execute(_push_statement(*more), [*needed, *more.values()])
             (microseconds,) = cursor.fetchone()
         if microseconds is None:
             # Not admitted, or an id that is taken; the procedure does not say which.

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from django.db import Error
@@ -92,22 +92,15 @@ def note(
 
 def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
     """Add something that happens to these (queue, type) once the current transaction commits."""
-    database.after_commit(callback(what, jobs))
+    counts = Counter(jobs)
+    database.after_commit(lambda: add(what, counts))
 
 
-def callback(what: int, jobs: Iterable[tuple[str, str]]) -> Callable[[], None]:
-    """Return the function that counts this for these (queue, type), to call after the commit."""
-    happened = list(jobs)
-
-    def add() -> None:
-        if len(happened) == 1:
-            note(what, *happened[0])
-        else:
-            for (queue, type), number in Counter(happened).items():
-                note(what, queue, type, number=number)
-        flush_if_due()
-
-    return add
+def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
+    """Add something that happened now to so many jobs of each (queue, type)."""
+    for (queue, type), number in jobs.items():
+        note(what, queue, type, number=number)
+    flush_if_due()
 
 
 def completed_after_commit(job: Job) -> None:
@@ -182,8 +175,8 @@ __all__ = [
     "FAILED",
     "REJECTED",
     "accumulator",
+    "add",
     "bucket",
-    "callback",
     "completed_after_commit",
     "flush",
     "flush_if_due",

@@ -16,7 +16,7 @@ from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import pressure_monitor, rejections
-from django_ojs.operations.backpressure.waiting import WaitPolicy
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.figures import stats

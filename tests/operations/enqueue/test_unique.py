@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 import django_ojs as ojs
 from django_ojs import handlers, signals
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import ack, activate, fail, retry, timer
+from django_ojs.operations import ack, activate, fail, promotion, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue import unique as operation
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -23,7 +23,7 @@ from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest, Uniqu
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import (
     BOOM,
     GENERATED,
@@ -244,7 +244,7 @@ def test_neither_promotion_nor_retry_nor_activation_checks_again() -> None:
     first = in_state("scheduled", args=[1], unique=policy())
     others = [in_state(s, args=[1], unique=narrow) for s in ("retryable", "pending", "discarded")]
     age([first.id, others[0].id], 2 * HOUR)
-    timer.promote()
+    promotion.promote()
     activate.activate(others[1].id)
     retry.retry(others[2].id)
     assert states_of(first, *others) == ["available"] * 4

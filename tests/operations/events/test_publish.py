@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, beat, fail, fetch, queues, timer
+from django_ojs.operations import ack, beat, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.events import log
@@ -110,7 +110,7 @@ CHANGES = {
     "activate": Change(
         lambda: in_state("pending"), lambda job: ojs.activate(job.pk), ["job.enqueued"]
     ),
-    "promote": Change(due, lambda _: timer.promote(), ["job.enqueued"]),
+    "promote": Change(due, lambda _: promotion.promote(), ["job.enqueued"]),
     "fetch": Change(push, lambda job: fetch.fetch([job.queue]), ["job.started"]),
     "ack": Change(active, lambda job: ack.ack(job.id), ["job.completed"]),
     "ack in the handler": Change(active, lambda job: ack.complete(job.id), ["job.completed"]),
@@ -136,7 +136,7 @@ CHANGES = {
     "lapse for good": Change(
         lambda: lapsed(1), lambda _: rescue.lapse(), ["job.failed", "job.discarded"]
     ),
-    "expire": Change(late, lambda _: timer.expire(), ["job.expired"]),
+    "expire": Change(late, lambda _: promotion.expire(), ["job.expired"]),
     "cancel": Change(push, lambda job: ojs.cancel(job.pk), ["job.cancelled"]),
     "cancel again": Change(lambda: in_state("cancelled"), lambda job: ojs.cancel(job.pk), []),
     "retry": Change(lambda: in_state("discarded"), lambda job: ojs.retry(job.pk), ["job.enqueued"]),
@@ -298,7 +298,7 @@ def test_the_state_is_the_one_that_the_change_led_to() -> None:
     with ALL:
         fail.fail(job.id, BOOM)
         age(job.id, 2 * HOUR)
-        timer.promote()
+        promotion.promote()
         assert [data["state"] for _, data in told()] == ["retryable", "retryable", "available"]
 
 

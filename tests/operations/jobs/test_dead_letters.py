@@ -18,7 +18,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.ids import uuid7
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import BOOM, active, hourly, in_state, push, read, snapshot
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_ojs.models import Queue
-from django_ojs.operations import fetch, queues, timer
+from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.errors import InvalidRequest
 from tests.factories import HOUR, age, in_state, push, read
@@ -37,12 +37,12 @@ def test_what_is_due_is_promoted_only_afterwards(state: str) -> None:
     job = in_state(state)
     age(job.pk, 2 * HOUR)
     mode.enable()
-    assert timer.promote() == 0
-    assert timer.DueCheck().promote() == 0
+    assert promotion.promote() == 0
+    assert promotion.DueCheck().promote() == 0
     assert claimed(job.queue) == []
     assert read(job.pk).state == state
     mode.disable()
-    assert timer.promote() == 1
+    assert promotion.promote() == 1
     assert read(job.pk).state == "available"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_ojs.models import Queue
-from django_ojs.operations import fetch, queues, timer
+from django_ojs.operations import fetch, promotion, queues
 from django_ojs.spec.errors import InvalidQueue, QueueNameTooLong
 from tests.factories import HOUR, age, in_state, push, read
 
@@ -33,7 +33,7 @@ def test_time_goes_on_in_a_paused_queue() -> None:
     queues.pause("a")
     job = in_state("scheduled", queue="a")
     age(job.pk, 2 * HOUR)
-    assert timer.promote() == 1
+    assert promotion.promote() == 1
     assert read(job.pk).state == "available"
 
 

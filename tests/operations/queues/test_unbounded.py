@@ -1,4 +1,4 @@
-"""Queues that nothing bounds are named once, unless somebody has said so (backpressure §6.3)."""
+"""Queues without a bound are named once, unless that is configured (backpressure §6.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from django_ojs import checks
 from django_ojs.operations import queues
-from django_ojs.operations.queues.unbounded import told, unbounded
+from django_ojs.operations.queues.unbounded import message, unbounded
 from tests.factories import push
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,8 +38,8 @@ def test_the_settings_count(settings: Any) -> None:
 
 
 def test_a_sentence_names_a_few_and_counts_the_others() -> None:
-    assert "Nothing bounds a, b:" in told(["a", "b"])
-    assert "Nothing bounds 0, 1, 2, 3, 4 and 5 more:" in told([str(n) for n in range(10)])
+    assert "No bound is set for a, b:" in message(["a", "b"])
+    assert "No bound is set for 0, 1, 2, 3, 4 and 5 more:" in message([str(n) for n in range(10)])
 
 
 def test_the_check_warns_and_is_silent_before_the_tables_are_there() -> None:
@@ -55,7 +55,7 @@ def test_the_check_warns_and_is_silent_before_the_tables_are_there() -> None:
 def test_a_worker_says_so_once_when_it_starts(caplog: Any) -> None:
     call_command("ojs_worker", "--once", "--queues", "busy", "--no-reload")
     (line,) = [record.getMessage() for record in caplog.records if "W003" in record.getMessage()]
-    assert "Nothing bounds busy:" in line
+    assert "No bound is set for busy:" in line
 
 
 def test_who_silences_the_check_silences_the_worker(caplog: Any, settings: Any) -> None:

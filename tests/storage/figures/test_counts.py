@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 
 from django_ojs.models import Count, Job
-from django_ojs.operations import ack, cancel, fetch, queues, timer
+from django_ojs.operations import ack, cancel, fetch, promotion, queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.states import State
@@ -55,7 +55,7 @@ def test_the_operations_keep_the_counts() -> None:
     ack.ack_batch("w", [(job.id, job.run, None) for job in taken[:3]])
     cancel.cancel(taken[3].id)
     rescue.rescue(["w"])
-    timer.promote()
+    promotion.promote()
     assert counted(queue) == {"available": 5, "completed": 3, "cancelled": 1}
     assert not counts.differences()
 

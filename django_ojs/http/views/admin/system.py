@@ -11,7 +11,7 @@ from django_ojs.http.responses import timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import Maintenance
-from django_ojs.spec.retry import RetryPolicy
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.times import format_duration, parse_duration
 from django_ojs.storage import database

@@ -1,4 +1,4 @@
-"""`manage.py demo`: place orders, work their jobs, kill a worker, check the ledger."""
+"""`manage.py demo`: place orders, run their jobs, kill a worker, check the ledger."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -7,10 +7,10 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import facts, ledger, node, rush, table, wipe
-from example_project.demo.place import Placement, place
+from example_project.demo import cleanup, full_queue, ledger, node, snapshot, table
+from example_project.demo.monitor import Run, job_states, wait_for_jobs
+from example_project.demo.placement import Placement, place_orders
 from example_project.demo.progress import Progress
-from example_project.demo.watch import Run, job_states, watch
 from example_project.demo.workers import Workers, stop_on_sigterm
 from example_project.shop.catalogue import baskets
 
@@ -18,9 +18,7 @@ from example_project.shop.catalogue import baskets
 class Command(BaseCommand):
     """Show on a real database that no job is lost and no order is paid twice."""
 
-    help = (
-        "Place orders, work their jobs with real workers, kill one of them, and print the ledger."
-    )
+    help = "Place orders, run their jobs with real workers, kill one of them, and print the ledger."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the size of the demonstration."""
@@ -36,34 +34,36 @@ class Command(BaseCommand):
             raise CommandError("--orders and --workers: at least 1")
         self._prepare(yes=yes)
         placed = self._place(orders)
-        run = self._work(workers)
-        book = ledger.draw_up(facts.read(), placed, run)
+        run = self._run_jobs(workers)
+        result = ledger.build_ledger(snapshot.read(), placed, run)
         self.stdout.write("")
-        for line in table.lines(book):
+        for line in table.lines(result):
             self.stdout.write(line)
         if run.stalled:
             self.stdout.write(f"The workers stopped working; see {settings.VAR_DIR / 'logs'}.")
-        if book.problems:
-            raise CommandError("The ledger is wrong.\n" + "\n".join(book.problems))
+        if result.problems:
+            raise CommandError("The ledger is wrong.\n" + "\n".join(result.problems))
         self.stdout.write(self.style.SUCCESS("The ledger is right."))
         self.stdout.write("")
-        if problems := rush.show(self.stdout.write, logs=settings.VAR_DIR / "logs"):
-            raise CommandError("A bounded queue broke its word.\n" + "\n".join(problems))
+        if problems := full_queue.show(self.stdout.write, logs=settings.VAR_DIR / "logs"):
+            raise CommandError(
+                "The bounded queue did not behave as documented.\n" + "\n".join(problems)
+            )
 
     def _prepare(self, *, yes: bool) -> None:
         call_command("migrate", verbosity=0, interactive=False)
-        foreign = wipe.foreign_orders()
+        foreign = cleanup.foreign_orders()
         if foreign and not yes:
             raise CommandError(
                 f"This database holds orders that were placed on the site ({foreign}). "
-                "The demonstration would delete them; say --yes if it may."
+                "The demonstration would delete them; use --yes to allow it."
             )
-        wipe.wipe()
+        cleanup.delete_shop_data()
 
     def _place(self, count: int) -> Placement:
-        book = baskets()[:count]
-        progress = Progress(out=self.stdout, title="placing orders", total=len(book))
-        placed = place(book, seen=progress.show)
+        chosen = baskets()[:count]
+        progress = Progress(out=self.stdout, title="placing orders", total=len(chosen))
+        placed = place_orders(chosen, on_progress=progress.show)
         progress.close()
         self.stdout.write(
             f"{len(placed.committed):,} orders committed, {len(placed.rolled_back):,} rolled back "
@@ -71,19 +71,19 @@ class Command(BaseCommand):
         )
         return placed
 
-    def _work(self, count: int) -> Run:
+    def _run_jobs(self, count: int) -> Run:
         total = job_states().total()
-        progress = Progress(out=self.stdout, title="working jobs  ", total=total)
+        progress = Progress(out=self.stdout, title="running jobs  ", total=total)
         stop_on_sigterm()
         logs = settings.VAR_DIR / "logs"
         with ExitStack() as stack:
-            if reason := node.lacking():
+            if reason := node.unavailable_reason():
                 self.stdout.write(f"{reason}: Python makes all the labels")
             else:
                 url = stack.enter_context(node.node_worker(logs=logs))
-                self.stdout.write(f"a worker in Node makes labels too, over {url}/ojs/v1")
-            run = watch(stack.enter_context(Workers(count, logs=logs)), progress)
+                self.stdout.write(f"a worker in Node makes labels as well, over {url}/ojs/v1")
+            run = wait_for_jobs(stack.enter_context(Workers(count, logs=logs)), progress)
         progress.close()
         if run.killed is None:
-            self.stdout.write("no worker was killed: none had a job in hand at the right moment")
+            self.stdout.write("no worker was killed: none had a job in flight at that moment")
         return run

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import envelope, unique
+from django_ojs.spec import envelope, unique_policy
 from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import UniqueKeyInvalid
-from django_ojs.spec.unique import UniquePolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from tests.spec.test_canonical import TREES, rewritten, unambiguous
 
 JOB: dict[str, Any] = {
@@ -26,7 +26,7 @@ JOB: dict[str, Any] = {
 
 
 def key_of(policy: dict[str, Any], **job: Any) -> str:
-    return unique.parse(policy).key(**(JOB | job))
+    return unique_policy.parse(policy).key(**(JOB | job))
 
 
 def sha256(text: str) -> str:
@@ -67,11 +67,11 @@ def test_the_example_of_the_document_has_the_hash_that_any_other_program_compute
 
 def test_names_select_from_the_first_object_and_digits_from_the_places() -> None:
     args = [7, {"a": 1, "0": 2}, {"b": 3}]
-    assert unique.select(args, ["a"]) == {"a": 1}
-    assert unique.select(args, ["0"]) == {"0": 2}
-    assert unique.select(args, ["2"]) == {"2": {"b": 3}}
+    assert unique_policy.select(args, ["a"]) == {"a": 1}
+    assert unique_policy.select(args, ["0"]) == {"0": 2}
+    assert unique_policy.select(args, ["2"]) == {"2": {"b": 3}}
     for missing in ("b", "3", "-1", "", "²", "9" * 5_000):
-        assert unique.select(args, [missing]) is None
+        assert unique_policy.select(args, [missing]) is None
     assert key_of({"args_keys": [0]}, args=[7, 8]) == key_of({"args_keys": ["0"]}, args=[7, 9])
 
 
@@ -102,12 +102,12 @@ def test_the_key_of_core_takes_all_of_args_where_it_names_what_is_not_there() ->
     found = envelope.parse({"type": "a", "args": [{"x": 1}], "options": {"unique": {"key": ["x"]}}})
     assert found.unique is not None
     assert found.unique.args_keys == ("x",)
-    empty = unique.parse({"key": []}, args=[5])
+    empty = unique_policy.parse({"key": []}, args=[5])
     assert (empty.keys, empty.args_keys) == (("type", "args"), None)
 
 
 def test_keys_go_before_the_key_of_core() -> None:
-    policy = unique.parse({"keys": ["queue"], "key": ["user_id"]}, args=[])
+    policy = unique_policy.parse({"keys": ["queue"], "key": ["user_id"]}, args=[])
     assert (policy.keys, policy.args_keys) == (("queue",), None)
 
 
@@ -119,7 +119,7 @@ def test_what_is_absent_null_or_empty_has_its_default() -> None:
         {name: [] for name in names},
     ]
     for policy in policies:
-        parsed = unique.parse(policy)
+        parsed = unique_policy.parse(policy)
         assert parsed == UniquePolicy()
         assert parsed.keys == ("type",)
         assert parsed.period is None
@@ -138,13 +138,13 @@ def test_what_is_absent_null_or_empty_has_its_default() -> None:
     ],
 )
 def test_a_period_in_every_spelling(given: Any, period: timedelta) -> None:
-    assert unique.parse({"period": given}).period == period
+    assert unique_policy.parse({"period": given}).period == period
     assert UniquePolicy(period=given).period == period
 
 
 def test_a_period_in_numbers() -> None:
-    assert unique.parse({"period_ms": 1_500}).period == timedelta(seconds=1.5)
-    assert unique.parse({"period_ms": 1_500, "period": "PT1H"}).period == timedelta(hours=1)
+    assert unique_policy.parse({"period_ms": 1_500}).period == timedelta(seconds=1.5)
+    assert unique_policy.parse({"period_ms": 1_500, "period": "PT1H"}).period == timedelta(hours=1)
     assert UniquePolicy(period=1.5).period == timedelta(seconds=1.5)
 
 
@@ -194,7 +194,7 @@ def test_a_period_in_numbers() -> None:
 )
 def test_an_invalid_policy_is_refused_by_field_and_rule(policy: Any, message: str) -> None:
     with pytest.raises(UniqueKeyInvalid) as caught:
-        unique.parse(policy)
+        unique_policy.parse(policy)
     assert caught.value.message.startswith(message)
     assert (caught.value.status, caught.value.code) == (400, "invalid_request")
 
@@ -209,13 +209,13 @@ def test_a_policy_is_read_back_from_what_it_renders(strategy: Any) -> None:
         states=["completed", "active"],
         on_conflict=strategy,
     )
-    assert unique.parse(policy.render()) == policy
+    assert unique_policy.parse(policy.render()) == policy
     assert policy.render()["period"] == "PT1M30S"
     assert policy.render()["args_keys"] == ["a", "0"]
 
 
 def test_use_existing_is_another_word_for_ignore() -> None:
-    assert unique.parse({"on_conflict": "use_existing"}).on_conflict == "ignore"
+    assert unique_policy.parse({"on_conflict": "use_existing"}).on_conflict == "ignore"
 
 
 def test_parameters_become_places() -> None:
@@ -239,10 +239,10 @@ def test_two_keys_are_the_same_only_where_the_jobs_are(one: Any, other: Any) -> 
 
 @given(
     st.dictionaries(
-        st.sampled_from(sorted(unique._KNOWN)) | st.text(max_size=3),
+        st.sampled_from(sorted(unique_policy._KNOWN)) | st.text(max_size=3),
         TREES | st.lists(st.sampled_from(["type", "args", "meta", "active", "a", "0"])),
     )
 )
 def test_no_policy_raises_anything_but_our_error(policy: dict[str, Any]) -> None:
     with suppress(UniqueKeyInvalid):
-        unique.parse(policy, args=[1, {"a": 1}]).key(**JOB)
+        unique_policy.parse(policy, args=[1, {"a": 1}]).key(**JOB)

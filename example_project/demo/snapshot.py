@@ -1,4 +1,4 @@
-"""What the database and the folders say after the work is done, read once."""
+"""A snapshot of the database and of the folders after the jobs are finished."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from uuid import UUID
 from django.conf import settings
 
 from django_ojs.models import Attempt, Job
-from example_project.demo.wipe import JOB_TYPES
+from example_project.demo.cleanup import JOB_TYPES
 from example_project.shop.models import Invoice, Order, Receipt
 
 #: Outcomes of runs that ended with their worker, not with their handler.
-RESCUED = ("lost", "lapsed")
+RECOVERED = ("lost", "lapsed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobFact:
+class JobRecord:
     """A job of the shop; `reference` is the order it was enqueued for."""
 
     id: UUID
@@ -32,7 +32,7 @@ class JobFact:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrderFact:
+class OrderRecord:
     """An order, the payments taken for it, and how often its documents were written."""
 
     reference: str
@@ -44,35 +44,37 @@ class OrderFact:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
-    """Everything the ledger is made of. `emails`, `pdfs`: references that have such a file."""
+class Snapshot:
+    """The data of the ledger. `emails`, `pdfs`: the references that have such a file."""
 
-    orders: tuple[OrderFact, ...]
-    jobs: tuple[JobFact, ...]
-    rescued: frozenset[UUID] = frozenset()
+    orders: tuple[OrderRecord, ...]
+    jobs: tuple[JobRecord, ...]
+    recovered: frozenset[UUID] = frozenset()
     failed_runs: int = 0
     emails: frozenset[str] = field(default_factory=frozenset)
     pdfs: frozenset[str] = field(default_factory=frozenset)
 
 
-def read() -> Facts:
-    """Read the facts."""
+def read() -> Snapshot:
+    """Read the snapshot from the database and the folders."""
     attempts = Attempt.objects.filter(job__type__in=JOB_TYPES)
-    return Facts(
+    return Snapshot(
         orders=tuple(_orders()),
         jobs=tuple(_jobs()),
-        rescued=frozenset(attempts.filter(outcome__in=RESCUED).values_list("job_id", flat=True)),
-        failed_runs=attempts.exclude(outcome__in=RESCUED).count(),
-        emails=_whole(Path(settings.RECEIPT_FOLDER), "*.eml", b"\n\n"),
-        pdfs=_whole(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
+        recovered=frozenset(
+            attempts.filter(outcome__in=RECOVERED).values_list("job_id", flat=True)
+        ),
+        failed_runs=attempts.exclude(outcome__in=RECOVERED).count(),
+        emails=_complete_files(Path(settings.RECEIPT_FOLDER), "*.eml", b"\n\n"),
+        pdfs=_complete_files(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
     )
 
 
-def _orders() -> Iterable[OrderFact]:
+def _orders() -> Iterable[OrderRecord]:
     receipts = dict(Receipt.objects.values_list("order_id", "written"))
     invoices = dict(Invoice.objects.values_list("order_id", "written"))
     for order in Order.objects.order_by("id").prefetch_related("payments"):
-        yield OrderFact(
+        yield OrderRecord(
             reference=order.reference,
             card=order.card,
             total=order.total,
@@ -82,9 +84,9 @@ def _orders() -> Iterable[OrderFact]:
         )
 
 
-def _jobs() -> Iterable[JobFact]:
+def _jobs() -> Iterable[JobRecord]:
     for job in Job.objects.filter(type__in=JOB_TYPES).order_by("created_at", "id"):
-        yield JobFact(
+        yield JobRecord(
             id=job.pk,
             type=job.type,
             reference=job.args[0],
@@ -103,6 +105,6 @@ def _describe(error: dict[str, str] | None) -> str:
     return f"{error.get('type') or error.get('code')}: {error.get('message', '')}"
 
 
-def _whole(folder: Path, pattern: str, mark: bytes) -> frozenset[str]:
-    # A file that was cut off lacks what every whole one has.
-    return frozenset(path.stem for path in folder.glob(pattern) if mark in path.read_bytes())
+def _complete_files(folder: Path, pattern: str, end: bytes) -> frozenset[str]:
+    # A truncated file lacks this byte sequence.
+    return frozenset(path.stem for path in folder.glob(pattern) if end in path.read_bytes())

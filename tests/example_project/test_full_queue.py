@@ -1,4 +1,4 @@
-"""The demonstration's bounded queue fills, refuses, drains and clears, over a real server."""
+"""The demonstration's bounded queue fills, rejects, drains and clears, over a real server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ojs.models import Event, Job
-from example_project.demo import rush
+from example_project.demo import full_queue
 from tests.databases import ALIASES
 
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
@@ -22,17 +22,19 @@ def test_it_shows_what_a_client_sees_and_leaves_nothing(
         monkeypatch.setenv(name, value)
     lines: list[str] = []
 
-    assert rush.show(lines.append, logs=tmp_path) == []
+    assert full_queue.show(lines.append, logs=tmp_path) == []
 
     text = "\n".join(lines)
     assert "job 16 is stored with a warning: X-OJS-Queue-Depth: 16" in text
     assert "job 21: HTTP 429  Retry-After: 5  X-OJS-Queue-Depth: 20" in text
     assert '"code": "QUEUE_FULL"' in text
     assert "the same job again: HTTP 201" in text
-    assert not Job.objects.filter(queue=rush.QUEUE).exists()
-    assert not Event.objects.filter(queue=rush.QUEUE, type__startswith="backpressure").exists()
+    assert not Job.objects.filter(queue=full_queue.QUEUE).exists()
+    assert not Event.objects.filter(
+        queue=full_queue.QUEUE, type__startswith="backpressure"
+    ).exists()
 
 
 def test_a_broken_promise_is_named() -> None:
-    refused = rush.Answer(status=500, headers={}, body={"error": {"code": "backend_error"}})
-    assert len(rush._problems([refused], refused, refused, [])) == 4
+    failed = full_queue.Response(status=500, headers={}, body={"error": {"code": "backend_error"}})
+    assert len(full_queue._problems([failed], failed, failed, [])) == 4

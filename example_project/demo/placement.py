@@ -1,4 +1,4 @@
-"""Place the orders of the order book, as customers would: one transaction each."""
+"""Place the orders of the order book, each in its own transaction."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from example_project.shop.stock import SoldOut
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """What the customers saw: the orders that went through and those that did not."""
+    """The references of the orders that were committed and of those that were rolled back."""
 
     committed: frozenset[str]
     rolled_back: frozenset[str]
 
 
-def place(baskets: Iterable[Basket], *, seen: Callable[[int], None]) -> Placement:
-    """Place every basket and say which went through; `seen` hears how many were tried so far."""
+def place_orders(baskets: Iterable[Basket], *, on_progress: Callable[[int], None]) -> Placement:
+    """Place every basket; `on_progress` is called with the number of baskets tried so far."""
     committed, rolled_back = set(), set()
     for number, basket in enumerate(baskets, start=1):
         try:
@@ -27,5 +27,5 @@ def place(baskets: Iterable[Basket], *, seen: Callable[[int], None]) -> Placemen
             rolled_back.add(basket.reference)
         else:
             committed.add(basket.reference)
-        seen(number)
+        on_progress(number)
     return Placement(committed=frozenset(committed), rolled_back=frozenset(rolled_back))

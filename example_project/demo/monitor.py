@@ -1,4 +1,4 @@
-"""Watch the jobs until none is left, and kill a worker half-way."""
+"""Wait until all jobs are finished, and kill a worker half-way."""
 
 import time
 from collections import Counter
@@ -8,47 +8,49 @@ from django.db.models import Count
 
 from django_ojs.models import Attempt, Job
 from django_ojs.spec.states import TERMINAL, State
+from example_project.demo.cleanup import JOB_TYPES
 from example_project.demo.kill import Killed, kill_one
 from example_project.demo.progress import Progress
-from example_project.demo.wipe import JOB_TYPES
 from example_project.demo.workers import Workers
 
 _POLL_SECONDS = 0.25
-#: The kill comes when this share of the jobs is done: enough behind it, enough ahead.
+#: A worker is killed when this share of the jobs is done.
 _KILL_AT = 0.4
-#: Without any progress for this long, something is broken and the ledger shall say what.
+#: Without progress for this long, the wait ends, and the ledger shows what is not finished.
 _STALLED_AFTER_SECONDS = 90.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """How the work went: the seconds it took and the worker that was killed."""
+    """The result: the duration and the worker that was killed."""
 
     seconds: float
     killed: Killed | None
     stalled: bool = False
 
 
-def watch(workers: Workers, progress: Progress) -> Run:
-    """Return when every job is finished, nothing moves any more, or no worker is alive."""
-    started = moved = time.monotonic()
+def wait_for_jobs(workers: Workers, progress: Progress) -> Run:
+    """Return when every job is finished, there is no progress, or no worker is alive."""
+    started = changed = time.monotonic()
     killed: Killed | None = None
     before: Counter[str] = Counter()
     while True:
         now = time.monotonic()
         states = job_states()
         done = sum(states[state] for state in TERMINAL)
-        moved = moved if states == before else now
+        changed = changed if states == before else now
         before = states
         progress.show(done, _note(states))
         if done >= progress.total:
             return Run(seconds=now - started, killed=killed)
-        if not workers.running or now - moved > _STALLED_AFTER_SECONDS:
+        if not workers.running or now - changed > _STALLED_AFTER_SECONDS:
             return Run(seconds=now - started, killed=killed, stalled=True)
         if killed is None and done >= _KILL_AT * progress.total:
             killed = kill_one(workers.sessions)
             if killed:
-                progress.say(f"killed worker pid {killed.pid} with {len(killed.jobs)} jobs in hand")
+                progress.write_line(
+                    f"killed worker pid {killed.pid} with {len(killed.jobs)} jobs in flight"
+                )
         time.sleep(_POLL_SECONDS)
 
 

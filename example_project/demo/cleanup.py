@@ -1,4 +1,4 @@
-"""Start from nothing, without taking anything that is not the demonstration's own."""
+"""Delete the data of an earlier demonstration, and no other data."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from django.conf import settings
 from django_ojs.models import Job
 from example_project.shop.models import Order, Source
 
-#: The types of the shop's jobs; jobs of other types are left alone.
+#: The types of the shop's jobs; jobs of other types are not deleted.
 JOB_TYPES = ("order.charge", "order.receipt", "order.invoice", "order.label")
 
 
@@ -17,7 +17,7 @@ def foreign_orders() -> int:
     return Order.objects.exclude(source=Source.DEMO).count()
 
 
-def wipe() -> None:
+def delete_shop_data() -> None:
     """Delete the shop's orders, jobs, e-mails and invoices."""
     Order.objects.all().delete()
     Job.objects.filter(type__in=JOB_TYPES).delete()

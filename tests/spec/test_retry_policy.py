@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import retry
+from django_ojs.spec import retry_policy
 from django_ojs.spec.errors import InvalidRetryPolicy
-from django_ojs.spec.retry import DEFAULT, RetryPolicy
+from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 
 intervals = st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=300))
 
@@ -90,16 +90,16 @@ def test_no_attempt_overflows_and_every_delay_is_within_the_cap(
 def test_delays_without_jitter_never_shrink(
     policy: RetryPolicy, attempt: int, further: int
 ) -> None:
-    policy = retry.parse({"jitter": False}, default=policy)
+    policy = retry_policy.parse({"jitter": False}, default=policy)
     first, later = seconds(policy, attempt, attempt + further)
     assert first <= later
 
 
 @given(policies())
 def test_a_policy_survives_rendering_and_pickling(policy: RetryPolicy) -> None:
-    assert retry.parse(policy.render(), default=DEFAULT) == policy
+    assert retry_policy.parse(policy.render(), default=DEFAULT) == policy
     assert pickle.loads(pickle.dumps(policy)) == policy
-    assert hash(retry.parse(policy.render(), default=DEFAULT)) == hash(policy)
+    assert hash(retry_policy.parse(policy.render(), default=DEFAULT)) == hash(policy)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_policy_survives_rendering_and_pickling(policy: RetryPolicy) -> None:
 )
 def test_a_broken_rule_is_named_with_its_field(field: str, value: Any, rule: str) -> None:
     with pytest.raises(InvalidRetryPolicy) as refused:
-        retry.parse({field: value}, default=DEFAULT)
+        retry_policy.parse({field: value}, default=DEFAULT)
     assert refused.value.message.startswith("retry.")
     assert rule in refused.value.message
     assert refused.value.status == 422
@@ -149,15 +149,15 @@ def test_a_broken_rule_is_named_with_its_field(field: str, value: Any, rule: str
 @pytest.mark.parametrize("data", [True, "PT1S", [], 1.5])
 def test_what_is_no_policy_is_refused(data: Any) -> None:
     with pytest.raises(InvalidRetryPolicy, match="retry must be an object"):
-        retry.parse(data, default=DEFAULT)
+        retry_policy.parse(data, default=DEFAULT)
 
 
 def test_a_partial_policy_is_completed_from_the_default() -> None:
     site = RetryPolicy(max_attempts=7, jitter=False)
-    policy = retry.parse({"max_attempts": 9, "jitter": None}, default=site)
+    policy = retry_policy.parse({"max_attempts": 9, "jitter": None}, default=site)
     assert (policy.max_attempts, policy.jitter) == (9, False)
-    assert retry.parse(None, default=site) is site
-    assert retry.parse(5, default=site) == RetryPolicy(max_attempts=5, jitter=False)
+    assert retry_policy.parse(None, default=site) is site
+    assert retry_policy.parse(5, default=site) == RetryPolicy(max_attempts=5, jitter=False)
 
 
 def test_the_dialects_of_intervals_mean_the_same() -> None:
@@ -167,13 +167,13 @@ def test_the_dialects_of_intervals_mean_the_same() -> None:
         {"initial_interval": "2s", "max_interval": "1m"},
         {"initial_interval_ms": 2_000, "max_interval_ms": 60_000},
     ):
-        assert retry.parse(data, default=DEFAULT) == expected
+        assert retry_policy.parse(data, default=DEFAULT) == expected
 
 
 def test_unknown_fields_are_kept_and_given_back() -> None:
-    policy = retry.parse({"x_budget": [1]}, default=DEFAULT)
+    policy = retry_policy.parse({"x_budget": [1]}, default=DEFAULT)
     assert policy.render()["x_budget"] == [1]
-    assert retry.parse(policy.render(), default=DEFAULT) == policy
+    assert retry_policy.parse(policy.render(), default=DEFAULT) == policy
 
 
 @pytest.mark.parametrize(

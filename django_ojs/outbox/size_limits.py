@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from django_ojs.outbox.manifest import Manifest
+from django_ojs.outbox.remote_manifest import Manifest
 from django_ojs.spec import errors, json
 from django_ojs.spec.errors import OJSError
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.operations import fail, fetch, timer
+from django_ojs.operations import fail, fetch, promotion
 from django_ojs.operations.maintenance import pruning
 from tests.factories import (
     BOOM,
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.django_db
 def test_a_scheduled_job_is_available_when_its_time_has_come_and_not_before() -> None:
     job = in_state("scheduled")
     age(job.pk, HOUR - MINUTE)
-    assert timer.promote() == 0
+    assert promotion.promote() == 0
     age(job.pk, 2 * MINUTE)
-    assert timer.promote() == 1
+    assert promotion.promote() == 1
     stored = read(job.pk)
     assert stored.state == "available"
     # ojs-core §5.3: set when the job becomes available.
@@ -43,7 +43,7 @@ def test_an_absolute_time_is_kept_to_the_moment() -> None:
     near = datetime.now(UTC) + HOUR
     job, other = push(scheduled_at=near), push(scheduled_at=near + HOUR)
     age([job.pk, other.pk], 61 * MINUTE)
-    assert timer.promote() == 1
+    assert promotion.promote() == 1
     assert [read(key).state for key in (job.pk, other.pk)] == ["available", "scheduled"]
 
 
@@ -52,16 +52,16 @@ def test_what_was_due_first_is_available_first_whatever_its_id() -> None:
     for n, key in enumerate(ids):
         push(id=key, queue="a", scheduled_at=HOUR + n * MINUTE)
     age(ids, 2 * HOUR)
-    assert timer.promote() == 10
+    assert promotion.promote() == 10
     assert [job.id for job in fetch.fetch(["a"], count=10)] == ids
 
 
 def test_a_step_takes_a_bounded_number_and_the_earliest_of_them() -> None:
     ids = [push(scheduled_at=HOUR + (9 - n) * MINUTE).pk for n in range(9)]
     age(ids, 2 * HOUR)
-    assert timer.promote(limit=4) == 4
+    assert promotion.promote(limit=4) == 4
     assert [read(key).state for key in ids] == ["scheduled"] * 5 + ["available"] * 4
-    assert [timer.promote(limit=4) for _ in range(3)] == [4, 1, 0]
+    assert [promotion.promote(limit=4) for _ in range(3)] == [4, 1, 0]
 
 
 @pytest.mark.parametrize("state", ["scheduled", "available", "pending", "retryable"])
@@ -70,9 +70,9 @@ def test_a_job_whose_deadline_passed_before_it_ran_is_discarded_and_no_dead_lett
 ) -> None:
     job = in_state(state, expires_at=3 * HOUR)
     age(job.pk, 2 * HOUR)
-    assert timer.expire() == 0
+    assert promotion.expire() == 0
     age(job.pk, 2 * HOUR)
-    assert timer.expire() == 1
+    assert promotion.expire() == 1
     stored = read(job.pk)
     assert (stored.state, stored.discard_reason, stored.dead_letter) == (
         "discarded",
@@ -87,19 +87,19 @@ def test_a_job_whose_deadline_passed_before_it_ran_is_discarded_and_no_dead_lett
 def test_a_job_that_runs_may_pass_its_deadline() -> None:
     job = active(expires_at=HOUR)
     age(job.id, 2 * HOUR)
-    assert timer.expire() == 0
+    assert promotion.expire() == 0
     assert read(job.id).state == "active"
 
 
 def test_expiry_takes_a_bounded_number_the_latest_last() -> None:
     ids = [push(expires_at=HOUR + n * MINUTE).pk for n in range(5)]
     age(ids, 2 * HOUR)
-    assert [timer.expire(limit=3) for _ in range(3)] == [3, 2, 0]
+    assert [promotion.expire(limit=3) for _ in range(3)] == [3, 2, 0]
 
 
 def test_a_step_that_finds_nothing_does_nothing() -> None:
     before = [snapshot(in_state(state, expires_at=HOUR).pk) for state in STATES]
-    assert (timer.promote(), timer.expire(), pruning.prune()) == (0, 0, 0)
+    assert (promotion.promote(), promotion.expire(), pruning.prune()) == (0, 0, 0)
     assert [snapshot(row["job"]["id"]) for row in before] == before
 
 
