@@ -69,6 +69,21 @@ def test_a_job_whose_transaction_commits_late_is_sent_late_and_not_passed_over(
     assert server.args == [2, 1]
 
 
+@pytest.mark.usefixtures("outbox")
+def test_a_job_that_is_sent_again_goes_after_all_that_wait() -> None:
+    enqueue(2)
+    stored.assign_positions("default")
+    first, second = OutboxEntry.objects.order_by("pk")
+    stored.refused(first.pk, "default", code="x", message="x")
+    operations.requeue([first.pk])
+    stored.assign_positions("default")
+    pages = [stored.next_of(first.destination, "default", limit) for limit in (1, 2)]
+    assert [[entry.pk for entry in page] for page in pages] == [
+        [second.pk],
+        [second.pk, first.pk],
+    ]
+
+
 def test_one_job_goes_by_itself_with_the_key_and_in_the_dialect(server: Server) -> None:
     wanted = destination(server, api_key="ojs_abc")
     with override_settings(OJS={"OUTBOX": wanted}):

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, connections
 
 from django_ojs.context import JobContext, current_context
+from django_ojs.operations import fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.worker.executor import Executor
@@ -191,7 +192,9 @@ def test_an_atomic_handler_commits_its_rows_and_its_completion_together(answers:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("how", ["it raises", "its result is none", "its claim is gone"])
+@pytest.mark.parametrize(
+    "how", ["it raises", "its result is none", "its claim is gone", "another run has the job"]
+)
 def test_an_atomic_handler_that_does_not_complete_leaves_no_row(answers: Answers, how: str) -> None:
     job = factories.active()
 
@@ -201,9 +204,12 @@ def test_an_atomic_handler_that_does_not_complete_leaves_no_row(answers: Answers
             raise ValueError
         return object() if how == "its result is none" else None
 
-    if how == "its claim is gone":
+    if how in ("its claim is gone", "another run has the job"):
         factories.age(job.id, timedelta(hours=1))
         rescue.lapse()
+    if how == "another run has the job":
+        (again,) = fetch.fetch([job.queue], worker_id=job.worker_id)
+        assert again.id == job.id
     with executing(1, answers) as executor:
         executor.submit([run_of(function, atomic=True, job=job)])
         answer = answers.next()
