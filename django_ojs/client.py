@@ -45,9 +45,9 @@ def enqueue(
 ) -> EnqueuedJob:
     """Store a job, in the transaction that is open on the jobs' database (ojs-core §7.1).
 
-    Return an EnqueuedJob, whose `outcome` says what was done: `stored`; `duplicate`, where a unique
-    policy ignored the job (then it is the existing job); `outbox`, where OUTBOX sends it elsewhere
-    or its queue is full (then it has a `destination`); `dropped`, where an enqueue middleware
+    Return an EnqueuedJob, whose `outcome` is `stored`; `duplicate`, where a unique policy ignored
+    the job (the result is the existing job); `outbox`, where OUTBOX sends it to another server or
+    its queue is full (the result has a `destination`); `dropped`, where an enqueue middleware
     dropped it. Its `job()` reads the row.
 
     A handler for the type need not exist here; where one does, its defaults apply. Raises an
@@ -55,7 +55,7 @@ def enqueue(
     DuplicateJob for an id that is taken, WrongDatabase inside an `atomic()` of another alias,
     QueueFull for a queue at its bound. With `on_full="block"` it waits for room first, for
     `block_timeout` (30 seconds), where no transaction is open; with "outbox" the job is stored in
-    the outbox, in the same transaction, and comes back when there is room.
+    the outbox, in the same transaction, and returns to its queue when there is room.
     """
     item = Request(type=type, args=args, options=read_options(options))
     return _push(envelope_of(item), push_options_of(item))
@@ -64,11 +64,9 @@ def enqueue(
 def enqueue_after_commit(
     type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]
 ) -> EnqueuedJob:
-    """Store a job that runs after the current transaction commits, and only then.
+    """Store a job that runs after the current transaction commits (ojs-framework-adapters §5.1).
 
-    See ojs-framework-adapters §5.1.
-
-    The same as `enqueue`: the row commits with the transaction, or vanishes with it.
+    The same as `enqueue`: the row commits or rolls back with the transaction.
     """
     return enqueue(type, args, **options)
 
@@ -82,8 +80,8 @@ def enqueue_batch(
     """Store many jobs in one statement, all or none, and return them in order.
 
     `on_full` and `block_timeout` are those of `enqueue`, for all of the batch; without them its
-    jobs must agree. Raises as `enqueue` does; the error's `details["index"]` says which job it is
-    about.
+    jobs must have the same. Raises as `enqueue` does; `details["index"]` of the error is the index
+    of the job.
     """
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
@@ -134,17 +132,17 @@ def retry(job_id: UUID | str) -> Job:
 
 
 def pause_queue(name: str) -> Queue:
-    """Stop FETCH for a queue, known or not; it still accepts jobs."""
+    """Pause a queue, known or not: FETCH returns none of its jobs; PUSH still stores them."""
     return _queues.pause(name)
 
 
 def resume_queue(name: str) -> Queue:
-    """Let FETCH hand out the jobs of a queue again."""
+    """Resume a queue: FETCH returns its jobs again."""
     return _queues.resume(name)
 
 
 def new_id() -> UUID:
-    """Make an id for a job, to enqueue it at most once: a repeated id is rejected."""
+    """Return an id for a job, to enqueue it at most once: a repeated id is rejected."""
     return ids.uuid7()
 
 

@@ -45,7 +45,7 @@ class Enqueuer(Generic[P]):
     def request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
         """Describe a job for `ojs.enqueue_batch`.
 
-        Raises InvalidArgs when the arguments do not fit the handler.
+        Raises InvalidArgs when the arguments do not match the handler's parameters.
         """
         return Request(
             type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options
@@ -69,7 +69,7 @@ class Enqueuer(Generic[P]):
 
 
 class Handler(Enqueuer[P], Generic[P, R]):
-    """A function that runs jobs of one type. Calling it calls the function, here and now."""
+    """A function that runs jobs of one type. Calling it calls the function directly."""
 
     def __init__(
         self, function: Callable[..., R], type: str, *, atomic: bool, options: Options
@@ -113,8 +113,8 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return Enqueuer(self, self._with_positions(read_options(options)))
 
     def _with_positions(self, options: Options) -> Options:
-        # A unique policy may name parameters; the stored one has their positions, which any other
-        # producer of this type can name as well.
+        # A unique policy may name parameters; the stored policy has their positions, which a
+        # producer without the function can use as well.
         if options.unique is None:
             return options
         policy = unique_policy.parse(options.unique).at(tuple(self._signature.parameters))
@@ -133,7 +133,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
         Keyword arguments become positional by the signature.
 
-        Raises InvalidArgs when they do not fit: the caller gets the error, not the worker.
+        Raises InvalidArgs when they do not match: the caller gets the error, not the worker.
         """
         if not kwargs and self._minimum <= len(args) <= self._maximum:
             return list(args)
@@ -149,8 +149,8 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return list(bound.args)
 
     def _fill_gaps(self, given: dict[str, Any]) -> None:
-        # Only the parameters before a given argument need their defaults now; the worker's code
-        # has the others.
+        # Only parameters before a given argument need their defaults now; the worker applies the
+        # others.
         last = next(name for name in reversed(self._signature.parameters) if name in given)
         for name, parameter in self._signature.parameters.items():
             if name == last:
@@ -159,7 +159,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
 
 
 class Decorator(Protocol):
-    """What `@job(…)` is: it makes a Handler of a function.
+    """The type of `@job(…)`, which makes a Handler of a function.
 
     The type checker keeps the function's signature.
     """

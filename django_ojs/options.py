@@ -103,7 +103,7 @@ NO_OPTIONS = Options()
 
 
 def read_options(given: OptionArguments) -> Options:
-    """Return keyword arguments as options. Raises InvalidRequest for a name that is none."""
+    """Return keyword arguments as options. Raises InvalidRequest for an unknown name."""
     if not given:
         return NO_OPTIONS
     unknown = sorted(set(given).difference(_OPTION_NAMES))
@@ -128,7 +128,7 @@ class Request:
 def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     """Make the envelope of a described job; `new_id` is its id unless its options have one.
 
-    Field rules that need no conversion are left to PUSH.
+    PUSH checks the fields that need no conversion.
     """
     given = item.options
     if not isinstance(given, Options):
@@ -150,7 +150,8 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     return envelope
 
 
-#: What is done where a queue is full; `full_policy` returns one of these, or one that waits.
+#: What an enqueue does where a queue is full; `full_policy` returns one of these, or a policy that
+#: waits.
 _RAISE: Final = PushOptions()
 _OUTBOX: Final = PushOptions(outbox_when_full=True)
 #: The most common options of a push, made once.
@@ -195,8 +196,8 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     """Return what an enqueue does where the queue is full (backpressure §8), as push options.
 
     "raise" raises QueueFull; "block" first waits for room, `block_timeout` long, where no
-    transaction is open; "outbox" stores the job in the outbox, in the caller's transaction. What is
-    not given is the default that the handler of the type declares. Raises InvalidRequest.
+    transaction is open; "outbox" stores the job in the outbox, in the caller's transaction. An
+    option that is absent has the default of the type's handler. Raises InvalidRequest.
     """
     handler = registry.handlers.get(type) if isinstance(type, str) else None
     defaults = NO_OPTIONS if handler is None else handler.defaults

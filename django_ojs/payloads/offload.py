@@ -1,4 +1,4 @@
-"""Arguments that are too large for the database (payload-limits §5): the client puts them into S3.
+"""Offloading of large arguments (payload-limits §5): the client stores them in S3.
 
 The key of an object names its job: `<prefix><day of its id>/<job id>/<call>-<index>.json`. The
 sweep removes an object whose job does not exist, also after a rollback.
@@ -33,7 +33,7 @@ class Offloader:
     """Offloads the large arguments of one call of the client; see `admission.Offloader`."""
 
     def __init__(self) -> None:
-        # Unique for each call: one that repeats an id must not touch the objects of the first.
+        # Unique for each call: a call that repeats an id must not change the objects of the first.
         self._call = secrets.token_hex(8)
         self._taken: list[tuple[str, Any]] = []
         self._kept: dict[UUID, list[str]] = {}
@@ -41,7 +41,7 @@ class Offloader:
     def take(self, envelope: Envelope) -> Envelope:
         """Return the envelope with references in place of its large arguments.
 
-        Raises PayloadTooLarge for one that no worker would accept.
+        Raises PayloadTooLarge for an argument that no worker would accept.
         """
         config = settings().offload
         self._taken = []
@@ -63,11 +63,11 @@ class Offloader:
         return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in self._taken))
 
     def keep(self) -> None:
-        """Put what was taken last into S3. Raises ConnectionError."""
+        """Store in S3 the arguments that `take` replaced last. Raises ConnectionError."""
         service: Any = s3_client.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
-            # Noted first: a request that fails may have stored the object all the same.
+            # Recorded first: a request that fails may still have stored the object.
             self._kept.setdefault(_job_of(uri), []).append(uri)
             try:
                 service.put_object(
@@ -93,7 +93,7 @@ def offloader() -> Offloader | None:
 
 
 def owns(uri: str, job_id: UUID) -> bool:
-    """Say whether an object was put into S3 for this job."""
+    """Say whether an object was stored in S3 for this job."""
     return settings().offload is not None and uri.startswith(_folder(job_id))
 
 
@@ -147,11 +147,11 @@ def _uris(options: dict[str, Any]) -> list[str]:
 
 
 def _check_size(size: int, index: int) -> None:
-    most = settings().payload_max_bytes
-    if size > most:
+    limit = settings().payload_max_bytes
+    if size > limit:
         raise PayloadTooLarge(
-            f"args[{index}] must be at most {most} bytes of JSON",
-            details={"field": f"args[{index}]", "actual_bytes": size, "max_bytes": most},
+            f"args[{index}] must be at most {limit} bytes of JSON",
+            details={"field": f"args[{index}]", "actual_bytes": size, "max_bytes": limit},
         )
 
 
@@ -168,7 +168,7 @@ def _is_small(arg: object, over: int) -> bool:
 def _folder(job_id: UUID) -> str:
     config = settings().offload
     assert config is not None
-    # The day is in the id. In a client's own id it may be any; it only distributes the objects.
+    # The id has the day. In a client's own id it may be any day; it only distributes the objects.
     day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None
     return f"{config.root}{day:%Y-%m-%d}/{job_id}/" if day else f"{config.root}unknown/{job_id}/"
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from django_ojs.spec.json import dumps
 
-# ECMAScript writes an exponent from here on, up and down.
+# Beyond these powers of ten ECMAScript writes an exponent.
 _LARGEST_PLAIN: Final = 21
 _SMALLEST_PLAIN: Final = -6
 
 
 def canonical(value: Any) -> str:
-    """Return what `spec.json.check` has let through as canonical JSON, its strings in NFC.
+    """Return a value that `spec.json.check` has accepted as canonical JSON, its strings in NFC.
 
     Names are sorted by their UTF-16 code units, and numbers are written as ECMAScript does: 1.0 is
     1. Integers beyond ±2**53 keep all their digits, where a double would round.
@@ -32,7 +32,7 @@ def canonical(value: Any) -> str:
 
 
 def _object(value: Mapping[str, Any]) -> str:
-    # In the order of the names as they are, so that two that become one have one winner.
+    # Sorted before NFC: where NFC makes two names equal, the same one always wins.
     members = {unicodedata.normalize("NFC", name): value[name] for name in sorted(value)}
     names = sorted(members, key=lambda name: name.encode("utf-16-be"))
     return f"{{{','.join(f'{dumps(name)}:{canonical(members[name])}' for name in names)}}}"
@@ -42,7 +42,7 @@ def _number(value: float) -> str:
     """Write a double as ECMA-262's Number::toString does."""
     if value == 0:  # -0.0 as well
         return "0"
-    # Python finds the same shortest digits, and only places the point and the exponent elsewhere.
+    # Python's repr has the same shortest digits; only the point and the exponent differ.
     sign, found, exponent = Decimal(float.__repr__(value)).as_tuple()
     assert isinstance(exponent, int)  # not NaN, not infinite
     text = "".join(map(str, found))

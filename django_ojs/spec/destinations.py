@@ -1,4 +1,4 @@
-"""Where jobs go that are not stored here: the destinations of the setting OUTBOX."""
+"""The destinations of the setting OUTBOX: servers to which jobs are sent through the outbox."""
 
 import re
 from collections.abc import Mapping
@@ -10,21 +10,22 @@ from urllib.parse import urlsplit
 
 from django_ojs.spec.times import parse_duration
 
-#: The destination of jobs that wait for this site's own tables.
+#: The destination of jobs that return to this site's own tables.
 LOCAL: Final = "local"
 MAX_BATCH: Final = 1_000
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}").fullmatch
-# What a header can carry; anything else would end it, or be refused when the first job is sent.
+# Characters that an HTTP header can carry: anything else would end the header, or be an error when
+# the first job is sent.
 _KEY: Final = re.compile(r"[!-~]+").fullmatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Destination:
-    """An OJS server, and the jobs that belong there.
+    """An OJS server, and the jobs that are sent to it.
 
     `queues` and `types` are names or patterns such as `remote-*`; a job that matches one of either
-    goes there. `timeout` bounds a whole request.
+    is sent to it. `timeout` is that of a whole request.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Destination:
     timeout: timedelta = timedelta(seconds=30)
 
     def takes(self, queue: str, type: str) -> bool:
-        """Say whether a job belongs there."""
+        """Say whether a job of this queue and type is sent to this destination."""
         return any(fnmatchcase(queue, pattern) for pattern in self.queues) or any(
             fnmatchcase(type, pattern) for pattern in self.types
         )
@@ -79,7 +80,7 @@ def _url(value: object) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError
-    # A key in the address would be written to logs; there is `api_key` for it.
+    # A key in the URL would be logged; `api_key` is not.
     if parts.query or parts.fragment or parts.username or parts.password:
         raise ValueError
     return value.rstrip("/").removesuffix("/v1").removesuffix("/ojs")

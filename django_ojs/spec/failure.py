@@ -17,7 +17,7 @@ MAX_FRAMES: Final = 50
 MAX_BACKTRACE_CHARACTERS: Final = 10_000
 MAX_MESSAGE_CHARACTERS: Final = 10_000
 MAX_TYPE_CHARACTERS: Final = 255
-# Details are for people to read; what is wider or deeper than this is cut.
+# Details are read by people: values beyond these limits are cut.
 MAX_DETAIL_VALUES: Final = 1_000
 MAX_DETAIL_DEPTH: Final = 16
 MAX_DETAIL_CHARACTERS: Final = 1_000
@@ -36,7 +36,7 @@ class HandlerResponse(Exception):
 
 
 class Retry(HandlerResponse):
-    """Ask for another attempt, after `delay` or the policy's own wait.
+    """Request another attempt, after `delay` or the delay of the policy.
 
     The delay is a timedelta, a number of seconds, "PT5M" or "5m".
     """
@@ -85,7 +85,7 @@ class Failure:
         """Read the `error` of a FAIL, in core's dialect (`type`) or the HTTP binding's (`code`).
 
         Raises InvalidRequest when `type` and `code`, or `message`, are missing or not strings; long
-        or unclean text is cut and cleaned, never refused.
+        or unclean text is cut and cleaned, never rejected.
         """
         if not isinstance(data, Mapping):
             raise InvalidRequest.of("error", "must be an object")
@@ -137,7 +137,7 @@ class Failure:
         )
 
     def render(self) -> dict[str, Any]:
-        """Return the error object of ojs-core §8.1, without what is absent."""
+        """Return the error object of ojs-core §8.1, without absent members."""
         out: dict[str, Any] = {"type": self.type, "message": self.message}
         if self.backtrace:
             out["backtrace"] = list(self.backtrace)

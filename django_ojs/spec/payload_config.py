@@ -1,6 +1,6 @@
-"""What a site may set for payloads outside of the envelope (payload-limits §5): read and checked.
+"""The settings for payloads outside of the envelope (payload-limits §5).
 
-Each reader returns a value that can be hashed, and raises ValueError or TypeError.
+Each reader returns a hashable value, and raises ValueError or TypeError.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from django_ojs.spec.times import parse_duration
 
-#: What may be said of the S3 service, by the names that boto3 gives it.
+#: Options of the S3 client, as boto3 names them.
 S3_OPTIONS: Final = (
     "endpoint_url",
     "region_name",
@@ -31,7 +31,7 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-/]*/").fullmatch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offload:
-    """Where the Python client puts arguments that are too large, and from which size on."""
+    """Where the Python client stores arguments of more than `over` bytes."""
 
     bucket: str
     prefix: str
@@ -64,14 +64,14 @@ def offload(value: object) -> Offload | None:
             if isinstance(age, int | float)
             else (parse_duration(age, "the setting"))
         )
-        # What an open transaction has put there must not be taken for what nobody needs.
+        # An object of a transaction that is still open must not be removed as an orphan.
         if given["sweep_after"] < timedelta(hours=1):
             raise ValueError
     return Offload(bucket=bucket, prefix=prefix, **given)
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """Read names of hosts; one that begins with a dot stands for all below it."""
+    """Read host names; one that begins with a dot matches all its subdomains."""
     names = tuple(text.lower() for text in _strings(value))
     if not all(_HOST(name) for name in names):
         raise ValueError
@@ -79,7 +79,7 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 def buckets(value: object) -> tuple[str, ...]:
-    """Read names of buckets, with a prefix of keys where not all of a bucket is meant."""
+    """Read bucket names, each with an optional prefix of keys."""
     names = _strings(value)
     if not all(_BUCKET(name) for name in names):
         raise ValueError
@@ -124,7 +124,7 @@ def path(value: object) -> str | None:
 def _strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str | bytes | Mapping):
         raise ValueError
-    texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # TypeError is the answer for a non-iterable
+    texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # a non-iterable raises TypeError
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError
     return texts

@@ -1,26 +1,26 @@
-"""What a caller may be allowed to do (ojs-security §7)."""
+"""Scopes: what a client is allowed to do (ojs-security §7)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """One right. The roles of ojs-security §7.3, and the reading of jobs as a right of its own."""
+    """A permission: the roles of ojs-security §7.3, and `read`, which only reads jobs."""
 
-    #: Look at jobs and queues on the data plane: INFO and the lists.
+    #: Read jobs and queues on the data plane: INFO and the lists.
     READ = "read"
     #: PUSH.
     PRODUCER = "producer"
     #: FETCH, ACK, FAIL, BEAT.
     WORKER = "worker"
-    #: Read, push, cancel and retry single jobs; look at the control plane.
+    #: Read, push, cancel and retry single jobs; read the control plane.
     OPERATOR = "operator"
     #: Everything.
     ADMIN = "admin"
 
 
 # The matrix of §7.5. Neither a producer nor a worker reads jobs: a stolen key that only enqueues
-# must not give away the arguments of all the others.
+# must not disclose the arguments of other jobs.
 _INCLUDES: dict[Scope, frozenset[Scope]] = {
     Scope.READ: frozenset(),
     Scope.PRODUCER: frozenset(),

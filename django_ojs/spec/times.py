@@ -1,6 +1,6 @@
-"""Timestamps (RFC 3339) and durations (ISO 8601), read from every dialect and written in one.
+"""Timestamps (RFC 3339) and durations (ISO 8601): parsed in every dialect, formatted in one.
 
-Nothing here overflows: what is accepted can be moved to any timezone, and a duration can be added
+No accepted value overflows: a moment can be converted to any timezone, and a duration can be added
 to any moment of the next six thousand years.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from django_ojs.spec.errors import InvalidRequest
 
-# A day inside what datetime can hold, so that no offset (at most a day) leads out of it.
+# A day inside the range of datetime, so that no offset (at most a day) leaves the range.
 EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
 LATEST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -23,8 +23,8 @@ _TIMESTAMP: Final = re.compile(
 )
 
 _SECOND: Final = 1_000_000
-# Years and months have no fixed length; 365 and 30 days are what we take, and the reference says
-# so.
+# Years and months have no fixed length: they are taken as 365 and 30 days, as the reference
+# documents.
 _UNITS: Final = (
     365 * 86_400 * _SECOND,
     30 * 86_400 * _SECOND,
@@ -52,7 +52,7 @@ _SHORT_UNITS: Final = {
 def parse_timestamp(text: str, field: str) -> datetime:
     """Return the moment that an RFC 3339 timestamp names, in UTC. Raises InvalidRequest.
 
-    Any offset is accepted, a missing one is refused; what is finer than a microsecond is cut off.
+    Any offset is accepted, a missing one is rejected; digits beyond the microsecond are cut off.
     """
     found = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
     if found is None:
@@ -118,8 +118,7 @@ def format_duration(duration: timedelta) -> str:
 
     Raises ValueError.
     """
-    # Hours without an end instead of days: H, M and S are what every reader must know (ojs-retry
-    # §4.2).
+    # Any number of hours instead of days: every parser must know H, M and S (ojs-retry §4.2).
     total = duration // timedelta(microseconds=1)
     if total < 0:
         raise ValueError("a duration is not negative")
@@ -139,7 +138,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def parse_when(value: object, field: str) -> datetime | timedelta:
-    """Return a moment in UTC, or the time from now that a timedelta or a relative "+PT2S" asks for.
+    """Return a moment in UTC; for a timedelta or a relative "+PT2S", the time from now.
 
     Raises InvalidRequest, for a naive datetime as well.
     """

@@ -29,9 +29,9 @@ class UniquePolicy:
 
     `keys` are dimensions: the type, which always counts, and `queue`, `args`, `meta`. `args_keys`
     selects from `args`: members of its first object, or positions; `meta_keys` selects members of
-    `meta`. Without `keys`, what has a selection counts. `period` is a timedelta, an ISO 8601 or
-    short string, or seconds, from the `created_at` of the job that exists. An empty list is the
-    same as None. Raises UniqueKeyInvalid.
+    `meta`. Without `keys`, the type and the dimensions with a selection count. `period` is a
+    timedelta, an ISO 8601 or short string, or seconds, from the `created_at` of the job that
+    exists. An empty list is the same as None. Raises UniqueKeyInvalid.
     """
 
     keys: tuple[str, ...]
@@ -98,8 +98,8 @@ class UniquePolicy:
         """Return the policy with names of `parameters` in `args_keys` turned into positions."""
         if self.args_keys is None:
             return self
-        places = {name: str(index) for index, name in enumerate(parameters)}
-        return replace(self, args_keys=tuple(places.get(n, n) for n in self.args_keys))
+        positions = {name: str(index) for index, name in enumerate(parameters)}
+        return replace(self, args_keys=tuple(positions.get(n, n) for n in self.args_keys))
 
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, complete; the period is in ISO 8601."""
@@ -115,7 +115,7 @@ class UniquePolicy:
 
 
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
-    """Return the policy that an object in any dialect describes, or the policy it is.
+    """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
     The `key` of core and the JSON format stands for `keys: ["type", "args"]` and `args_keys`; where
     it names what the given `args` do not have, all of them count. Raises UniqueKeyInvalid.
@@ -125,7 +125,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if not isinstance(data, Mapping):
         raise UniqueKeyInvalid.of("unique", "must be an object")
     if any(name not in _KNOWN for name in data):
-        # A misspelt name would be a policy that is silently another one (§2.2).
+        # A misspelt name that is ignored would silently change the policy (§2.2).
         raise UniqueKeyInvalid.of(
             "unique", f"may have the fields {', '.join(_FIELDS)}, and no other"
         )
@@ -139,7 +139,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
-        # Checked although `key` may stand for them: a 0 in their place is not nothing.
+        # They are checked even where `key` replaces them: 0 is a wrong value, not an absent one.
         if not any(_names(given.get(name), name, positions=True) for name in ("keys", "args_keys")):
             if names and args is not None and select(args, names) is None:
                 names = None
@@ -149,7 +149,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
 
 
 def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
-    """Return what `names` select from `args`, or None when one of them selects nothing."""
+    """Return the values that `names` select from `args`; None when one of them selects nothing."""
     first = next((item for item in args if isinstance(item, Mapping)), {})
     selected = {}
     for name in names:
@@ -163,7 +163,7 @@ def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _is_position(name: str) -> bool:
-    # A longer one is beyond any array, and slow to read.
+    # A longer one is beyond any array, and slow to convert.
     return name.isascii() and name.isdigit() and len(name) < 8
 
 

@@ -16,9 +16,9 @@ from django_ojs.storage import queue_configs
 
 
 class Offloader(Protocol):
-    """Keeps large arguments outside the database (payload-limits §5).
+    """Stores large arguments outside the database (payload-limits §5).
 
-    The Python client brings one; what comes over HTTP is stored as it is.
+    The Python client has one; jobs that are pushed over HTTP are stored as they are.
     """
 
     def take(self, envelope: Envelope) -> Envelope:
@@ -28,7 +28,7 @@ class Offloader(Protocol):
         """Store the arguments that `take` replaced last."""
 
     def settle(self, stored: Collection[UUID]) -> None:
-        """Remove what was kept for other jobs than these."""
+        """Remove the arguments of other jobs than these."""
 
 
 def admit(
@@ -58,8 +58,8 @@ def admit(
 def check_queue_size(envelope: Envelope, limits: Limits) -> None:
     """Reject an envelope over the limit of its queue, if the queue has one (payload-limits §4.6).
 
-    What a client sent is measured as it was sent; an envelope made in Python, as the server's own
-    limit measures it. A limit over `limits` does not count. Raises PayloadTooLarge.
+    A document that a client sent is measured as it was sent; an envelope made in Python is measured
+    as for `limits`. A limit above `limits` has no effect. Raises PayloadTooLarge.
     """
     configs = queue_configs.current()
     limit = None if configs is None else configs.of(envelope.queue).max_envelope_bytes
@@ -74,7 +74,7 @@ def _admit_and_offload(
     limits: Limits,
     offloader: Offloader,
 ) -> Envelope | None:
-    # What is offloaded does not count.
+    # Offloaded arguments do not count.
     passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
     if passed is not None:
         passed = offloader.take(passed)
@@ -91,8 +91,8 @@ def _admit(
     check_queue_size(envelope, limits)
     if chain is None:
         return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
-    # The key is made of the arguments that the caller gave: a middleware may encrypt them
-    # (extension-interactions §4). Type, queue and meta are those that the middleware returned.
+    # The key is computed from the arguments that the caller gave: a middleware may encrypt them
+    # (extension-interactions §4). Type, queue and meta are those of the middleware.
     args = None if envelope.unique is None else as_stored(envelope.args)
     key, due, expires = envelope.id, envelope.scheduled_at, envelope.expires_at
     passed = chain.run(envelope)

@@ -1,4 +1,7 @@
-"""The outbox: jobs for elsewhere, stored in the caller's transaction (framework-adapters §6.2)."""
+"""The outbox: jobs for other servers, stored in the caller's transaction.
+
+See ojs-framework-adapters §6.2.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -19,7 +22,7 @@ from django_ojs.spec.errors import DuplicateJob
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
 
-#: Rows that one call of `prune` deletes of each kind.
+#: Rows of each kind that one call of `prune` deletes.
 PRUNED_AT_ONCE = 1000
 
 
@@ -50,7 +53,7 @@ _tables: Final = process_state.register(Tables())
 
 
 def route(envelope: Envelope) -> str | None:
-    """Return the name of the destination that a job belongs to; None when it is this site."""
+    """Return the name of the destination to which a job is sent; None for a job of this site."""
     queue, type = envelope.queue, envelope.type
     if isinstance(queue, str) and isinstance(type, str):  # Admission refuses anything else.
         for destination in settings().outbox:
@@ -104,7 +107,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
 
 
 def requeue(keys: Collection[int], *, using: str | None = None) -> int:
-    """Send refused jobs again, after all that waits. Return how many were refused."""
+    """Send refused jobs again, after all waiting ones. Return how many there were."""
     return stored.requeue(keys, using or database.alias())
 
 
@@ -114,7 +117,7 @@ def waiting(keys: Collection[UUID]) -> set[UUID]:
 
 
 def prune() -> int:
-    """Delete what was sent, or refused, longer ago than the settings keep it. Return how many."""
+    """Delete entries that were sent or refused before the time to keep. Return how many."""
     count = 0
     for alias in aliases():
         try:
@@ -127,14 +130,14 @@ def prune() -> int:
         except Error:
             if alias == database.alias():
                 raise
-            connections[alias].close()  # Its server cannot be reached; the next call prunes.
+            connections[alias].close()  # The database is unreachable; its rows can wait.
     return count
 
 
 def aliases() -> list[str]:
-    """Return the aliases whose outbox may hold jobs: that of the jobs, and those that lend theirs.
+    """Return the aliases whose outbox may hold jobs: that of the jobs first.
 
-    Others have one where `WRONG_DATABASE` is "outbox" and migrations made the table.
+    Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
     home = database.alias()
     if settings().wrong_database != "outbox":

@@ -1,4 +1,4 @@
-"""Does an enqueue commit with the caller's transaction?"""
+"""Check that an enqueue commits with the caller's transaction."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
 _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
-#: What runs the function of an async twin: no frame of these is the caller's.
+#: Modules that run the function of an async twin: their frames are not the caller's.
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 
 
@@ -33,7 +33,8 @@ def foreign_transaction() -> str | None:
 def alias_for_caller() -> str | None:
     """Return the alias whose outbox takes the jobs, so that they commit with the caller.
 
-    None where the jobs' own database does. Raises WrongDatabase, or warns, as the setting has it.
+    None where the jobs' own alias commits with the caller. Where it does not, and WRONG_DATABASE is
+    not "outbox": raises WrongDatabase or warns, as the setting says.
     """
     other = foreign_transaction()
     if other is None or settings().wrong_database == "outbox":

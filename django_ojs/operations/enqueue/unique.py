@@ -32,7 +32,7 @@ Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
     """Store jobs of which some have a policy, by `insert`; return the results in order.
 
-    Raises DuplicateJob, with the job's index in its details; what was stored and cancelled before
+    Raises DuplicateJob, with the job's index in its details: all that was stored and cancelled
     is rolled back, and the caller's transaction stays usable.
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
@@ -72,7 +72,7 @@ class _OldSnapshot(BackendError):
 
 
 def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
-    """Cut a batch where a key repeats: the second job must find the first."""
+    """Split a batch where a key repeats: the second job must find the first."""
     run: list[Envelope] = []
     keys: set[str] = set()
     for item in envelopes:
@@ -101,7 +101,7 @@ def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[
 def _resolve(
     run: Sequence[Envelope], fresh: bool, cancelled: set[UUID]
 ) -> list[Envelope | EnqueuedJob]:
-    """Return for each job its envelope, to be stored, or the duplicate; cancel what is replaced."""
+    """Return for each job its envelope, to be stored, or the duplicate; cancel replaced jobs."""
     by_policy: dict[UniquePolicy, list[str]] = {}
     for item in run:
         if item.unique is not None:
@@ -168,7 +168,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
 def _with_schedule(
     envelope: Envelope, before: dict[UUID, Job], found: dict[str, list[Holder]]
 ) -> Envelope:
-    """Return the job, with the time of the scheduled one it replaces if its policy keeps that."""
+    """Return the job; with the time of the job that it replaces, if its policy keeps that."""
     if envelope.unique is None or envelope.unique.on_conflict != "replace_except_schedule":
         return envelope
     holders = found.get(str(envelope.unique_key), ())

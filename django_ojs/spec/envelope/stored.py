@@ -10,9 +10,9 @@ from django_ojs.spec.retry_policy import RetryPolicy
 
 
 def _compile() -> Callable[[Envelope], dict[str, Any]]:
-    """Make `options_of` of the table, as a dataclass makes its `__init__` of its fields.
+    """Generate `options_of` from the table, as a dataclass generates `__init__` from its fields.
 
-    A loop over the table takes three times as long, and every enqueue calls this.
+    A loop over the table takes three times as long, and every enqueue calls it.
     """
     lines = ["def options_of(envelope):", "    options = {}"]
     names: dict[str, Any] = {}
@@ -37,12 +37,8 @@ def _compile() -> Callable[[Envelope], dict[str, Any]]:
     return cast("Callable[[Envelope], dict[str, Any]]", names["options_of"])
 
 
-_options_of: Final = _compile()
-
-
-def options_of(envelope: Envelope) -> dict[str, Any]:
-    """Return the JSON object to store; empty for a job with the defaults."""
-    return _options_of(envelope)
+#: Returns the JSON object to store; empty for a job with the defaults.
+options_of: Final = _compile()
 
 
 def retry_of(options: Mapping[str, Any] | None) -> RetryPolicy:
