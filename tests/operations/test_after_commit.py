@@ -167,8 +167,10 @@ def test_an_error_after_the_commit_is_logged_and_reaches_no_caller(
         raise Rollback
 
     with transaction.atomic():
-        database.after_commit(broken, lambda: done.append("in a transaction"))
-    database.after_commit(broken, lambda: done.append("without one"))
+        database.after_commit(broken)
+        database.after_commit(lambda: done.append("in a transaction"))
+    database.after_commit(broken)
+    database.after_commit(lambda: done.append("without one"))
     assert done == ["in a transaction", "without one"]
     assert len([record for record in caplog.records if record.exc_info]) == 2
 
