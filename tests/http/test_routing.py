@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "bounded"
 GENEROUS = 20
 HEADER = "OJS-Block-Timeout"
-ANYBODY = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.Anybody"]}
+ANYBODY = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}
 REMOTE = {"remote": {"url": "http://127.0.0.1:9", "queues": ["remote-*"], "types": ["far.*"]}}
 api = Api()
 
