@@ -111,8 +111,7 @@ class Job(StoredModel):
             # it stays cheap.
             models.Index("worker_id", name="ojs_job_active", condition=Q(state="active")),
             # Pruning: each kind of finished job has a range of its own, oldest first. With the
-            # state only as a filter, a query that finds none would read all jobs that are kept
-            # longer.
+            # state only as a filter, a query that finds none would read all that is kept longer.
             models.Index(
                 "state",
                 "dead_letter",

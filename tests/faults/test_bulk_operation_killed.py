@@ -26,7 +26,7 @@ KILLS = 5
 _WORK = """
 import django
 django.setup()
-from django_ojs.operations import bulk_operations
+from django_ojs.operations.jobs import bulk_operations
 print("ready", flush=True)
 while bulk_operations.work():
     pass

@@ -64,16 +64,16 @@ def test_jobs_that_wait_behind_a_slow_one_are_given_back_and_done_by_another(
     first.ready()
     # It learns that jobs are short, and claims many at a time.
     warm = ojs.enqueue_batch([handlers.quick.request(n) for n in range(300)])
-    eventually(lambda: unfinished([job.pk for job in warm]) == 0, "the short ones are done")
+    eventually(lambda: unfinished([job.id for job in warm]) == 0, "the short ones are done")
     slow, *rest = ojs.enqueue_batch(
         [handlers.wait.request(), *(handlers.quick.request(n) for n in range(20))]
     )
     started(slow)
     # Claimed with it or not, they are soon free for whoever has a slot, and stay so.
     second = start("--threads", "1").ready()
-    eventually(lambda: unfinished([job.pk for job in rest]) == 0, "the others are done elsewhere")
+    eventually(lambda: unfinished([job.id for job in rest]) == 0, "the others are done elsewhere")
     assert becomes(slow, "active").attempt == 1
-    others = Job.objects.filter(pk__in=[job.pk for job in rest])
+    others = Job.objects.filter(pk__in=[job.id for job in rest])
     by = {worker.pk for worker in second.workers()}
     assert {job.worker_id for job in others} == by
     # Given back once, not claimed and given back again until the slow one is done.
