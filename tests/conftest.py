@@ -7,12 +7,19 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from django.db import connections
 
 from django_ojs.storage import bounds, process_state, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
+
+# A busy machine makes examples slow; that is no failure of what they test.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
