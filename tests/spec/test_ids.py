@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import uuid
@@ -62,8 +63,12 @@ def test_a_forked_child_makes_ids_even_if_the_lock_was_held() -> None:
     with ids._lock:
         child = os.fork()
         if child == 0:  # pragma: no cover - runs in the child
-            os.write(writer, b"".join(one.bytes for one in [*ids.many(50), ids.uuid7()]))
-            os._exit(0)
+            try:
+                os.write(writer, b"".join(one.bytes for one in [*ids.many(50), ids.uuid7()]))
+            finally:
+                # Not `os._exit`: coverage replaces it, and may fail in a forked process, which
+                # would then go on as a second runner of the tests.
+                os.kill(os.getpid(), signal.SIGKILL)
     parents = {one.bytes for one in ids.many(51)}
     os.waitpid(child, 0)
     data = os.read(reader, 16 * 51)
