@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from rest_framework.request import Request
 
+from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.spec.scopes import Scope
 
@@ -26,7 +27,7 @@ class Nothing(OJSView):
         """Respond with about what PUSH responds with."""
         data = self.body()
         self.access.check_queue("default")
-        return self.answer({"job": _job(data["args"])}, 201, {"Location": f"{request.path}/x"})
+        return json_response({"job": _job(data["args"])}, 201, {"Location": f"{request.path}/x"})
 
 
 def bare(request: HttpRequest, key: str) -> HttpResponse:

@@ -65,9 +65,10 @@ def test_jobs_that_wait_behind_a_slow_one_are_given_back_and_done_by_another(
     # It learns that jobs are short, and claims many at a time.
     warm = ojs.enqueue_batch([handlers.quick.request(n) for n in range(300)])
     eventually(lambda: unfinished([job.id for job in warm]) == 0, "the short ones are done")
-    slow, *rest = ojs.enqueue_batch(
+    first_job, *rest = ojs.enqueue_batch(
         [handlers.wait.request(), *(handlers.quick.request(n) for n in range(20))]
     )
+    slow = first_job.job()
     started(slow)
     # Claimed with it or not, they are soon free for whoever has a slot, and stay so.
     second = start("--threads", "1").ready()
