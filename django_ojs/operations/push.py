@@ -246,6 +246,3 @@ def _index_of_caller(indexes: Sequence[int]) -> Iterator[None]:
         if "index" in error.details:
             error.details["index"] = indexes[error.details["index"]]
         raise
-
-
-__all__ = ["BATCH", "ONE", "PushOptions", "push", "push_batch"]

@@ -32,14 +32,14 @@ def insert_if_admitted(
 
 
 def size_of(row: Row) -> int:
-    """Return the bytes of a row that count in a bound, as `Dialect.insert` stores them."""
+    """Return the bytes of a row that count in a bound, as `Dialect.insert_jobs` stores them."""
     parts = [row["type"], row["queue"]]
     parts += [json.dumps(row[name]) for name in ("args", "meta", "options")]
     return sum(len(part.encode()) for part in parts)
 
 
 def row_of(envelope: Envelope) -> Row:
-    """Return the row that `Dialect.insert` stores, without keys for absent and default values."""
+    """Return the row for `Dialect.insert_jobs`, without keys for absent and default values."""
     row: Row = {
         "id": str(envelope.id),
         "type": envelope.type,

@@ -76,14 +76,20 @@ class EnqueuedJob:
         return _model(self.envelope, self.stored)
 
 
-def of_stored(envelope: Envelope, stored: Stored) -> EnqueuedJob:
-    """Return the result for a job that was inserted."""
+def of_stored(
+    envelope: Envelope,
+    stored: Stored,
+    outcome: Outcome = Outcome.STORED,
+    destination: str | None = None,
+) -> EnqueuedJob:
+    """Return the result for a job that was inserted, here or into the outbox."""
     return EnqueuedJob(
         id=envelope.id,
         type=envelope.type,
         queue=envelope.queue,
         state=State(stored.state),
-        outcome=Outcome.STORED,
+        outcome=outcome,
+        destination=destination,
         envelope=envelope,
         stored=stored,
     )
@@ -112,16 +118,7 @@ def of_outbox(envelope: Envelope, destination: str, now: datetime) -> EnqueuedJo
         expires_at=_moment(envelope.expires_at, now),
         size_bytes=0,
     )
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=State.PENDING,
-        outcome=Outcome.OUTBOX,
-        destination=destination,
-        envelope=envelope,
-        stored=stored,
-    )
+    return of_stored(envelope, stored, Outcome.OUTBOX, destination)
 
 
 def of_dropped(envelope: Envelope) -> EnqueuedJob:

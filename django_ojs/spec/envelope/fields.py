@@ -57,11 +57,7 @@ def plain(value: Any) -> Any:
 
 
 def _policy(policy: Any) -> Any:
-    return (
-        None
-        if policy is retry_policy.DEFAULT or policy == retry_policy.DEFAULT
-        else policy.render()
-    )
+    return None if policy == retry_policy.DEFAULT else policy.render()
 
 
 def _items(values: Any) -> Any:
