@@ -14,8 +14,8 @@ help:
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
 	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, to develop clients and"
 	@echo "              workers and to run conformance suites (PORT=8080); it keeps no data"
-	@echo "make test     everything CI checks: lint, types, migrations, the suite on PostgreSQL and"
-	@echo "              SQLite, branch coverage of both together"
+	@echo "make test     lint, types, migrations, the suite on PostgreSQL and SQLite; COVERAGE=1 for"
+	@echo "              the branch coverage of both together as well, as CI runs it"
 	@echo "make check    the loop: lint of what changed since main, and the tests of it (a minute)"
 	@echo "make faults   kills, crashes, lost connections, frozen workers, all of it, and the checker's"
 	@echo "              verdict (<= 25 minutes); for a release: make faults KILLS=500 JOBS=100000"
@@ -52,7 +52,7 @@ lint:
 
 test:
 	@scripts/venv $(VENV) dev $(PYTHON)
-	@$(VENV)/bin/python scripts/test
+	@$(VENV)/bin/python scripts/test $(if $(COVERAGE),--coverage)
 
 check:
 	@scripts/venv $(VENV) dev $(PYTHON)

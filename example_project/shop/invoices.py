@@ -4,7 +4,6 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db.models import F
 
-from example_project.shop.invoice_page import render
 from example_project.shop.models import Invoice, Order
 
 
@@ -14,6 +13,9 @@ def store(order: Order) -> str:
     The name is the order's reference, and the storage is one that overwrites (see `STORAGES` in the
     settings): to draw an invoice twice leaves one file.
     """
+    # Imported here: the PDF library takes as long to import as Django, and most processes draw none.
+    from example_project.shop.invoice_page import render
+
     content = ContentFile(render(order, list(order.items.all())))
     stored = default_storage.save(f"invoices/{order.reference}.pdf", content)
     Invoice.objects.update_or_create(

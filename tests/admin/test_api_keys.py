@@ -20,7 +20,7 @@ from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = "/admin/django_ojs/apikey/"
 ADD = f"{LIST}add/"

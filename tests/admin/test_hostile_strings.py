@@ -17,7 +17,7 @@ from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 HARMLESS = "harmless"
 

@@ -55,6 +55,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     return found
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_job_carries_changes_no_pages_structure(text: str) -> None:

@@ -22,7 +22,7 @@ from django_ojs.storage import database
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 APP = apps.get_app_config("django_ojs")
 ADMINS = {model: each for model, each in admin.site._registry.items() if model in APP.get_models()}

@@ -12,7 +12,7 @@ from tests.admin.markup import structure
 from tests.admin.test_pages import BASE, LISTS, fill
 from tests.admin.users import root
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 PACKAGE = Path(django_ojs.__file__).parent
 

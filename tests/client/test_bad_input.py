@@ -26,7 +26,7 @@ from tests.client.bad_values import ARGS, IDS, NOT_A_LIST, OPTIONS, QUEUES, TOO_
 from tests.testapp.jobs import add, describe, echo
 from tests.testapp.models import Thing
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 Enqueue = Callable[[Any, dict[str, Any]], object]
 

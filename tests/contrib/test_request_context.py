@@ -81,7 +81,7 @@ VIEWS: list[Callable[..., Any]] = [
 ]
 urlpatterns = [path(f"{view.__name__}/", view) for view in VIEWS]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

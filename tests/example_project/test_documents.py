@@ -14,7 +14,7 @@ from example_project.shop.models import Invoice, Order, Receipt
 from example_project.shop.services import place_order
 from tests.example_project.factories import basket
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from example_project.shop.services import place_order
 from example_project.shop.stock import SOLD_OUT
 from tests.example_project.factories import basket
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("example_project.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("example_project.urls"), pytest.mark.once]
 
 
 def test_an_empty_shop_says_what_to_do(client: Client) -> None:

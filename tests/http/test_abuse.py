@@ -15,7 +15,7 @@ from django.test import RequestFactory
 from tests.http.abuse import MIB, STORED, TABLE, TOO_LARGE, Abuse, job, sized
 from tests.http.api import JSON_TYPE, Answer, Api, framed, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 #: Refused in 0.4 ms in the median, 75 ms at most (10 MiB and one byte); the slowest that is stored
 #: takes 770 ms (a million values), all on PostgreSQL. These bounds are for a machine that has much

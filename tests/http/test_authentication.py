@@ -67,7 +67,7 @@ class ByHeader(BaseAuthentication):
 
 urlpatterns = [path("probe/<str:anything>", lambda r, anything: Probe.as_view()(r))]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec.errors import InvalidPayload
 from tests.http.api import Answer, Api, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 api = Api()
 MIB = 2**20

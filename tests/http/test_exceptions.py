@@ -18,7 +18,7 @@ from django_ojs.spec import errors
 from django_ojs.storage import database
 from tests.http.api import NOBODY, Api, make_key, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOB = {"type": "a", "args": []}
 api = Api()

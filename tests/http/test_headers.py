@@ -11,7 +11,7 @@ from django.urls import resolve
 from django_ojs.spec import ids
 from tests.http.api import JSON_TYPE, Api, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOB = {"type": "a", "args": []}
 GENERATED = re.compile(r"req_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

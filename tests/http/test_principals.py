@@ -15,7 +15,7 @@ from tests.factories import jobs as all_jobs
 from tests.http.api import Answer, Api, make_key
 from tests.http.principals import DENIED, HIDDEN, MAY, OPEN, TABLE, Line
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SECRET_WORD = "classified"
 

@@ -26,7 +26,7 @@ from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error
 from tests.outbox.waits import enqueue, let_time_pass, run, states
 
-pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+pytestmark = [pytest.mark.django_db(transaction=True, databases=["default", "other"]), pytest.mark.once]
 
 
 def only() -> OutboxEntry:

@@ -15,10 +15,11 @@ from django_ojs.storage.figures import counts
 from tests.factories import age_all, jobs
 from tests.properties.machine import JobRules
 from tests.properties.model import ENDED, KEEP, KEEP_DEAD
+from tests.sizes import FULL
 from tests.spec.test_states import ROWS
 
 # More on demand: OJS_TEST_EXAMPLES=2000.
-EXAMPLES = int(os.environ.get("OJS_TEST_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("OJS_TEST_EXAMPLES", "200" if FULL else "40"))
 STEPS = 40
 PAIRS = {(source, target) for source, _, target in ROWS}
 
@@ -73,6 +74,7 @@ class Machine(JobRules):
         self.model.now += 1
 
 
+@pytest.mark.sized
 @pytest.mark.django_db
 @pytest.mark.timeout(600 + EXAMPLES)
 @override_settings(

@@ -13,7 +13,7 @@ from django_ojs.operations import beat
 from tests.factories import active, in_state, push, silence, worker
 from tests.http.api import Api, make_key, state_of, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 #: What destroys, or stops everything.
 FOR_ADMINS = {
