@@ -7,7 +7,7 @@ from typing import NoReturn
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.errors import DuplicateJob
-from django_ojs.storage import database, dialects
+from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Row, Stored
 
 
@@ -70,7 +70,7 @@ def _insert(
 ) -> list[Stored] | None:
     connection = database.connection()
     rows = [row_of(envelope) for envelope in envelopes]
-    stored = dialects.of(connection).insert_jobs(
+    stored = database.dialect_of(connection).insert_jobs(
         connection, rows, generated_ids=generated_ids, only_if_admitted=only_if_admitted
     )
     if stored is None:
