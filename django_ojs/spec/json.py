@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Any, Final, TypeAlias
 
-from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
+from django_ojs.spec.errors import InvalidPayload
 from django_ojs.spec.json_rules import (
     LARGE_INTEGER,
     MAX_DEPTH,
@@ -41,10 +41,10 @@ _LONGEST: Final = 20
 
 
 def dumps(value: Any) -> str:
-    """Return a value that `check` has accepted as compact JSON text, not escaped to ASCII.
+    """Return a value that `json_rules.check` has accepted as compact JSON, not escaped to ASCII.
 
     Raises InvalidPayload for foreign types, NaN, NUL, lone surrogates and cycles as well; only
-    `check` judges the size of integers and the type of names.
+    that check judges the size of integers and the type of names.
     """
     try:
         text = _encode(value)
@@ -127,24 +127,6 @@ def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
     return json.loads(  # type: ignore[no-any-return]  # json.loads returns Any
         text, parse_int=_stored_exact if exact_integers else _stored
     )
-
-
-def check(
-    value: object,
-    place: str,
-    *,
-    exact_integers: bool = False,
-    error: type[OJSError] = InvalidArgs,
-) -> None:
-    """Check that JSON can represent a value. Raises `error`: "args[1] is a Decimal: send a string".
-
-    Tuples are accepted as arrays, subclasses of str and int (StrEnum, IntEnum) as their values.
-    """
-    try:
-        measure(value, exact_integers=exact_integers)
-    except Refused:
-        found = explain(value, place, exact_integers=exact_integers)
-        raise error(found or f"{place} cannot be stored as JSON") from None
 
 
 def _decode(data: bytes) -> str:

@@ -1,8 +1,8 @@
 """The values that strict JSON allows in every database and language (json-format §3.3, §13).
 
 `measure` is the fast check; it returns an upper bound of the size of the text. `explain` is slow,
-runs after `measure` refused, and names the path and the rule. Both stop at MAX_DEPTH, so
-that no input reaches the interpreter's recursion limit.
+runs after `measure` refused, and names the path and the rule: `check` is both. They stop at
+MAX_DEPTH, so that no input reaches the interpreter's recursion limit.
 """
 
 import re
@@ -12,6 +12,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
+
+from django_ojs.spec.errors import InvalidArgs, OJSError
 
 #: Beyond it a reader whose numbers are doubles rounds (json-format §4.2).
 MAX_INTEGER: Final = 2**53 - 1
@@ -42,6 +44,26 @@ class LargeInteger:
 
 
 LARGE_INTEGER: Final = LargeInteger()
+
+
+def check(
+    value: object,
+    place: str,
+    *,
+    exact_integers: bool = False,
+    error: type[OJSError] = InvalidArgs,
+) -> int:
+    """Return an upper bound of the bytes of a value as compact JSON.
+
+    Raises `error` where JSON cannot represent it: "args[1] is a Decimal: send a string". Tuples are
+    accepted as arrays, subclasses of str and int (StrEnum, IntEnum) as their values.
+    """
+    try:
+        return measure(value, exact_integers=exact_integers)
+    except Refused:
+        found = explain(value, place, exact_integers=exact_integers)
+        message = found or f"{place} cannot be stored as JSON"
+        raise error(message, details={"field": place} if place else None) from None
 
 
 def measure(value: object, *, exact_integers: bool = False, depth: int = MAX_DEPTH) -> int:

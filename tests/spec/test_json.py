@@ -36,7 +36,7 @@ def nested(depth: int) -> str:
 
 @given(values)
 def test_a_value_survives_writing_and_both_ways_of_reading(value: Any) -> None:
-    json.check(value, "args")
+    json_rules.check(value, "args")
     text = json.dumps(value)
     assert json.loads(text) == value
     assert json.loads(text.encode()) == value
@@ -180,32 +180,32 @@ class Model:
 )
 def test_what_json_cannot_carry_is_named_with_its_place_and_cure(value: Any, message: str) -> None:
     with pytest.raises(InvalidArgs) as refused:
-        json.check([0, {"price": value}], "args")
+        json_rules.check([0, {"price": value}], "args")
     assert refused.value.message.startswith(f"args[1].price {message}")
 
 
 def test_values_of_enums_and_tuples_pass() -> None:
     value = [Number.ONE, Word.A, (1, (2,))]
-    json.check(value, "args")
+    json_rules.check(value, "args")
     assert json.loads(json.dumps(value)) == [1, "a", [1, [2]]]
 
 
 def test_a_name_that_is_free_text_is_not_repeated() -> None:
     with pytest.raises(InvalidArgs) as refused:
-        json.check({"my secret": object()}, "args")
+        json_rules.check({"my secret": object()}, "args")
     assert refused.value.message.startswith("args.* is a object")
 
 
 def test_the_class_of_the_error_is_the_callers_choice() -> None:
     with pytest.raises(InvalidMetadata, match=r"^meta\.a is a set"):
-        json.check({"a": set()}, "meta", error=InvalidMetadata)
+        json_rules.check({"a": set()}, "meta", error=InvalidMetadata)
 
 
 def test_a_cycle_is_refused() -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
     with pytest.raises(InvalidArgs, match=r"^args\[0\]\.again contains itself"):
-        json.check(loop, "args")
+        json_rules.check(loop, "args")
     with pytest.raises(InvalidPayload):
         json.dumps(loop)
 
@@ -214,13 +214,13 @@ def test_depth_is_counted_and_not_recursed_into() -> None:
     deep: Any = []
     for _ in range(63):
         deep = [deep]
-    json.check(deep, "args")
+    json_rules.check(deep, "args")
     with pytest.raises(InvalidArgs, match=r"^args is nested more than 64 levels deep"):
-        json.check([deep], "args")
+        json_rules.check([deep], "args")
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidArgs, match="nested more than 64"):
-        json.check(deep, "args")
+        json_rules.check(deep, "args")
     with pytest.raises(InvalidPayload, match="nested more than 64"):
         json.dumps(deep)
 
