@@ -9,7 +9,7 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
-from django_ojs.spec import job_events, json, json_rules
+from django_ojs.spec import job_events, json
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
@@ -67,6 +67,4 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
 def check_result(result: json.JSON) -> None:
     """Raise InvalidRequest, naming the path, for a result that JSON cannot represent."""
     if result is not None:
-        json_rules.check(
-            result, "result", exact_integers=settings().exact_integers, error=InvalidRequest
-        )
+        json.check(result, "result", exact_integers=settings().exact_integers, error=InvalidRequest)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
 
-from django_ojs.spec import json, json_rules
+from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
@@ -41,7 +41,7 @@ class Report:
             if value is not None and not isinstance(value, dict):
                 raise InvalidRequest.of(name, "must be an object")
             if value is not None:
-                json_rules.check(value, name, error=InvalidRequest)
+                json.check(value, name, error=InvalidRequest)
         size = len(json.dumps([self.data, self.checkpoint]).encode())
         if size > MAX_BYTES:
             raise PayloadTooLarge.of(

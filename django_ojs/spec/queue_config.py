@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
-from django_ojs.spec import json, json_rules, retry_policy
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import parse_duration
@@ -92,7 +92,7 @@ def check(
     place, whole = f"{path}." if path else "", path or "the configuration"
     if not isinstance(given, dict):
         raise InvalidRequest(f"{whole} must be an object", details={"field": path})
-    json_rules.check(given, whole, error=InvalidRequest)
+    json.check(given, whole, error=InvalidRequest)
     if len(json.dumps(given).encode()) > MAX_BYTES:
         raise InvalidRequest.of(whole, f"must be at most {MAX_BYTES} bytes of JSON")
     for name, value in given.items():

@@ -3,7 +3,7 @@
 Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
 is given, the claim. An operation that comes too late changes nothing and raises. The transitions
 are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
-belong to the dialects, and are built from the same table. `storage.insert` stores new jobs.
+belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import json, json_rules
+from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidPayload
 
 MAX = 2**53 - 1
@@ -36,7 +36,7 @@ def nested(depth: int) -> str:
 
 @given(values)
 def test_a_value_survives_writing_and_both_ways_of_reading(value: Any) -> None:
-    json_rules.check(value, "args")
+    json.check(value, "args")
     text = json.dumps(value)
     assert json.loads(text) == value
     assert json.loads(text.encode()) == value
@@ -45,7 +45,7 @@ def test_a_value_survives_writing_and_both_ways_of_reading(value: Any) -> None:
 
 @given(values)
 def test_the_measure_is_never_below_the_size(value: Any) -> None:
-    assert json_rules.measure(value) >= len(json.dumps(value).encode())
+    assert json.measure(value) >= len(json.dumps(value).encode())
 
 
 def test_text_is_compact_and_not_escaped() -> None:
@@ -180,32 +180,32 @@ class Model:
 )
 def test_what_json_cannot_carry_is_named_with_its_place_and_cure(value: Any, message: str) -> None:
     with pytest.raises(InvalidArgs) as refused:
-        json_rules.check([0, {"price": value}], "args")
+        json.check([0, {"price": value}], "args")
     assert refused.value.message.startswith(f"args[1].price {message}")
 
 
 def test_values_of_enums_and_tuples_pass() -> None:
     value = [Number.ONE, Word.A, (1, (2,))]
-    json_rules.check(value, "args")
+    json.check(value, "args")
     assert json.loads(json.dumps(value)) == [1, "a", [1, [2]]]
 
 
 def test_a_name_that_is_free_text_is_not_repeated() -> None:
     with pytest.raises(InvalidArgs) as refused:
-        json_rules.check({"my secret": object()}, "args")
+        json.check({"my secret": object()}, "args")
     assert refused.value.message.startswith("args.* is a object")
 
 
 def test_the_class_of_the_error_is_the_callers_choice() -> None:
     with pytest.raises(InvalidMetadata, match=r"^meta\.a is a set"):
-        json_rules.check({"a": set()}, "meta", error=InvalidMetadata)
+        json.check({"a": set()}, "meta", error=InvalidMetadata)
 
 
 def test_a_cycle_is_refused() -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
     with pytest.raises(InvalidArgs, match=r"^args\[0\]\.again contains itself"):
-        json_rules.check(loop, "args")
+        json.check(loop, "args")
     with pytest.raises(InvalidPayload):
         json.dumps(loop)
 
@@ -214,13 +214,13 @@ def test_depth_is_counted_and_not_recursed_into() -> None:
     deep: Any = []
     for _ in range(63):
         deep = [deep]
-    json_rules.check(deep, "args")
+    json.check(deep, "args")
     with pytest.raises(InvalidArgs, match=r"^args is nested more than 64 levels deep"):
-        json_rules.check([deep], "args")
+        json.check([deep], "args")
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidArgs, match="nested more than 64"):
-        json_rules.check(deep, "args")
+        json.check(deep, "args")
     with pytest.raises(InvalidPayload, match="nested more than 64"):
         json.dumps(deep)
 

@@ -23,7 +23,8 @@ from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.storage import database, insert, transitions
+from django_ojs.storage import database, queue_configs, transitions
+from django_ojs.storage.dialects import job_row
 
 #: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
@@ -164,8 +165,9 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     )
     limits = settings().limits
     validate(changed, limits)
-    if not given.keys().isdisjoint(("args", "meta", "queue")):
-        admission.check_queue_size(changed, limits)
+    configs = queue_configs.current()
+    if configs is not None and not given.keys().isdisjoint(("args", "meta", "queue")):
+        admission.check_queue_size(changed, limits, configs)
     job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
     job.priority = changed.priority
     if "retry" in given:
@@ -179,7 +181,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
-    job.size_bytes = insert.size_of(sized)
+    job.size_bytes = job_row.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
 

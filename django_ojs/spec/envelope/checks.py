@@ -9,7 +9,7 @@ from typing import Final
 
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
-from django_ojs.spec.json_rules import check
+from django_ojs.spec.json import check
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.times import parse_when
 from django_ojs.spec.unique_policy import UniquePolicy

@@ -35,8 +35,7 @@ from django_ojs.spec.errors import (
     UnsupportedFeature,
 )
 from django_ojs.spec.ids import is_uuid7
-from django_ojs.spec.json import dumps
-from django_ojs.spec.json_rules import Refused, check, measure
+from django_ojs.spec.json import Refused, check, dumps, measure
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
 _QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch

@@ -15,6 +15,8 @@ from django.core.checks import CheckMessage
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.spec.envelope import Envelope
+
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
     "id",
@@ -57,10 +59,6 @@ QueryLimit = Callable[[], AbstractContextManager[None]]
 #: A database session: the server's process id, and when it started.
 Session = tuple[int, datetime]
 
-#: A job to store: columns by name, JSON as Python values; `due_in` and `expires_in` in seconds from
-#: now.
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -91,7 +89,7 @@ class Dialect(ABC):
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
-        rows: Sequence[Row],
+        envelopes: Sequence[Envelope],
         *,
         generated_ids: bool,
         only_if_admitted: bool,

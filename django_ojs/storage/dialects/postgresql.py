@@ -12,9 +12,11 @@ from django.core.checks import CheckMessage
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec import json
+from django_ojs.spec import json, retry_policy
+from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Row, Session, Stored
+from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Session, Stored
+from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load
 
 #: The channel on which idle workers listen; the payload is a queue's name.
@@ -69,10 +71,6 @@ _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
 _READ_COMMITTED = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
-#: A job with one of these is stored by the general statement, not by `ojs_push`.
-_NOT_FOR_PUSH_JOB = {"pending", "due_at", "due_in", "expires_at", "expires_in", "unique_key"}
-#: Arguments of `ojs_push` that have a default.
-_OPTIONAL = ("priority", "meta", "options", "timeout_ms", "visibility_timeout_ms")
 
 
 def _time(microseconds: int) -> datetime:
@@ -87,22 +85,31 @@ def _stored(key: UUID, state: str, created: int, queued: int | None, *others: An
     return Stored(key, state, created_at, _time(queued), *others)
 
 
-def _push_arguments(row: Row) -> tuple[list[Any], dict[str, Any]]:
+def _can_push_one(job: Envelope) -> bool:
+    """Say whether `ojs_push` stores such a job; the general statement stores any."""
+    return (
+        job.scheduled_at is None
+        and job.expires_at is None
+        and job.unique is None
+        and not job.pending
+    )
+
+
+def _push_arguments(job: Envelope) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of `ojs_push`: by position the required ones, by name the others."""
-    args = json.dumps(row["args"])
-    text = f"{row['type']}{row['queue']}{args}"
+    args = json.dumps(job.args)
+    text = f"{job.type}{job.queue}{args}"
     more: dict[str, Any] = {}
-    for name in _OPTIONAL:
-        if value := row.get(name):
+    for name in ("priority", "timeout_ms", "visibility_timeout_ms"):
+        if value := getattr(job, name):
             more[name] = value
-    for name in ("meta", "options"):
-        if name in more:
-            more[name] = json.dumps(more[name])
-            text += more[name]
-        else:
-            text += "{}"
+    for name, value in (("meta", job.meta), ("options", options_of(job))):
+        if value:
+            more[name] = json.dumps(value)
+        text += more.get(name, "{}")
     size = len(text) if text.isascii() else len(text.encode())
-    return [row["id"], row["type"], row["queue"], args, size, row["max_attempts"]], more
+    attempts = (job.retry or retry_policy.DEFAULT).max_attempts
+    return [str(job.id), job.type, job.queue, args, size, attempts], more
 
 
 @cache
@@ -110,12 +117,12 @@ def _push_statement(*named: str) -> str:
     return _PUSH_JOB.format(named="".join([f", {name} => %s" for name in named]))
 
 
-def _admission_arguments(rows: Sequence[Row], text: str) -> list[list[Any]]:
+def _admission_arguments(envelopes: Sequence[Envelope], text: str) -> list[list[Any]]:
     """Return queues, jobs and bytes for `ojs_admit_all`."""
     # The bytes of the whole batch for each queue: more than its jobs have, but known without
     # rendering them twice. A pending job does not count for its queue yet.
     size = len(text) if text.isascii() else len(text.encode())
-    jobs = Counter(row["queue"] for row in rows if "pending" not in row)
+    jobs = Counter(envelope.queue for envelope in envelopes if not envelope.pending)
     return [list(jobs), list(jobs.values()), [size] * len(jobs)]
 
 
@@ -135,18 +142,23 @@ class PostgreSQL(Dialect):
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
-        rows: Sequence[Row],
+        envelopes: Sequence[Envelope],
         *,
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if len(rows) == 1 and not _NOT_FOR_PUSH_JOB & rows[0].keys():
+        if len(envelopes) == 1 and _can_push_one(envelopes[0]):
             return self._insert_one(
-                connection, rows[0], generated_ids=generated_ids, only_if_admitted=only_if_admitted
+                connection,
+                envelopes[0],
+                generated_ids=generated_ids,
+                only_if_admitted=only_if_admitted,
             )
-        parameters: list[Any] = [text := json.dumps(rows)]
+        text = json.dumps([row_of(envelope) for envelope in envelopes])
+        parameters: list[Any] = [text]
         if only_if_admitted:
-            parameters += [*_admission_arguments(rows, text), _is_whole_transaction(connection)]
+            parameters += _admission_arguments(envelopes, text)
+            parameters.append(_is_whole_transaction(connection))
         with connection.cursor() as cursor:
             cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], parameters)
             found = cursor.fetchall()
@@ -157,12 +169,12 @@ class PostgreSQL(Dialect):
     def _insert_one(
         self,
         connection: BaseDatabaseWrapper,
-        row: Row,
+        job: Envelope,
         *,
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        needed, more = _push_arguments(row)
+        needed, more = _push_arguments(job)
         if not generated_ids:
             more["new"] = False
         if only_if_admitted:
@@ -174,7 +186,7 @@ class PostgreSQL(Dialect):
             # Not admitted, or an id that is taken; the procedure does not say which.
             return None if only_if_admitted else []
         created, size = _time(microseconds), needed[4]
-        return [Stored(UUID(row["id"]), _AVAILABLE, created, created, None, None, size)]
+        return [Stored(job.id, _AVAILABLE, created, created, None, None, size)]
 
     def oldest_available(
         self, connection: BaseDatabaseWrapper, queue: str, limit: int

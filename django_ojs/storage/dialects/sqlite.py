@@ -16,14 +16,15 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
+from django_ojs.spec.envelope import Envelope
 from django_ojs.storage.dialects.base import (
     Dialect,
     Difference,
     QueryLimit,
-    Row,
     Session,
     Stored,
 )
+from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load
 
 #: As Django stores times: text, in UTC.
@@ -63,7 +64,7 @@ class SQLite(Dialect):
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
-        rows: Sequence[Row],
+        envelopes: Sequence[Envelope],
         *,
         generated_ids: bool,
         only_if_admitted: bool,
@@ -74,8 +75,9 @@ class SQLite(Dialect):
             now = datetime.now(UTC)
             text = json.dumps(
                 [
-                    {**row, "now": (now + timedelta(microseconds=n)).strftime(_PYTHON_FORMAT)}
-                    for n, row in enumerate(rows)
+                    row_of(envelope)
+                    | {"now": (now + timedelta(microseconds=n)).strftime(_PYTHON_FORMAT)}
+                    for n, envelope in enumerate(envelopes)
                 ]
             )
             cursor.execute(
