@@ -7,19 +7,19 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
-Row = dict[str, Any]
+JobRow = dict[str, Any]
 
 
-def size_of(row: Row) -> int:
+def size_of(row: JobRow) -> int:
     """Return the bytes of a row that count in a bound, as `Dialect.insert_jobs` stores them."""
     parts = [row["type"], row["queue"]]
     parts += [json.dumps(row[name]) for name in ("args", "meta", "options")]
     return sum(len(part.encode()) for part in parts)
 
 
-def row_of(envelope: Envelope) -> Row:
+def row_of(envelope: Envelope) -> JobRow:
     """Return the row of a job, without keys for absent and default values."""
-    row: Row = {
+    row: JobRow = {
         "id": str(envelope.id),
         "type": envelope.type,
         "queue": envelope.queue,
@@ -44,7 +44,7 @@ def row_of(envelope: Envelope) -> Row:
     return row
 
 
-def _add_time(row: Row, name: str, value: datetime | timedelta) -> None:
+def _add_time(row: JobRow, name: str, value: datetime | timedelta) -> None:
     # A relative time is added to the database's time, because its clock decides.
     if isinstance(value, timedelta):
         row[f"{name}_in"] = value.total_seconds()
