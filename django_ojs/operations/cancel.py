@@ -33,9 +33,8 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
 
 def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
-    for job in held:
-        if job.state == State.ACTIVE:
-            record(job, AttemptOutcome.CANCELLED, None)
+    running = [job for job in held if job.state == State.ACTIVE]
+    record(running, AttemptOutcome.CANCELLED, None)
     keys = [job.pk for job in held]
     transitions.apply(
         Trigger.CANCEL,

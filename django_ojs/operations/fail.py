@@ -1,6 +1,7 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
@@ -81,7 +82,7 @@ def requeue(
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = failure.render() if failure is not None else None
     if error is not None:
-        record(job, outcome, error)
+        record([job], outcome, error)
     transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
@@ -100,22 +101,25 @@ def requeue(
 
 
 def record(
-    job: Job,
+    ended: Iterable[Job],
     outcome: AttemptOutcome,
     error: dict[str, object] | None,
     delay: timedelta | None = None,
 ) -> None:
-    """Store the attempt that just ended."""
-    Attempt.primary.create(
-        job_id=job.pk,
-        attempt=job.attempt,
-        run=job.run,
-        worker_id=job.worker_id,
-        outcome=outcome,
-        started_at=job.started_at,
-        finished_at=Now(),
-        error=error,
-        retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+    """Store the attempts of these jobs that just ended."""
+    Attempt.primary.bulk_create(
+        Attempt(
+            job_id=job.pk,
+            attempt=job.attempt,
+            run=job.run,
+            worker_id=job.worker_id,
+            outcome=outcome,
+            started_at=job.started_at,
+            finished_at=Now(),
+            error=error,
+            retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+        )
+        for job in ended
     )
 
 
@@ -131,7 +135,7 @@ def _wait(
 ) -> None:
     error = failure.render()
     if outcome is not None:
-        record(job, outcome, error, delay)
+        record([job], outcome, error, delay)
     transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
@@ -147,7 +151,7 @@ def _wait(
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = failure.render()
-    record(job, outcome, error)
+    record([job], outcome, error)
     transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

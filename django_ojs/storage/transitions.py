@@ -157,18 +157,3 @@ def lock(job_id: UUID) -> Job:
         raise JobNotFound(
             "There is no job with this id.", details={"job_id": str(job_id)}
         ) from None
-
-
-__all__ = [
-    "ANY_CLAIM",
-    "Claim",
-    "apply",
-    "apply_one",
-    "claim",
-    "complete",
-    "get",
-    "lock",
-    "oldest_available",
-    "promote",
-    "refuse",
-]

@@ -13,7 +13,7 @@ from django.db import Error, connections, router
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
 from django_ojs.spec import json
-from django_ojs.spec.destinations import LOCAL, Destination
+from django_ojs.spec.destinations import Destination
 from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
@@ -169,15 +169,3 @@ def aliases() -> list[str]:
         and _tables.exists(alias)
     ]
     return [home, *others]
-
-
-__all__ = [
-    "LOCAL",
-    "add",
-    "aliases",
-    "destination",
-    "prune",
-    "requeue",
-    "route",
-    "waiting",
-]

@@ -130,6 +130,3 @@ def _of(row: OverviewRow) -> list[Finding]:
             )
         )
     return found
-
-
-__all__ = ["Finding", "findings", "new_dead_letters", "oldest_transaction"]

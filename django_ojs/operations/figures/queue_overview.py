@@ -167,6 +167,3 @@ def overview(
 
 def _pressing(row: OverviewRow) -> tuple[float, int, str]:
     return -(row.pressure or 0.0), -row.depth, row.name
-
-
-__all__ = ["Level", "Listeners", "OverviewRow", "listeners", "overview"]

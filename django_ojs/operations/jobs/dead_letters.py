@@ -4,7 +4,8 @@ They have an index of their own, newest first. They are counted up to 10,000.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -84,13 +85,7 @@ def list_page(
 
 def get(job_id: UUID) -> Job:
     """Return a dead letter. Raises NotFound, also for a job that is not a dead letter."""
-    try:
-        job = transitions.get(job_id)
-    except JobNotFound:
-        raise _not_found(job_id) from None
-    if not job.dead_letter:
-        raise _not_found(job_id)
-    return job
+    return _read(job_id, transitions.get)
 
 
 def figures(within: frozenset[str] | None = None) -> Figures:
@@ -117,7 +112,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     `override` may replace its args, queue, priority and (by field) retry policy, and add to its
     meta. Raises NotFound for a job that is not a dead letter, InvalidRequest or a subclass.
     """
-    job = _lock(job_id)
+    job = _read(job_id, transitions.lock)
     if override:
         change(job, override)
     with rejections.recorded([job]):
@@ -128,18 +123,19 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
 @database.write_transaction
 def delete(job_id: UUID) -> None:
     """Delete a dead letter and the history of its errors. Raises NotFound."""
-    _lock(job_id)
+    _read(job_id, transitions.lock)
     erase([job_id])
 
 
-def _lock(job_id: UUID) -> Job:
-    try:
-        job = transitions.lock(job_id)
-    except JobNotFound:
-        raise _not_found(job_id) from None
-    if not job.dead_letter:
-        raise _not_found(job_id)
-    return job
+def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:
+    with suppress(JobNotFound):
+        job = read(job_id)
+        if job.dead_letter:
+            return job
+    raise NotFound(
+        "There is no dead letter with this id.",
+        details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
+    )
 
 
 def change(job: Job, override: Mapping[str, Any]) -> None:
@@ -184,10 +180,3 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     job.size_bytes = job_row.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
-
-
-def _not_found(job_id: UUID) -> NotFound:
-    return NotFound(
-        "There is no dead letter with this id.",
-        details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
-    )

@@ -6,9 +6,10 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Attempt, Job, Worker
+from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
+from django_ojs.operations.fail import record
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State, Trigger
@@ -89,19 +90,7 @@ def _take_back_some(
 ) -> int:
     held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
     error = failure.render()
-    Attempt.primary.bulk_create(
-        Attempt(
-            job_id=job.pk,
-            attempt=job.attempt,
-            run=job.run,
-            worker_id=job.worker_id,
-            outcome=outcome,
-            started_at=job.started_at,
-            finished_at=Now(),
-            error=error,
-        )
-        for job in held
-    )
+    record(held, outcome, error)
     spent = [job for job in held if job.spent >= job.max_attempts]
     again = [job for job in held if job.spent < job.max_attempts]
     for dead_letter in (True, False):
