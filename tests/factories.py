@@ -20,6 +20,7 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
 from django_ojs.spec import ids
+from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -73,9 +74,7 @@ def is_duplicate(job: EnqueuedJob) -> bool:
     return job.outcome is Outcome.DUPLICATE
 
 
-def put(
-    wanted: Envelope, destination: str = outbox.LOCAL, *, using: str | None = None
-) -> EnqueuedJob:
+def put(wanted: Envelope, destination: str = LOCAL, *, using: str | None = None) -> EnqueuedJob:
     """Put a job into the outbox, as an enqueue does."""
     (admitted,) = admit([wanted], batch=False)
     assert admitted is not None

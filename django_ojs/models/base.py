@@ -1,19 +1,12 @@
-"""The database that holds the jobs, and the base of the models that are stored there."""
+"""The base of the models, and the manager that reads the database which holds the jobs."""
 
 from typing import ClassVar, Self, TypeVar
 
-from django.apps import apps
-from django.db import DEFAULT_DB_ALIAS, models, router
+from django.db import models
+
+from django_ojs.storage import database
 
 M = TypeVar("M", bound=models.Model)
-
-
-def primary_alias() -> str:
-    """Return the alias that the routers name for writing a Job."""
-    # Called ten times per enqueue; most sites have no router.
-    if not router.routers:
-        return DEFAULT_DB_ALIAS
-    return router.db_for_write(apps.get_model("django_ojs", "Job"))
 
 
 class PrimaryManager(models.Manager[M]):
@@ -24,7 +17,7 @@ class PrimaryManager(models.Manager[M]):
 
     def get_queryset(self) -> models.QuerySet[M]:
         """Return all rows, on the alias that holds the jobs."""
-        return super().get_queryset().using(primary_alias())
+        return super().get_queryset().using(database.alias())
 
 
 class StoredModel(models.Model):

@@ -223,6 +223,3 @@ def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelt
 
 def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
-
-
-__all__ = ["MISSED_BEATS", "BeatResponse", "Registration", "beat", "direct"]

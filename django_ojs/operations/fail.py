@@ -1,6 +1,7 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Attempt, Job
-from django_ojs.models.attempt import Outcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry_policy import Decision
@@ -21,7 +22,11 @@ from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 @database.write_transaction
 def fail(
-    job_id: UUID, failure: Failure, *, claim: Claim = ANY_CLAIM, outcome: Outcome = Outcome.FAILED
+    job_id: UUID,
+    failure: Failure,
+    *,
+    claim: Claim = ANY_CLAIM,
+    outcome: AttemptOutcome = AttemptOutcome.FAILED,
 ) -> Job:
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
@@ -56,7 +61,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     # Recorded once: until a deployment ends, a job may be postponed every half minute.
     recorded = (job.error or {}).get("type") == failure.type
-    _wait(job, failure, delay, None if recorded else Outcome.RETURNED, spend=False)
+    _wait(job, failure, delay, None if recorded else AttemptOutcome.RETURNED, spend=False)
     postponed = transitions.get(job_id)
     publish.postponed(postponed, failure, worker_id=job.worker_id)
     return postponed
@@ -68,7 +73,7 @@ def requeue(
     failure: Failure | None = None,
     *,
     claim: Claim = ANY_CLAIM,
-    outcome: Outcome = Outcome.RETURNED,
+    outcome: AttemptOutcome = AttemptOutcome.RETURNED,
 ) -> Job:
     """Return a job to its queue at once, without spending an attempt.
 
@@ -77,7 +82,7 @@ def requeue(
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = failure.render() if failure is not None else None
     if error is not None:
-        record(job, outcome, error)
+        record([job], outcome, error)
     transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
@@ -96,19 +101,25 @@ def requeue(
 
 
 def record(
-    job: Job, outcome: Outcome, error: dict[str, object] | None, delay: timedelta | None = None
+    ended: Iterable[Job],
+    outcome: AttemptOutcome,
+    error: dict[str, object] | None,
+    delay: timedelta | None = None,
 ) -> None:
-    """Store the attempt that just ended."""
-    Attempt.primary.create(
-        job_id=job.pk,
-        attempt=job.attempt,
-        run=job.run,
-        worker_id=job.worker_id,
-        outcome=outcome,
-        started_at=job.started_at,
-        finished_at=Now(),
-        error=error,
-        retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+    """Store the attempts of these jobs that just ended."""
+    Attempt.primary.bulk_create(
+        Attempt(
+            job_id=job.pk,
+            attempt=job.attempt,
+            run=job.run,
+            worker_id=job.worker_id,
+            outcome=outcome,
+            started_at=job.started_at,
+            finished_at=Now(),
+            error=error,
+            retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+        )
+        for job in ended
     )
 
 
@@ -120,11 +131,11 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 
 def _wait(
-    job: Job, failure: Failure, delay: timedelta, outcome: Outcome | None, *, spend: bool
+    job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome | None, *, spend: bool
 ) -> None:
     error = failure.render()
     if outcome is not None:
-        record(job, outcome, error, delay)
+        record([job], outcome, error, delay)
     transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
@@ -138,9 +149,9 @@ def _wait(
     )
 
 
-def _discard(job: Job, failure: Failure, decision: Decision, outcome: Outcome) -> None:
+def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = failure.render()
-    record(job, outcome, error)
+    record([job], outcome, error)
     transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

@@ -6,20 +6,20 @@ key), resolve unique policies, check the bounds, insert, publish.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
-from django_ojs.operations.enqueue import outbox, result, transaction_check, unique
+from django_ojs.operations.enqueue import outbox, transaction_check, unique
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
@@ -27,7 +27,8 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import database, notify
+from django_ojs.storage import database, notify, queue_configs
+from django_ojs.storage.dialects.base import Stored
 from django_ojs.storage.figures import rollups
 
 
@@ -70,12 +71,11 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
-    if options.admitted:
-        transaction_check.refuse_other_transactions()
-        return _store(envelopes, options)
     # The alias of the caller's transaction, where that is not on the jobs' database.
-    foreign = transaction_check.alias_for_caller()
-    if foreign is None and not settings().outbox:
+    foreign = None
+    if len(connections.settings) > 1:
+        foreign = transaction_check.alias_for_caller(may_use_outbox=not options.admitted)
+    if options.admitted or (foreign is None and not settings().outbox):
         return _store(envelopes, options)
     destinations = [outbox.route(envelope) or (foreign and LOCAL) for envelope in envelopes]
     if not any(destinations):
@@ -111,13 +111,18 @@ def _store_in_outbox(
 ) -> list[EnqueuedJob]:
     admitted = admit(envelopes, batch=options.batch)
     pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
-    stored = outbox.add(
-        [envelope for envelope, _ in pairs],
-        [destination for _, destination in pairs],
-        using=using,
-        generated_ids=options.generated_ids,
-    )
+    stored = _add_to_outbox([e for e, _ in pairs], [to for _, to in pairs], using, options)
     return _in_order(envelopes, admitted, stored)
+
+
+def _add_to_outbox(
+    envelopes: Sequence[Envelope], destinations: Sequence[str], using: str, options: PushOptions
+) -> list[EnqueuedJob]:
+    stored = outbox.add(envelopes, destinations, using=using, generated_ids=options.generated_ids)
+    return [
+        _result(envelope, row, Outcome.OUTBOX, destination)
+        for envelope, row, destination in zip(envelopes, stored, destinations, strict=True)
+    ]
 
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -161,12 +166,7 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
         rejections.recorder.reject(full, envelopes)
         if not options.outbox_when_full:
             raise
-    return outbox.add(
-        envelopes,
-        [LOCAL] * len(envelopes),
-        using=database.alias(),
-        generated_ids=options.generated_ids,
-    )
+    return _add_to_outbox(envelopes, [LOCAL] * len(envelopes), database.alias(), options)
 
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -197,31 +197,76 @@ def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueue
 
 
 def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    stored = bounds.insert(
-        envelopes, generated_ids=options.generated_ids, exact=options.exact_bounds
-    )
+    if options.exact_bounds or queue_configs.current() is not None:
+        insert = partial(_insert_rows, envelopes, options)
+        stored = bounds.insert_admitted(envelopes, insert, exact=options.exact_bounds)
+    else:
+        stored = _insert_rows(envelopes, options, False) or []
     if len(envelopes) == 1:
-        job = result.of_stored(envelopes[0], stored[0])
-        queues = (job.queue,) if job.state is State.AVAILABLE else ()
-        _after_commit(queues, {(job.queue, job.type): 1})
-        return [job]
-    by_id = {row.id: row for row in stored}
-    jobs = [result.of_stored(envelope, by_id[envelope.id]) for envelope in envelopes]
-    available = {job.queue for job in jobs if job.state is State.AVAILABLE}
-    _after_commit(available, Counter([(job.queue, job.type) for job in jobs]))
-    return jobs
-
-
-def _after_commit(queues: Collection[str], counts: Mapping[tuple[str, str], int]) -> None:
-    """Notify the workers of these queues, and count the jobs of each (queue, type)."""
+        jobs = [_result(envelopes[0], stored[0])]
+    else:
+        by_id = {row.id: row for row in stored}
+        jobs = [_result(envelope, by_id[envelope.id]) for envelope in envelopes]
     alias = database.alias()
 
     def committed() -> None:
-        if queues:
-            notify.send(alias, queues)
-        rollups.add(rollups.ENQUEUED, counts)
+        if available := {job.queue for job in jobs if job.state is State.AVAILABLE}:
+            notify.send(alias, available)
+        rollups.add(rollups.ENQUEUED, Counter([(job.queue, job.type) for job in jobs]))
 
     database.after_commit(committed, using=alias)
+    return jobs
+
+
+def _insert_rows(
+    envelopes: Sequence[Envelope], options: PushOptions, only_if_admitted: bool
+) -> list[Stored] | None:
+    """Insert jobs in one statement; None where the statement itself does not admit them.
+
+    Raises DuplicateJob, which names the first id that exists, and its index.
+    """
+    connection = database.connection()
+    stored = database.dialect_of(connection).insert_jobs(
+        connection,
+        envelopes,
+        generated_ids=options.generated_ids,
+        only_if_admitted=only_if_admitted,
+    )
+    if stored is not None and len(stored) < len(envelopes):
+        raise _duplicate(envelopes, stored)
+    return stored
+
+
+def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[Stored]) -> DuplicateJob:
+    new = {job.id for job in stored}
+    for index, envelope in enumerate(envelopes):
+        if envelope.id not in new:
+            return DuplicateJob(
+                "A job with this id exists already.",
+                details={"existing_job_id": str(envelope.id), "index": index},
+            )
+        # The same id twice in one call: the second is the duplicate.
+        new.discard(envelope.id)
+    raise AssertionError("The database stored fewer jobs than it was given; no id was taken.")
+
+
+def _result(
+    envelope: Envelope,
+    stored: Stored,
+    outcome: Outcome = Outcome.STORED,
+    destination: str | None = None,
+) -> EnqueuedJob:
+    """Return the result for a job that was inserted, here or into the outbox."""
+    return EnqueuedJob(
+        id=envelope.id,
+        type=envelope.type,
+        queue=envelope.queue,
+        state=State(stored.state),
+        outcome=outcome,
+        destination=destination,
+        envelope=envelope,
+        stored=stored,
+    )
 
 
 def _in_order(
@@ -232,7 +277,15 @@ def _in_order(
     """Return the results of all jobs, those that a middleware dropped included."""
     remaining = iter(stored)
     return [
-        result.of_dropped(envelope) if passed is None else next(remaining)
+        EnqueuedJob(
+            id=envelope.id,
+            type=envelope.type,
+            queue=envelope.queue,
+            state=None,
+            outcome=Outcome.DROPPED,
+        )
+        if passed is None
+        else next(remaining)
         for envelope, passed in zip(envelopes, admitted, strict=True)
     ]
 

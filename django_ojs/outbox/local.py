@@ -9,12 +9,12 @@ from django.db import Error, connections
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
 from django_ojs.operations.enqueue import outbox as operations
-from django_ojs.operations.enqueue.outbox import LOCAL
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.outbox.breaker import BACKOFF
 from django_ojs.payloads import offload
 from django_ojs.payloads.reference import KEY
 from django_ojs.spec import json, retry_policy
+from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.storage import database, outbox

@@ -48,6 +48,3 @@ def assign(model: type[Model], using: str, limit: int) -> int:
         if dialect.is_contention_error(error):
             return 0
         raise
-
-
-__all__ = ["assign"]

@@ -1,4 +1,8 @@
-"""The database that holds the jobs, and the repetition of short transactions after contention."""
+"""The database that holds the jobs, and the repetition of short transactions after contention.
+
+A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in `dialects/sql`, and
+its functions and triggers in `migrations/sql`.
+"""
 
 import random
 import time
@@ -6,15 +10,20 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
-from django.db import OperationalError, connections, transaction
+from django.apps import apps
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    NotSupportedError,
+    OperationalError,
+    connections,
+    router,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.models.base import primary_alias
-from django_ojs.storage import dialects
 from django_ojs.storage.dialects.base import Dialect
-
-#: The alias that holds the jobs.
-alias = primary_alias
+from django_ojs.storage.dialects.postgresql import PostgreSQL
+from django_ojs.storage.dialects.sqlite import SQLite
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +37,16 @@ FIRST_PAUSE = 0.02
 #: so that no other transaction waits long for their locks.
 BATCH = 500
 
+_DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+
+
+def alias() -> str:
+    """Return the alias that the routers name for writing a Job."""
+    # Every statement asks; most sites have no router.
+    if not router.routers:
+        return DEFAULT_DB_ALIAS
+    return router.db_for_write(apps.get_model("django_ojs", "Job"))
+
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
     """Return this thread's connection to the jobs' database, or to another alias."""
@@ -35,11 +54,19 @@ def connection(using: str | None = None) -> BaseDatabaseWrapper:
 
 
 def dialect(using: str | None = None) -> Dialect:
-    """Return the dialect of the jobs' database, or of another alias.
+    """Return the dialect of the jobs' database, or of another alias."""
+    return dialect_of(connection(using))
 
-    Raises NotSupportedError for a database that is not supported.
-    """
-    return dialects.of(connection(using))
+
+def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
+    """Return the dialect of a connection. Raises NotSupportedError naming the database."""
+    try:
+        return _DIALECTS[connection.vendor]
+    except KeyError:
+        raise NotSupportedError(
+            f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is "
+            f"{connection.vendor}."
+        ) from None
 
 
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
@@ -56,7 +83,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
         try:
             return operation()
         except OperationalError as error:
-            if not left or not dialects.of(link).is_contention_error(error):
+            if not left or not dialect_of(link).is_contention_error(error):
                 raise
         # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))

@@ -68,6 +68,3 @@ def prune(keep: timedelta, limit: int) -> int:
 def _delete(old: QuerySet[Event], limit: int) -> int:
     keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
     return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0
-
-
-__all__ = ["ASSIGNED_AT_ONCE", "add", "assign_positions", "bounds", "kept", "prune"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.storage import database, dialects, process_state
+from django_ojs.storage import database, process_state
 
 logger = logging.getLogger("django_ojs")
 
@@ -66,7 +66,7 @@ def send(alias: str, queues: Iterable[str]) -> None:
     if not due:
         return
     connection = connections[alias]
-    dialect = dialects.of(connection)
+    dialect = database.dialect_of(connection)
     if not dialect.can_notify:
         return
     try:

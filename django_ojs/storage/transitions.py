@@ -3,7 +3,7 @@
 Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
 is given, the claim. An operation that comes too late changes nothing and raises. The transitions
 are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
-belong to the dialects, and are built from the same table. `storage.insert` stores new jobs.
+belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
 """
 
 from collections.abc import Sequence
@@ -157,18 +157,3 @@ def lock(job_id: UUID) -> Job:
         raise JobNotFound(
             "There is no job with this id.", details={"job_id": str(job_id)}
         ) from None
-
-
-__all__ = [
-    "ANY_CLAIM",
-    "Claim",
-    "apply",
-    "apply_one",
-    "claim",
-    "complete",
-    "get",
-    "lock",
-    "oldest_available",
-    "promote",
-    "refuse",
-]

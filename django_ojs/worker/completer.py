@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models.attempt import Outcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
@@ -104,7 +104,7 @@ class Completer:
         run: Run,
         failure: Failure,
         *,
-        outcome: Outcome = Outcome.FAILED,
+        outcome: AttemptOutcome = AttemptOutcome.FAILED,
         seconds: float = 0.0,
         cause: BaseException | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class Completer:
             Transition(
                 [run],
                 lambda: fail.requeue(
-                    run.job.id, failure, claim=run.claim, outcome=Outcome.SHUTDOWN
+                    run.job.id, failure, claim=run.claim, outcome=AttemptOutcome.SHUTDOWN
                 ),
             )
         )

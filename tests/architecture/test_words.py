@@ -48,7 +48,7 @@ RETIRED_MODULES = {
     "runs": "timeline, in_flight",
     "selection": "job_filter",
     "sources": "parameters",
-    "strict": "json_rules",
+    "strict": "json",
     "tell": "publish",
     "tied": "transaction_check",
     "timer": "promotion",

@@ -26,7 +26,7 @@ from django_ojs.operations.figures import history
 from django_ojs.operations.jobs import bulk, search
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
-from django_ojs.spec import envelope, json_rules
+from django_ojs.spec import envelope, json
 from django_ojs.spec.events import SPECVERSION, EventType
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT
@@ -163,7 +163,7 @@ CONSTANTS = {
     "parameters/Page/schema/anyOf/0/maximum": pagination.MAX_PAGE,
     "parameters/Sort/schema/enum": list(search.SORTS),
     "schemas/AdminCounts/required": STATES,
-    "schemas/Bound/maximum": json_rules.MAX_INTEGER,
+    "schemas/Bound/maximum": json.MAX_INTEGER,
     "schemas/BulkRequest/properties/job_ids/maxItems": bulk.LIMIT,
     "schemas/DeadLetterBulkRequest/properties/job_ids/maxItems": bulk.LIMIT,
     "schemas/Directive/enum": Directive.values,
@@ -186,7 +186,7 @@ CONSTANTS = {
     "schemas/QueueStatus/enum": list(QueueState),
     "schemas/RetryRequest/anyOf/0/maximum": MAX_ATTEMPTS_LIMIT,
     "schemas/RetryRequest/anyOf/1/properties/max_attempts/maximum": MAX_ATTEMPTS_LIMIT,
-    "schemas/SecondsOrDuration/anyOf/0/maximum": json_rules.MAX_INTEGER,
+    "schemas/SecondsOrDuration/anyOf/0/maximum": json.MAX_INTEGER,
     "schemas/Timeout/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
     "schemas/UniqueRequest/properties/period_ms/maximum": MAX_DURATION / timedelta(milliseconds=1),
 }
@@ -201,9 +201,7 @@ TEXTS = {
         f"more than {pagination.MAX_PER_PAGE} is {pagination.MAX_PER_PAGE}."
     ),
     "schemas/PurgeRequest/properties/older_than": ", ".join(sorted(TERMINAL)),
-    "schemas/Value": (
-        f"{-json_rules.MAX_INTEGER} to {json_rules.MAX_INTEGER}, {json_rules.MAX_DEPTH} levels"
-    ),
+    "schemas/Value": (f"{-json.MAX_INTEGER} to {json.MAX_INTEGER}, {json.MAX_DEPTH} levels"),
 }
 
 

@@ -25,7 +25,7 @@ from schemathesis.openapi.checks import RejectedPositiveData
 
 from django_ojs.http import long_poll
 from django_ojs.operations.access import api_keys
-from django_ojs.spec.json_rules import MAX_INTEGER
+from django_ojs.spec.json import MAX_INTEGER
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from tests import factories

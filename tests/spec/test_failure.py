@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import failure, json
+from django_ojs.spec import failure, json, json_rules
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 
@@ -84,7 +84,7 @@ json_like = st.recursive(
 @given(st.dictionaries(st.text(), json_like))
 def test_details_of_any_kind_become_storable(details: dict[str, Any]) -> None:
     rendered = failure.parse({"type": "T", "message": "m", "details": details}).render()
-    json.check(rendered, "error")
+    json_rules.check(rendered, "error")
     json.dumps(rendered)
 
 

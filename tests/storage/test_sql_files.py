@@ -10,7 +10,9 @@ import pytest
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import dialects
-from django_ojs.storage.dialects import postgresql, sql_files, sqlite
+from django_ojs.storage.dialects import sql_files
+from django_ojs.storage.dialects.postgresql import PostgreSQL
+from django_ojs.storage.dialects.sqlite import SQLite
 
 FOLDER = Path(dialects.__path__[0]) / "sql"
 PATHS = sorted(FOLDER.rglob("*.sql"))
@@ -30,18 +32,20 @@ def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_file_is_loaded(path: Path) -> None:
+def test_a_file_is_used(path: Path) -> None:
     storage = FOLDER.parent.parent
-    sources = storage.glob("**/*.py" if path.parent.name == "common" else "dialects/*.py")
-    loaded = re.compile(rf'load\(\s*"{path.parent.name}",\s+"{path.stem}"')
-    assert any(loaded.search(source.read_text()) for source in sources)
+    folder, name = path.parent.name, f'"{path.stem}"'
+    if folder == "common":
+        sources, used = [*storage.glob("**/*.py")], rf'load\("common", {name}'
+    else:
+        sources = [storage / f"dialects/{module}.py" for module in ("base", folder)]
+        used = rf"self\._r(ows|un)\(connection, {name}|_SQL\[{name}\]"
+    assert any(re.search(used, source.read_text()) for source in sources)
 
 
 def test_a_statement_moves_jobs_as_the_table_allows() -> None:
-    for claim, complete, promote in (
-        (postgresql._CLAIM, postgresql._COMPLETE, postgresql._PROMOTE),
-        (sqlite._CLAIM, sqlite._COMPLETE, sqlite._PROMOTE),
-    ):
+    for sql in (PostgreSQL.sql, SQLite.sql):
+        claim, complete, promote = sql["claim"], sql["complete"], sql["promote"]
         assert "SET state = 'active'" in claim
         assert "state = 'available'" in claim
         assert "SET state = 'completed'" in complete

@@ -19,6 +19,7 @@ from django_ojs.outbox import local
 from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
+from django_ojs.spec.destinations import LOCAL
 
 DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.
@@ -65,7 +66,7 @@ class Command(BaseCommand):
         """Send the jobs of the outbox."""
         log_to_console(options["verbosity"])
         names = options["destination"]
-        known = {each.name for each in settings().outbox} | {outbox.LOCAL}
+        known = {each.name for each in settings().outbox} | {LOCAL}
         for name in names or ():
             if name not in known:
                 raise CommandError(
@@ -75,7 +76,7 @@ class Command(BaseCommand):
             found = relays(f"relay_{ids.uuid7()}", names)
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
-        here = names is None or outbox.LOCAL in names
+        here = names is None or LOCAL in names
         if options["once"]:
             self._once(found, here)
         else:
@@ -93,7 +94,7 @@ class Command(BaseCommand):
                 f"{relay.destination.name}: {relay.sent_count} sent, {relay.refused_count} refused"
             )
         if here:
-            self.stdout.write(f"{outbox.LOCAL}: {local.deliver_all()} stored")
+            self.stdout.write(f"{LOCAL}: {local.deliver_all()} stored")
         outbox.prune()
 
     def _work(self, found: list[Relay], here: bool) -> None:

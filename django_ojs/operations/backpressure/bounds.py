@@ -5,10 +5,9 @@ the queue, whose jobs were admitted before.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from django.db import OperationalError
 
@@ -21,33 +20,35 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs
-from django_ojs.storage import insert as rows
 from django_ojs.storage.bounds import Load
+from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.base import Stored
 from django_ojs.storage.queue_configs import config_of
 
-_NOTHING: Final = Load(jobs=0, size=0)
+#: Inserts the jobs of an enqueue. Called with True it returns None, and stores nothing, unless the
+#: statement itself can determine that their queues have room; with False it does not ask.
+Insert = Callable[[bool], list[Stored] | None]
 
 
-def insert(envelopes: Sequence[Envelope], *, generated_ids: bool, exact: bool) -> list[Stored]:
-    """Store jobs in one statement, if their queues have room.
+def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: bool) -> list[Stored]:
+    """Store jobs by `insert`, if their queues have room.
 
     A bound that another process has set within the last second may be overlooked, unless `exact`:
     then the statement checks it, which costs a tenth. Raises QueueFull before anything is stored,
-    and leaves the caller's transaction usable; DuplicateJob as `storage.insert` does.
+    and leaves the caller's transaction usable.
     """
     if settings().queues is not bounds.configured.queues:
         bounds.configured.apply()
     if not exact and not _may_be_bounded(envelopes):
-        return rows.insert(envelopes, generated_ids=generated_ids)
-    stored = rows.insert_if_admitted(envelopes, generated_ids=generated_ids)
+        return insert(False) or []
+    stored = insert(True)
     if stored is not None:
         return stored
     added = _added(envelopes)
 
     def operation() -> list[Stored]:
         locks = _lock_queues(added)
-        stored = rows.insert(envelopes, generated_ids=generated_ids)
+        stored = insert(False) or []
         for lock in locks:
             lock.finish()
         return stored
@@ -68,10 +69,10 @@ def enter_all(stored: Sequence[Job]) -> None:
 
     Raises QueueFull, and the caller changes nothing.
     """
-    added: dict[str, Load] = {}
+    by_queue: dict[str, list[Job]] = {}
     for job in stored:
-        added[job.queue] = added.get(job.queue, _NOTHING).with_(1, job.size_bytes or 0)
-    for lock in _lock_queues(added):
+        by_queue.setdefault(job.queue, []).append(job)
+    for lock in _lock_queues({queue: _load_of(jobs) for queue, jobs in by_queue.items()}):
         lock.finish()
 
 
@@ -81,13 +82,16 @@ def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
 
     Raises QueueFull before the block.
     """
-    added = _NOTHING
-    for job in stored:
-        added = added.with_(1, job.size_bytes or 0)
-    lock = _lock_queue(queue, added) if added.jobs else None
+    added = _load_of(stored)
+    locks = _lock_queues({queue: added} if added.jobs else {})
     yield
-    if lock is not None:
+    for lock in locks:
         lock.finish()
+
+
+def _load_of(jobs: Iterable[Job]) -> Load:
+    sizes = [job.size_bytes or 0 for job in jobs]
+    return Load(jobs=len(sizes), size=sum(sizes))
 
 
 def pressure(queue: str) -> tuple[Load, Backpressure] | None:
@@ -197,5 +201,5 @@ def _added(envelopes: Sequence[Envelope]) -> dict[str, Load]:
     number = Counter(envelope.queue for envelope in waiting)
     size: Counter[str] = Counter()
     for envelope in waiting:
-        size[envelope.queue] += rows.size_of(rows.row_of(envelope))
+        size[envelope.queue] += job_row.size_of(job_row.row_of(envelope))
     return {queue: Load(jobs=number[queue], size=size[queue]) for queue in number}

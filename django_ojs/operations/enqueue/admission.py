@@ -13,6 +13,7 @@ from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.storage import queue_configs
+from django_ojs.storage.queue_configs import Snapshot
 
 
 class Offloader(Protocol):
@@ -41,13 +42,14 @@ def admit(
     """
     chain = middleware.frozen_enqueue_chain()
     limits = settings().limits
+    configs = queue_configs.current()
     admitted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
             if offloader is None:
-                admitted.append(_admit(envelope, chain, limits))
+                admitted.append(_admit(envelope, chain, limits, configs))
             else:
-                admitted.append(_admit_and_offload(envelope, chain, limits, offloader))
+                admitted.append(_admit_and_offload(envelope, chain, limits, configs, offloader))
         except OJSError as error:
             if batch:
                 error.details.setdefault("index", index)
@@ -55,14 +57,13 @@ def admit(
     return admitted
 
 
-def check_queue_size(envelope: Envelope, limits: Limits) -> None:
+def check_queue_size(envelope: Envelope, limits: Limits, configs: Snapshot) -> None:
     """Reject an envelope over the limit of its queue, if the queue has one (payload-limits §4.6).
 
     A document that a client sent is measured as it was sent; an envelope made in Python is measured
     as for `limits`. A limit above `limits` has no effect. Raises PayloadTooLarge.
     """
-    configs = queue_configs.current()
-    limit = None if configs is None else configs.of(envelope.queue).max_envelope_bytes
+    limit = configs.of(envelope.queue).max_envelope_bytes
     if limit is not None and limits.envelope_bytes < sys.maxsize:
         document = sized(envelope) if envelope.document is None else envelope.document
         check_size(document, replace(limits, envelope_bytes=limit))
@@ -72,23 +73,25 @@ def _admit_and_offload(
     envelope: Envelope,
     chain: middleware.EnqueueChain | None,
     limits: Limits,
+    configs: Snapshot | None,
     offloader: Offloader,
 ) -> Envelope | None:
     # Offloaded arguments do not count.
-    passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize))
+    passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize), configs)
     if passed is not None:
         passed = offloader.take(passed)
-        validate(passed, limits)
-        check_queue_size(passed, limits)
+        _validate(passed, limits, configs)
         offloader.keep()
     return passed
 
 
 def _admit(
-    envelope: Envelope, chain: middleware.EnqueueChain | None, limits: Limits
+    envelope: Envelope,
+    chain: middleware.EnqueueChain | None,
+    limits: Limits,
+    configs: Snapshot | None,
 ) -> Envelope | None:
-    validate(envelope, limits)
-    check_queue_size(envelope, limits)
+    _validate(envelope, limits, configs)
     if chain is None:
         return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
     # The key is computed from the arguments that the caller gave: a middleware may encrypt them
@@ -104,8 +107,7 @@ def _admit(
         )
     # A middleware may change anything else; its envelope is validated as a client's is.
     passed.document = None
-    validate(passed, limits)
-    check_queue_size(passed, limits)
+    _validate(passed, limits, configs)
     if passed.scheduled_at != due:
         passed.scheduled_at_text = _text(passed.scheduled_at)
     if passed.expires_at != expires:
@@ -113,6 +115,12 @@ def _admit(
     if passed.unique is None:
         return passed
     return _with_key(passed, passed.args if args is None else args)
+
+
+def _validate(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> None:
+    validate(envelope, limits)
+    if configs is not None:
+        check_queue_size(envelope, limits, configs)
 
 
 def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:

@@ -4,7 +4,7 @@ See ojs-framework-adapters §6.2.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -12,15 +12,15 @@ from django.db import Error, connections, router
 
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
-from django_ojs.operations.enqueue import result
-from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec import json
-from django_ojs.spec.destinations import LOCAL, Destination
+from django_ojs.spec.destinations import Destination
 from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
+from django_ojs.spec.states import State
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
+from django_ojs.storage.dialects.base import Stored
 
 #: Rows of each kind that one call of `prune` deletes.
 PRUNED_AT_ONCE = 1000
@@ -76,21 +76,35 @@ def add(
     *,
     using: str,
     generated_ids: bool,
-) -> list[EnqueuedJob]:
+) -> list[Stored]:
     """Store jobs that were admitted in the outbox of an alias, each for its destination.
 
-    All or none. Raises DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
+    All or none. Relative times count from now in what is sent and in what is returned. Raises
+    DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
     """
     now = datetime.now(UTC)
-    pairs = list(zip(envelopes, destinations, strict=True))
-    rows = [_entry(envelope, destination, now) for envelope, destination in pairs]
+    rows = [
+        _entry(envelope, destination, now)
+        for envelope, destination in zip(envelopes, destinations, strict=True)
+    ]
     taken = stored.add(rows, using, generated_ids=generated_ids)
     if taken is not None:
         raise DuplicateJob(
             "A job with this id is in the outbox already.",
             details={"existing_job_id": str(taken)},
         )
-    return [result.of_outbox(envelope, destination, now) for envelope, destination in pairs]
+    return [
+        Stored(
+            id=envelope.id,
+            state=State.PENDING,
+            created_at=now,
+            enqueued_at=None,
+            due_at=_moment(envelope.scheduled_at, now),
+            expires_at=_moment(envelope.expires_at, now),
+            size_bytes=0,
+        )
+        for envelope in envelopes
+    ]
 
 
 def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
@@ -104,6 +118,10 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
         unique_key=envelope.unique_key,
         envelope=json.dumps(document),
     )
+
+
+def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None:
+    return now + when if isinstance(when, timedelta) else when
 
 
 def requeue(keys: Collection[int], *, using: str | None = None) -> int:
@@ -151,15 +169,3 @@ def aliases() -> list[str]:
         and _tables.exists(alias)
     ]
     return [home, *others]
-
-
-__all__ = [
-    "LOCAL",
-    "add",
-    "aliases",
-    "destination",
-    "prune",
-    "requeue",
-    "route",
-    "waiting",
-]

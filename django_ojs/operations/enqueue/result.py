@@ -1,7 +1,6 @@
 """The result of an enqueue: the job and its outcome."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -76,25 +75,6 @@ class EnqueuedJob:
         return _model(self.envelope, self.stored)
 
 
-def of_stored(
-    envelope: Envelope,
-    stored: Stored,
-    outcome: Outcome = Outcome.STORED,
-    destination: str | None = None,
-) -> EnqueuedJob:
-    """Return the result for a job that was inserted, here or into the outbox."""
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=State(stored.state),
-        outcome=outcome,
-        destination=destination,
-        envelope=envelope,
-        stored=stored,
-    )
-
-
 def of_row(job: Job, outcome: Outcome) -> EnqueuedJob:
     """Return the result for a job that was read."""
     return EnqueuedJob(
@@ -104,31 +84,6 @@ def of_row(job: Job, outcome: Outcome) -> EnqueuedJob:
         state=State(job.state),
         outcome=outcome,
         row=job,
-    )
-
-
-def of_outbox(envelope: Envelope, destination: str, now: datetime) -> EnqueuedJob:
-    """Return the result for a job in the outbox, with times relative to `now` as it is sent."""
-    stored = Stored(
-        id=envelope.id,
-        state=State.PENDING,
-        created_at=now,
-        enqueued_at=None,
-        due_at=_moment(envelope.scheduled_at, now),
-        expires_at=_moment(envelope.expires_at, now),
-        size_bytes=0,
-    )
-    return of_stored(envelope, stored, Outcome.OUTBOX, destination)
-
-
-def of_dropped(envelope: Envelope) -> EnqueuedJob:
-    """Return the result for a job that a middleware dropped."""
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=None,
-        outcome=Outcome.DROPPED,
     )
 
 
@@ -142,10 +97,6 @@ def as_stored(value: Any) -> Any:
             for name, item in value.items()
         }
     return value
-
-
-def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None:
-    return now + when if isinstance(when, timedelta) else when
 
 
 def _model(envelope: Envelope, stored: Stored) -> Job:

@@ -17,43 +17,15 @@ _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 
 
-def foreign_transaction() -> str | None:
-    """Return the alias of an open `atomic()` with which a job would not commit; None without."""
-    if len(connections.settings) == 1:
-        return None
-    alias = database.alias()
-    if connections[alias].in_atomic_block:
-        return None
-    for other in connections.all(initialized_only=True):
-        if other.in_atomic_block and other.alias != alias:
-            return other.alias
-    return None
-
-
-def alias_for_caller() -> str | None:
+def alias_for_caller(*, may_use_outbox: bool) -> str | None:
     """Return the alias whose outbox takes the jobs, so that they commit with the caller.
 
     None where the jobs' own alias commits with the caller. Where it does not, and WRONG_DATABASE is
-    not "outbox": raises WrongDatabase or warns, as the setting says.
+    not "outbox", or the outbox may not be used: raises WrongDatabase or warns, as the setting says.
     """
-    other = foreign_transaction()
-    if other is None or settings().wrong_database == "outbox":
+    other = _foreign_transaction()
+    if other is None or (may_use_outbox and settings().wrong_database == "outbox"):
         return other
-    _refuse(other)
-    return None
-
-
-def refuse_other_transactions() -> None:
-    """Refuse, or warn of, an enqueue inside the `atomic()` of another alias.
-
-    Raises WrongDatabase.
-    """
-    other = foreign_transaction()
-    if other is not None:
-        _refuse(other)
-
-
-def _refuse(other: str) -> None:
     alias = database.alias()
     message = (
         f"A job was enqueued inside atomic(using={other!r}), but jobs are stored in {alias!r}: it "
@@ -65,10 +37,22 @@ def _refuse(other: str) -> None:
     if settings().wrong_database != "warn":
         raise WrongDatabase(message)
     warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
+    return None
+
+
+def _foreign_transaction() -> str | None:
+    """Return the alias of an open `atomic()` with which a job would not commit; None without."""
+    alias = database.alias()
+    if connections[alias].in_atomic_block:
+        return None
+    for other in connections.all(initialized_only=True):
+        if other.in_atomic_block and other.alias != alias:
+            return other.alias
+    return None
 
 
 def _level_of_caller() -> int:
-    """Return the `stacklevel` by which `_refuse` warns of the line that enqueued.
+    """Return the `stacklevel` by which `alias_for_caller` warns of the line that enqueued.
 
     `skip_file_prefixes` does this from Python 3.12 on. An async twin runs in a thread that has no
     frame of the coroutine which awaits it: then it is the line that entered `async_to_sync`, or

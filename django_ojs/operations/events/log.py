@@ -142,6 +142,3 @@ def _position_of(event_id: UUID) -> int | None:
         return None
     near = stored.kept().filter(time__range=span)
     return near.filter(event_id=event_id).values_list("position", flat=True).first()
-
-
-__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "Page", "prune", "read", "render", "settle"]

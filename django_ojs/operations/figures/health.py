@@ -8,8 +8,8 @@ from typing import Final, Literal
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.figures.queue_overview import Level, Row
-from django_ojs.operations.maintenance.mode import Maintenance
+from django_ojs.operations.figures.queue_overview import Level, OverviewRow
+from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.storage import database
 
 #: Dead letters are counted up to this.
@@ -51,9 +51,9 @@ def oldest_transaction() -> timedelta | None:
 
 
 def findings(
-    rows: Sequence[Row],
+    rows: Sequence[OverviewRow],
     *,
-    maintenance: Maintenance | None,
+    maintenance: MaintenanceStatus | None,
     stale: int,
     fresh_dead: int,
     transaction: timedelta | None,
@@ -88,7 +88,7 @@ def findings(
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 
-def _of(row: Row) -> list[Finding]:
+def _of(row: OverviewRow) -> list[Finding]:
     found = []
     bound = row.bound
     by_size = bound.max_depth is None or (
@@ -130,6 +130,3 @@ def _of(row: Row) -> list[Finding]:
             )
         )
     return found
-
-
-__all__ = ["Finding", "findings", "new_dead_letters", "oldest_transaction"]

@@ -125,6 +125,3 @@ class _Sums:
 
     def point(self, moment: datetime) -> Point:
         return Point(timestamp=moment, waited=self._waited, ran=self._ran, **self._counts)
-
-
-__all__ = ["MAX_POINTS", "PERIODS", "Period", "Point", "history"]

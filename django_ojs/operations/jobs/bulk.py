@@ -182,16 +182,3 @@ class _Tally:
         room = MAX_ERRORS - len(self.errors)
         reported = sorted(unchanged.items())[:room]
         self.errors += [Refusal(job_id=key, error=reason) for key, reason in reported]
-
-
-__all__ = [
-    "LIMIT",
-    "PURGE_LIMIT",
-    "Refusal",
-    "Summary",
-    "Which",
-    "cancel_all",
-    "delete_all",
-    "purge",
-    "retry_all",
-]

@@ -174,18 +174,3 @@ class BulkStep:
         if state not in self.expected:
             return f"The job has become {state}, and is no longer what the filter means."
         return None
-
-
-__all__ = [
-    "CANCEL",
-    "CHUNK",
-    "DELETE",
-    "RETRY",
-    "RETRY_DEAD",
-    "ActionName",
-    "BulkStep",
-    "StepAction",
-    "StepResult",
-    "erase_all",
-    "with_changes",
-]

@@ -121,6 +121,3 @@ def _read(part: str, name: str) -> Any:
     if not -100 <= priority <= 100:
         raise ValueError
     return priority
-
-
-__all__ = ["Cursor", "Order", "beyond", "of", "rank", "read", "until", "write"]

@@ -87,6 +87,3 @@ def _samples(times: Sequence[datetime]) -> dict[tuple[str, str, str | None], Job
         kind = job.error.get("type") if isinstance(job.error, dict) else None
         samples[job.queue, job.type, kind] = job
     return samples
-
-
-__all__ = ["GROUPS", "NEWEST", "Group", "Groups", "groups"]

@@ -4,7 +4,8 @@ They have an index of their own, newest first. They are counted up to 10,000.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -23,7 +24,8 @@ from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.storage import database, insert, transitions
+from django_ojs.storage import database, queue_configs, transitions
+from django_ojs.storage.dialects import job_row
 
 #: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
@@ -83,13 +85,7 @@ def list_page(
 
 def get(job_id: UUID) -> Job:
     """Return a dead letter. Raises NotFound, also for a job that is not a dead letter."""
-    try:
-        job = transitions.get(job_id)
-    except JobNotFound:
-        raise _not_found(job_id) from None
-    if not job.dead_letter:
-        raise _not_found(job_id)
-    return job
+    return _read(job_id, transitions.get)
 
 
 def figures(within: frozenset[str] | None = None) -> Figures:
@@ -116,7 +112,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     `override` may replace its args, queue, priority and (by field) retry policy, and add to its
     meta. Raises NotFound for a job that is not a dead letter, InvalidRequest or a subclass.
     """
-    job = _lock(job_id)
+    job = _read(job_id, transitions.lock)
     if override:
         change(job, override)
     with rejections.recorded([job]):
@@ -127,18 +123,19 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
 @database.write_transaction
 def delete(job_id: UUID) -> None:
     """Delete a dead letter and the history of its errors. Raises NotFound."""
-    _lock(job_id)
+    _read(job_id, transitions.lock)
     erase([job_id])
 
 
-def _lock(job_id: UUID) -> Job:
-    try:
-        job = transitions.lock(job_id)
-    except JobNotFound:
-        raise _not_found(job_id) from None
-    if not job.dead_letter:
-        raise _not_found(job_id)
-    return job
+def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:
+    with suppress(JobNotFound):
+        job = read(job_id)
+        if job.dead_letter:
+            return job
+    raise NotFound(
+        "There is no dead letter with this id.",
+        details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
+    )
 
 
 def change(job: Job, override: Mapping[str, Any]) -> None:
@@ -164,8 +161,9 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     )
     limits = settings().limits
     validate(changed, limits)
-    if not given.keys().isdisjoint(("args", "meta", "queue")):
-        admission.check_queue_size(changed, limits)
+    configs = queue_configs.current()
+    if configs is not None and not given.keys().isdisjoint(("args", "meta", "queue")):
+        admission.check_queue_size(changed, limits, configs)
     job.args, job.queue, job.meta = changed.args, changed.queue, changed.meta
     job.priority = changed.priority
     if "retry" in given:
@@ -179,13 +177,6 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
-    job.size_bytes = insert.size_of(sized)
+    job.size_bytes = job_row.size_of(sized)
     fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])
-
-
-def _not_found(job_id: UUID) -> NotFound:
-    return NotFound(
-        "There is no dead letter with this id.",
-        details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
-    )

@@ -61,6 +61,3 @@ def _held(rendered: dict[str, Any]) -> JSONMatch:
         path=tuple(rendered["path"]),
         values=tuple(rendered["values"]),
     )
-
-
-__all__ = ["read", "render"]

@@ -209,17 +209,3 @@ def _reversed(order: Order) -> Order:
 
 def _only(which: JobFilter, *named: str) -> bool:
     return all(getattr(which, name) in (None, ()) for name in which.__slots__ if name not in named)
-
-
-__all__ = [
-    "COUNT_LIMIT",
-    "LISTED_FIELDS",
-    "SCAN_LIMIT",
-    "IndexScan",
-    "JobPage",
-    "count",
-    "count_up_to",
-    "index_scans",
-    "list_jobs",
-    "order_of",
-]

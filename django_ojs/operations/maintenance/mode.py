@@ -23,7 +23,7 @@ MAX_REASON = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Maintenance:
+class MaintenanceStatus:
     """Whether maintenance mode is on, since when, why, and until when it was meant to last."""
 
     enabled: bool
@@ -32,7 +32,7 @@ class Maintenance:
     estimated_end: datetime | None = None
 
 
-def status() -> Maintenance:
+def status() -> MaintenanceStatus:
     """Return whether maintenance mode is on. It only reads."""
     row = Queue.primary.filter(pk=ALL_QUEUES).first()
     return _as_value(row)
@@ -40,7 +40,7 @@ def status() -> Maintenance:
 
 def enable(
     *, reason: str | None = None, estimated_duration: timedelta | None = None
-) -> Maintenance:
+) -> MaintenanceStatus:
     """Stop handing out and promoting jobs, and return the new status.
 
     Enabling it again keeps the time it was enabled at, and replaces the reason and the estimate.
@@ -51,7 +51,7 @@ def enable(
 
 
 @database.write_transaction
-def _enable(reason: str | None, estimated_duration: timedelta | None) -> Maintenance:
+def _enable(reason: str | None, estimated_duration: timedelta | None) -> MaintenanceStatus:
     queues = Queue.primary.all()
     queues.get_or_create(name=ALL_QUEUES)
     queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
@@ -76,20 +76,20 @@ def check(reason: str | None, estimated_duration: timedelta | None) -> None:
         )
 
 
-def disable() -> Maintenance:
+def disable() -> MaintenanceStatus:
     """Hand out jobs again, and return the new status. When it is off, this changes nothing."""
     deleted, _ = database.in_write_transaction(Queue.primary.filter(pk=ALL_QUEUES).delete)
     if deleted:
         by_queue = counts.by_queue()
         notify.workers_of(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
-    return Maintenance(enabled=False)
+    return MaintenanceStatus(enabled=False)
 
 
-def _as_value(row: Queue | None) -> Maintenance:
+def _as_value(row: Queue | None) -> MaintenanceStatus:
     if row is None or row.paused_at is None:
-        return Maintenance(enabled=False)
+        return MaintenanceStatus(enabled=False)
     end = row.config.get("estimated_end")
-    return Maintenance(
+    return MaintenanceStatus(
         enabled=True,
         enabled_at=row.paused_at,
         reason=row.config.get("reason"),

@@ -4,7 +4,6 @@ A queue needs no row to be used. It gets one when it is listed, paused or config
 """
 
 from django_ojs.operations.queues.configuration import (
-    config_of,
     configure,
     configure_default,
     create,
@@ -12,19 +11,16 @@ from django_ojs.operations.queues.configuration import (
 )
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import pause, resume
-from django_ojs.operations.queues.rows import DEFAULT_POLICY
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 from django_ojs.operations.queues.status import Listing, QueueState, QueueStatus, get, listing
 
 __all__ = [
-    "DEFAULT_POLICY",
     "Deletion",
     "Listing",
     "QueueState",
     "QueueStatus",
     "Statistics",
     "Strategy",
-    "config_of",
     "configure",
     "configure_default",
     "create",

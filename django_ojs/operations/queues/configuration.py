@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from django_ojs.conf import settings
 from django_ojs.operations.events import publish
-from django_ojs.operations.queues.rows import DEFAULT_POLICY, is_deleted, rows, touch
+from django_ojs.operations.queues.rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
@@ -17,7 +17,7 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import QueueConfig, check, merge
 from django_ojs.storage import bounds, database
 from django_ojs.storage.figures import counts
-from django_ojs.storage.queue_configs import config_of
+from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
 def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
@@ -94,12 +94,3 @@ def _store(name: str, given: dict[str, Any]) -> None:
     queue = touch(name)
     queue.config = merge(queue.config, given)
     queue.save(using=database.alias(), update_fields=["config"])
-
-
-__all__ = [
-    "config_of",
-    "configure",
-    "configure_default",
-    "create",
-    "default_policy",
-]

@@ -183,6 +183,3 @@ def _remove(name: str, left: ByState) -> None:
         queue.delete()
     remove_bound(name)
     queue_configs.changed()
-
-
-__all__ = ["MOST", "Deletion", "Strategy", "delete"]

@@ -55,15 +55,3 @@ def mark_deleted(queue: Queue) -> None:
 def forget_deleted(names: Iterable[str]) -> None:
     """Remove the rows of these queues, where they are deleted; for queues without jobs."""
     rows().filter(pk__in=names, config__has_key=DELETED).delete()
-
-
-__all__ = [
-    "DEFAULT_POLICY",
-    "RESERVED",
-    "forget_deleted",
-    "is_deleted",
-    "mark_deleted",
-    "revive",
-    "rows",
-    "touch",
-]

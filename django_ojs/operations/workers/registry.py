@@ -170,16 +170,3 @@ def _unknown(worker_id: str) -> NotFound:
     return NotFound(
         "There is no worker with this id.", details={"resource_type": "worker", **known}
     )
-
-
-__all__ = [
-    "STALE",
-    "WorkerStatus",
-    "Workers",
-    "deregister",
-    "direct",
-    "get",
-    "held",
-    "jobs_of",
-    "listing",
-]

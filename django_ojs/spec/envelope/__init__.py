@@ -1,8 +1,8 @@
 """The job envelope (ojs-core §5): read it, check it, store it, give it back."""
 
-from django_ojs.spec.envelope.checks import DEFAULT_LIMITS, check_queue, check_size, check_type
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import (
+    DEFAULT_LIMITS,
     MAX_PRIORITY,
     MAX_TIMEOUT_MS,
     MIN_PRIORITY,
@@ -14,7 +14,13 @@ from django_ojs.spec.envelope.model import (
 from django_ojs.spec.envelope.parse import parse, when_text
 from django_ojs.spec.envelope.render import StoredJob, render
 from django_ojs.spec.envelope.stored import options_of, retry_of
-from django_ojs.spec.envelope.validate import sized, validate
+from django_ojs.spec.envelope.validate import (
+    check_queue,
+    check_size,
+    check_type,
+    sized,
+    validate,
+)
 
 __all__ = [
     "DEFAULT_LIMITS",

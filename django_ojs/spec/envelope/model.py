@@ -34,6 +34,9 @@ class Limits:
     exact_integers: bool = False
 
 
+DEFAULT_LIMITS: Final = Limits()
+
+
 @dataclass(slots=True, kw_only=True)
 class Envelope:
     """A job as its client asked for it. Enqueue middleware may change all of it except `id`.

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django_ojs.spec.envelope.checks import DEFAULT_LIMITS, check_size
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
-from django_ojs.spec.envelope.model import SPECVERSION, Envelope, Limits
+from django_ojs.spec.envelope.model import DEFAULT_LIMITS, SPECVERSION, Envelope, Limits
+from django_ojs.spec.envelope.validate import check_size
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.ids import parse_id, uuid7
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy

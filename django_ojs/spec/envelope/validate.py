@@ -1,21 +1,19 @@
-"""Every constraint on the values of an envelope (ojs-core §5; payload-limits §3)."""
+"""Every constraint on the values of an envelope (ojs-core §5; payload-limits §3).
 
+Each error names the field and the rule.
+"""
+
+import re
+from collections.abc import Mapping
 from itertools import compress
 from operator import attrgetter, ne
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.spec.envelope.checks import (
-    DEFAULT_LIMITS,
-    check_bytes,
-    check_queue,
-    check_size,
-    check_type,
-    is_integer,
-    measure_field,
-)
+from django_ojs.spec.envelope.checks import is_integer
 from django_ojs.spec.envelope.fields import FIELDS, INTERNAL
 from django_ojs.spec.envelope.model import (
+    DEFAULT_LIMITS,
     MAX_PRIORITY,
     MIN_PRIORITY,
     SPECVERSIONS,
@@ -24,12 +22,23 @@ from django_ojs.spec.envelope.model import (
 )
 from django_ojs.spec.errors import (
     InvalidArgs,
+    InvalidJobType,
     InvalidMetadata,
+    InvalidPayload,
+    InvalidQueue,
     InvalidRequest,
+    JobTypeTooLong,
     MetadataTooLarge,
+    OJSError,
+    PayloadTooLarge,
+    QueueNameTooLong,
     UnsupportedFeature,
 )
 from django_ojs.spec.ids import is_uuid7
+from django_ojs.spec.json import Refused, check, dumps, measure
+
+_TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
+_QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch
 
 # The fields that most jobs leave out: read and compared all at once, because every enqueue comes
 # through here.
@@ -57,7 +66,8 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
     if not isinstance(envelope.args, list | tuple):
         raise InvalidArgs.of("args", "must be an array")
     # 512: an upper bound of the names and of the fields that are not measured.
-    size = 512 + measure_field(envelope.args, "args", limits, InvalidArgs)
+    exact = limits.exact_integers
+    size = 512 + check(envelope.args, "args", exact_integers=exact, error=InvalidArgs)
     if envelope.meta or not isinstance(envelope.meta, dict):
         size += _validate_meta(envelope.meta, limits)
     if type(envelope.pending) is not bool:
@@ -65,16 +75,73 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
     values = _values(envelope)
     if values != _DEFAULTS:
         present = map(ne, values, _DEFAULTS)
-        for (name, check), value in compress(zip(_CHECKS, values, strict=True), present):
-            size += check(value, name, limits)
+        for (name, measured), value in compress(zip(_CHECKS, values, strict=True), present):
+            size += measured(value, name, limits)
     if size > limits.envelope_bytes:
         check_size(sized(envelope), limits)
+
+
+def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Check a job type. Raises InvalidJobType, JobTypeTooLong."""
+    # What the pattern matches is ASCII: its characters are its bytes.
+    if isinstance(value, str) and len(value) <= limits.type_bytes and _TYPE(value):
+        return
+    if not isinstance(value, str) or not value:
+        raise InvalidJobType.of("type", "must be a non-empty string")
+    if _longer(value, limits.type_bytes):
+        raise JobTypeTooLong.of("type", f"must be at most {limits.type_bytes} bytes long")
+    raise InvalidJobType.of(
+        "type", "must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter"
+    )
+
+
+def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = "queue") -> None:
+    """Check a queue name. Raises InvalidQueue, QueueNameTooLong."""
+    if isinstance(value, str) and len(value) <= limits.queue_bytes and _QUEUE(value):
+        return
+    if not isinstance(value, str) or not value:
+        raise InvalidQueue.of(field, "must be a non-empty string")
+    if _longer(value, limits.queue_bytes):
+        raise QueueNameTooLong.of(field, f"must be at most {limits.queue_bytes} bytes long")
+    raise InvalidQueue.of(
+        field, "must consist of a-z, 0-9, - and dots, beginning with a letter or a digit"
+    )
+
+
+def check_size(data: Mapping[str, Any], limits: Limits) -> None:
+    """Check that an envelope is at most `limits.envelope_bytes` of compact UTF-8 JSON.
+
+    Raises PayloadTooLarge.
+    """
+    try:
+        if measure(data, exact_integers=True, depth=2**10) <= limits.envelope_bytes:
+            return
+    except Refused:
+        pass  # validate() names what is wrong with it; the size still has to be checked
+    check_bytes(data, limits.envelope_bytes, "envelope", PayloadTooLarge)
+
+
+def check_bytes(value: object, limit: int, field: str, error: type[OJSError]) -> None:
+    """Raise `error` when a value is more than `limit` bytes of JSON."""
+    try:
+        size = len(dumps(value).encode())
+    except InvalidPayload:
+        return  # not JSON: the check of the field names it
+    if size > limit:
+        raise error.of(
+            field,
+            f"must be at most {limit} bytes of JSON",
+            actual_bytes=size,
+            max_bytes=limit,
+            size_bytes=size,
+            max_size_bytes=limit,
+        )
 
 
 def _validate_meta(meta: object, limits: Limits) -> int:
     if not isinstance(meta, dict):
         raise InvalidMetadata.of("meta", "must be an object")
-    size = measure_field(meta, "meta", limits, InvalidMetadata)
+    size = check(meta, "meta", exact_integers=limits.exact_integers, error=InvalidMetadata)
     if size > limits.meta_bytes:
         check_bytes(meta, limits.meta_bytes, "meta", MetadataTooLarge)
     return size
@@ -95,3 +162,9 @@ def sized(envelope: Envelope) -> dict[str, Any]:
     if envelope.unique is not None:
         sized["unique"] = [envelope.unique.args_keys or (), envelope.unique.meta_keys or ()]
     return sized
+
+
+def _longer(text: str, limit: int) -> bool:
+    return len(text) > limit or (
+        not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > limit
+    )

@@ -4,7 +4,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +14,8 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.spec.envelope import Envelope
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -57,10 +59,6 @@ QueryLimit = Callable[[], AbstractContextManager[None]]
 #: A database session: the server's process id, and when it started.
 Session = tuple[int, datetime]
 
-#: A job to store: columns by name, JSON as Python values; `due_in` and `expires_in` in seconds from
-#: now.
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -78,6 +76,8 @@ class Stored:
 class Dialect(ABC):
     """The statements of one database."""
 
+    #: Its statements, by the name of the file.
+    sql: ClassVar[Mapping[str, str]]
     #: The time at which a statement began, in a statement that has parameters.
     now: ClassVar[str]
     #: What does the conformance manifest call this database (conformance §4)?
@@ -87,11 +87,23 @@ class Dialect(ABC):
     #: Has each connection a server process whose end other sessions can see?
     has_sessions: ClassVar[bool]
 
+    def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
+        """Execute the statement of a file, and return its rows."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql[name], values)
+            rows: list[Any] = cursor.fetchall()
+            return rows
+
+    def _run(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> None:
+        """Execute the statement of a file."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql[name], values)
+
     @abstractmethod
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
-        rows: Sequence[Row],
+        envelopes: Sequence[Envelope],
         *,
         generated_ids: bool,
         only_if_admitted: bool,
@@ -103,7 +115,6 @@ class Dialect(ABC):
         where the id of a single job is taken.
         """
 
-    @abstractmethod
     def oldest_available(
         self, connection: BaseDatabaseWrapper, queue: str, limit: int
     ) -> list[UUID]:
@@ -111,6 +122,8 @@ class Dialect(ABC):
 
         Jobs that another transaction has locked are left out.
         """
+        rows = self._rows(connection, "oldest_available", {"queue": queue, "limit": limit})
+        return [self.uuid(key) for (key,) in rows]
 
     @abstractmethod
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
@@ -143,7 +156,6 @@ class Dialect(ABC):
         Do nothing when the bound has another version by now.
         """
 
-    @abstractmethod
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -159,13 +171,17 @@ class Dialect(ABC):
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
         of `CLAIMED`, in no particular order.
         """
+        values = {"queue": queue, "limit": limit, "worker_id": worker_id}
+        values |= {"lease_ms": lease_ms, "own_lease": own_lease}
+        return self._rows(connection, "claim", values)
 
-    @abstractmethod
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
 
         Return the ids of those that it still held.
         """
+        rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
+        return {self.uuid(key) for (key,) in rows}
 
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
@@ -181,9 +197,9 @@ class Dialect(ABC):
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         """Fold what changed into the counts. Return how many changes there were."""
 
-    @abstractmethod
     def count_differences(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Return where the counts differ from the jobs, under one snapshot."""
+        return self._rows(connection, "count_differences")
 
     @abstractmethod
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
@@ -210,13 +226,13 @@ class Dialect(ABC):
         Transactions that lock the same subject run one after the other.
         """
 
-    @abstractmethod
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
+        self._run(connection, "add_events", {"events": events})
 
-    @abstractmethod
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write. A replica's may not."""
+        return bool(self._rows(connection, "can_write")[0][0])
 
     @abstractmethod
     def is_contention_error(self, error: OperationalError) -> bool:
@@ -274,13 +290,15 @@ class Dialect(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
-    @abstractmethod
     def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired."""
+        due, expired = self._rows(connection, "due_work", {})[0]
+        return bool(due), bool(expired)
 
-    @abstractmethod
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
         With None: its last heartbeat is too old. With its session: that has ended on the server.
         """
+        found = self._rows(connection, "dead_workers", {})
+        return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]

@@ -33,6 +33,12 @@ def load(folder: str, name: str, **values: str) -> str:
     return _COMMENT.sub("", text).strip().format(**_PLACEHOLDERS, **values)
 
 
+def load_all(folder: str, **values: str) -> dict[str, str]:
+    """Return the statements of a folder, by the name of the file."""
+    names = [path.name.removesuffix(".sql") for path in (_FOLDER / folder).iterdir()]
+    return {name: load(folder, name, **values) for name in names}
+
+
 def _quoted(text: str) -> str:
     return f"'{text}'"
 

@@ -111,6 +111,3 @@ def _merge(parts: Sequence[Rollup]) -> Rollup:
 
 def _rows() -> QuerySet[Rollup]:
     return Rollup.primary.all()
-
-
-__all__ = ["EVER", "LATE", "MINUTES", "coarsen", "fold", "prune"]

@@ -176,16 +176,3 @@ def _rate(minutes: list[int]) -> float:
     # Without the current minute, whose sums are not complete.
     whole = minutes[-1 - RATE_MINUTES : -1]
     return sum(whole) / max(1, len(whole))
-
-
-__all__ = [
-    "Flow",
-    "RecentTotals",
-    "TypeFigures",
-    "failing",
-    "flows",
-    "mean",
-    "nothing",
-    "recent_by_queue",
-    "today",
-]

@@ -164,23 +164,3 @@ def percentile(histogram: Sequence[int], share: float) -> float | None:
             return (low + (2.0**index - low) * (wanted - below) / number) / 1000
         below += number
     return 2.0 ** (BUCKETS - 1) / 1000
-
-
-__all__ = [
-    "COLUMNS",
-    "COMPLETED",
-    "DISCARDED",
-    "DROPPED",
-    "ENQUEUED",
-    "FAILED",
-    "REJECTED",
-    "accumulator",
-    "add",
-    "bucket",
-    "completed_after_commit",
-    "flush",
-    "flush_if_due",
-    "note",
-    "note_after_commit",
-    "percentile",
-]

@@ -20,7 +20,7 @@ def claimed(*names: str) -> list[str]:
 
 
 def test_it_is_off_until_somebody_enables_it() -> None:
-    assert mode.status() == mode.Maintenance(enabled=False)
+    assert mode.status() == mode.MaintenanceStatus(enabled=False)
 
 
 def test_fetch_hands_out_no_job_of_any_queue_and_push_goes_on() -> None:

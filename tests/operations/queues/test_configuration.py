@@ -8,6 +8,7 @@ from django.test import override_settings
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest
+from django_ojs.storage import queue_configs
 from tests.factories import active, push
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ def test_a_queue_that_exists_is_not_created_again() -> None:
         with pytest.raises(Conflict) as caught:
             queues.create(name, {"concurrency": 2})
         assert caught.value.details == {"queue": name}
-    assert queues.config_of("a").concurrency == 1
+    assert queue_configs.config_of("a").concurrency == 1
 
 
 def test_a_deleted_queue_can_be_created_again_while_old_jobs_still_run() -> None:
@@ -61,7 +62,7 @@ def test_a_change_that_is_refused_changes_nothing() -> None:
     queues.configure("a", {"concurrency": 3})
     with pytest.raises(InvalidRequest):
         queues.configure("a", {"concurrency": 4, "retention": {"completed": "soon"}})
-    assert queues.config_of("a").concurrency == 3
+    assert queue_configs.config_of("a").concurrency == 3
 
 
 def test_a_queues_limit_does_not_exceed_the_servers() -> None:
@@ -76,11 +77,11 @@ def test_the_default_policy_holds_where_a_queue_says_nothing() -> None:
     assert queues.default_policy().values == {}
     queues.configure_default({"concurrency": 10, "backpressure": {"max_depth": 100}})
     queues.configure("own", {"concurrency": 2})
-    assert queues.config_of("never-seen").concurrency == 10
-    assert queues.config_of("own").concurrency == 2
+    assert queue_configs.config_of("never-seen").concurrency == 10
+    assert queue_configs.config_of("own").concurrency == 2
     assert queues.get("own").config.backpressure.max_depth == 100
     queues.configure("own", {"concurrency": None})
-    assert queues.config_of("own").concurrency == 10
+    assert queue_configs.config_of("own").concurrency == 10
     assert queues.default_policy().values["concurrency"] == 10
 
 

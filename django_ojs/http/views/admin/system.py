@@ -10,7 +10,7 @@ from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.maintenance.mode import Maintenance
+from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.times import format_duration, parse_duration
@@ -79,7 +79,7 @@ class AdminSystemConfig(OJSView):
         }
 
 
-def _render(status: Maintenance) -> dict[str, Any]:
+def _render(status: MaintenanceStatus) -> dict[str, Any]:
     out: dict[str, Any] = {"maintenance": status.enabled}
     if status.reason is not None:
         out["reason"] = status.reason

@@ -1,2 +1,2 @@
--- Whether the connection was told to read only: 1 or 0.
-PRAGMA query_only
+-- Whether the connection may write: it may be set to read only.
+SELECT query_only = 0 FROM pragma_query_only

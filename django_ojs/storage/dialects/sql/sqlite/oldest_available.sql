@@ -1,2 +1,3 @@
 -- The available jobs of a queue that have waited longest.
-SELECT id FROM ojs_job WHERE queue = %s AND state {before_fetch} ORDER BY enqueued_at, id LIMIT %s
+SELECT id FROM ojs_job WHERE queue = %(queue)s AND state {before_fetch}
+ORDER BY enqueued_at, id LIMIT %(limit)s
