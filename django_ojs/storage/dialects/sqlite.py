@@ -48,7 +48,6 @@ class SQLite(Dialect):
     now = _NOW
     backend = "sqlite"
     can_notify = False
-    has_sessions = False
 
     def insert_jobs(
         self,
