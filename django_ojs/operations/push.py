@@ -204,15 +204,18 @@ def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> l
         stored = _insert_rows(envelopes, options, False) or []
     if len(envelopes) == 1:
         jobs = [_result(envelopes[0], stored[0])]
+        numbers = {(jobs[0].queue, jobs[0].type): 1}
     else:
         by_id = {row.id: row for row in stored}
         jobs = [_result(envelope, by_id[envelope.id]) for envelope in envelopes]
+        numbers = Counter([(job.queue, job.type) for job in jobs])
+    available = {job.queue for job in jobs if job.state is State.AVAILABLE}
     alias = database.alias()
 
     def committed() -> None:
-        if available := {job.queue for job in jobs if job.state is State.AVAILABLE}:
+        if available:
             notify.send(alias, available)
-        rollups.add(rollups.ENQUEUED, Counter([(job.queue, job.type) for job in jobs]))
+        rollups.add(rollups.ENQUEUED, numbers)
 
     database.after_commit(committed, using=alias)
     return jobs

@@ -66,14 +66,13 @@ def send_all_after_commit(signal: Signal, keys: Collection[UUID]) -> None:
             send_after_commit(signal, job)
 
 
-def enqueued(new: Sequence[Job | None]) -> None:
+def enqueued(new: Sequence[Job]) -> None:
     """Jobs were stored. A pending job has no event until it is activated."""
     if is_recorded(*ENQUEUED):
-        record(event for job in new if job is not None for event in _of_enqueued(job))
+        record(event for job in new for event in _of_enqueued(job))
     if signals.job_enqueued.has_listeners(Job):
         for job in new:
-            if job is not None:
-                send_after_commit(signals.job_enqueued, job)
+            send_after_commit(signals.job_enqueued, job)
 
 
 def _of_enqueued(job: Job) -> list[Event]:

@@ -11,6 +11,7 @@ from django_ojs.models import Job
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.storage import database
+from django_ojs.storage.bounds import Load
 
 #: Dead letters are counted up to this.
 MOST: Final = 10_000
@@ -91,20 +92,16 @@ def findings(
 def _of(row: OverviewRow) -> list[Finding]:
     found = []
     bound = row.bound
-    by_size = bound.max_depth is None or (
-        bound.max_size_bytes is not None
-        and (row.size or 0) / bound.max_size_bytes > row.depth / bound.max_depth
-    )
-    depth, most = (row.size or 0, bound.max_size_bytes) if by_size else (row.depth, bound.max_depth)
     if row.level is not Level.GOOD:
         full = row.level is Level.BAD
+        depth, most = Load(jobs=row.depth, size=row.size or 0).nearest(bound)
         found.append(
             Finding(
                 kind="full" if full else "near",
                 level=row.level,
                 queue=row.name,
                 number=depth,
-                of=most or 0,
+                of=most,
                 since=row.full_at if full else row.warned_at,
                 text=bound.strategy,
             )

@@ -84,8 +84,6 @@ class Dialect(ABC):
     backend: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
-    #: Has each connection a server process whose end other sessions can see?
-    has_sessions: ClassVar[bool]
 
     def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
         """Execute the statement of a file, and return its rows."""

@@ -115,7 +115,6 @@ class PostgreSQL(Dialect):
     now = "statement_timestamp()"
     backend = "postgres"
     can_notify = True
-    has_sessions = True
 
     def insert_jobs(
         self,

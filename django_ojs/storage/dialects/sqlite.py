@@ -40,8 +40,6 @@ _OLDEST_SUPPORTED = (3, 38, 0)
 #: Instructions of SQLite's virtual machine between two checks of the clock.
 _INSTRUCTIONS = 20_000
 
-_PYTHON_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
-
 
 class SQLite(Dialect):
     """SQLite through the standard library."""
@@ -50,7 +48,6 @@ class SQLite(Dialect):
     now = _NOW
     backend = "sqlite"
     can_notify = False
-    has_sessions = False
 
     def insert_jobs(
         self,
@@ -63,11 +60,11 @@ class SQLite(Dialect):
         with connection.cursor() as cursor:
             # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
             # must those of a batch.
-            now = datetime.now(UTC)
+            now = datetime.now(UTC).replace(tzinfo=None)
             text = json.dumps(
                 [
                     row_of(envelope)
-                    | {"now": (now + timedelta(microseconds=n)).strftime(_PYTHON_FORMAT)}
+                    | {"now": (now + timedelta(microseconds=n)).isoformat(" ", "microseconds")}
                     for n, envelope in enumerate(envelopes)
                 ]
             )
@@ -104,8 +101,8 @@ class SQLite(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         # After each job pushed within this millisecond; three more digits order the batch.
-        next_millisecond = datetime.now(UTC) + timedelta(milliseconds=1)
-        now = next_millisecond.strftime(_PYTHON_FORMAT)[:-3]
+        next_millisecond = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
+        now = next_millisecond.isoformat(" ", "milliseconds")
         rows = self._rows(connection, "promote", {"limit": limit, "now": now})
         return [(self.uuid(key), queue) for key, queue in rows]
 
