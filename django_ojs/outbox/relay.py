@@ -13,7 +13,7 @@ from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import size_limits
 from django_ojs.outbox.breaker import Breaker, BreakerState
 from django_ojs.outbox.remote_manifest import Manifest
-from django_ojs.outbox.responses import Result, SendOutcome, Unreachable, unreachable
+from django_ojs.outbox.responses import Result, DeliveryOutcome, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
 
@@ -110,26 +110,26 @@ class Relay:
                 break
             else:
                 self._refuse(entry, Result(
-                    outcome=SendOutcome.REFUSED, code=error.canonical or error.code,
+                    outcome=DeliveryOutcome.REFUSED, code=error.canonical or error.code,
                     message=error.message,
                 ))  # fmt: skip
         return fitting
 
     def _send(self, entries: list[OutboxEntry]) -> None:
         result = self._in_request_thread(lambda: self._sender.send(entries))
-        if result.outcome is SendOutcome.LATER and 0 < result.room < len(entries):
+        if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(entries):
             # The queue has room for some of them, and Retry-After is about room for all. Only once:
             # another producer may fill the queue in between, again and again.
             entries = entries[: result.room]
             result = self._in_request_thread(lambda: self._sender.send(entries))
         match result.outcome:
-            case SendOutcome.DELIVERED:
+            case DeliveryOutcome.DELIVERED:
                 self._deliver(entries)
-            case SendOutcome.REFUSED:
+            case DeliveryOutcome.REFUSED:
                 self._refuse(entries[0], result)
-            case SendOutcome.LATER:
+            case DeliveryOutcome.LATER:
                 self._postpone(entries, result)
-            case SendOutcome.ONE_BY_ONE:
+            case DeliveryOutcome.ONE_BY_ONE:
                 for entry in entries:
                     failures = self.breaker.failures
                     self._send([entry])

@@ -13,7 +13,7 @@ from django_ojs.outbox import responses
 from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, BreakerState
 from django_ojs.outbox.relay import lease_name
 from django_ojs.outbox.remote_manifest import Manifest
-from django_ojs.outbox.responses import SendOutcome
+from django_ojs.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
 
 
@@ -88,46 +88,46 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
     answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
-    assert (answer.outcome, answer.room) == (SendOutcome.LATER, room)
+    assert (answer.outcome, answer.room) == (DeliveryOutcome.LATER, room)
 
 
 @pytest.mark.parametrize(
     ("status", "body", "outcome"),
     [
-        (200, {"job": None, "dropped": True}, SendOutcome.DELIVERED),
-        (200, {"job": {"id": "other"}, "deduplicated": True}, SendOutcome.DELIVERED),
-        (201, [], SendOutcome.LATER),
-        (409, {"error": {"code": "duplicate"}}, SendOutcome.DELIVERED),
-        (409, {"error": {"code": "conflict"}}, SendOutcome.REFUSED),
-        (409, {"error": "x"}, SendOutcome.LATER),
-        (500, {"error": {"code": "x", "retryable": False}}, SendOutcome.REFUSED),
-        (501, None, SendOutcome.LATER),
-        (413, None, SendOutcome.REFUSED),
+        (200, {"job": None, "dropped": True}, DeliveryOutcome.DELIVERED),
+        (200, {"job": {"id": "other"}, "deduplicated": True}, DeliveryOutcome.DELIVERED),
+        (201, [], DeliveryOutcome.LATER),
+        (409, {"error": {"code": "duplicate"}}, DeliveryOutcome.DELIVERED),
+        (409, {"error": {"code": "conflict"}}, DeliveryOutcome.REFUSED),
+        (409, {"error": "x"}, DeliveryOutcome.LATER),
+        (500, {"error": {"code": "x", "retryable": False}}, DeliveryOutcome.REFUSED),
+        (501, None, DeliveryOutcome.LATER),
+        (413, None, DeliveryOutcome.REFUSED),
     ],
 )
-def test_an_answer_means(status: int, body: Any, outcome: SendOutcome) -> None:
+def test_an_answer_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
     assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
 def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).outcome is SendOutcome.ONE_BY_ONE
+    assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.ONE_BY_ONE
 
 
 @pytest.mark.parametrize(
     ("jobs", "outcome"),
     [
-        ([{"id": "a"}, None], SendOutcome.DELIVERED),
-        ([{"id": "a"}], SendOutcome.LATER),
-        ([{"id": "a"}, {}], SendOutcome.LATER),
-        ([1, 2], SendOutcome.LATER),
-        ({"a": 1, "b": 2}, SendOutcome.LATER),
+        ([{"id": "a"}, None], DeliveryOutcome.DELIVERED),
+        ([{"id": "a"}], DeliveryOutcome.LATER),
+        ([{"id": "a"}, {}], DeliveryOutcome.LATER),
+        ([1, 2], DeliveryOutcome.LATER),
+        ({"a": 1, "b": 2}, DeliveryOutcome.LATER),
     ],
     ids=range(5),
 )
 def test_a_batch_has_arrived_when_each_job_is_in_the_answer(
-    jobs: Any, outcome: SendOutcome
+    jobs: Any, outcome: DeliveryOutcome
 ) -> None:
     assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).outcome is outcome
 
@@ -135,7 +135,7 @@ def test_a_batch_has_arrived_when_each_job_is_in_the_answer(
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
 def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).outcome is SendOutcome.LATER
+    assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.LATER
 
 
 def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:
