@@ -81,13 +81,13 @@ def _events(value: object) -> frozenset[events.EventType]:
     return events.matching(patterns)
 
 
-class Queues(dict[str, dict[str, Any]]):
+class QueueConfigs(dict[str, dict[str, Any]]):
     """Configurations by queue; hashable, because the settings are. It is never changed."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
 
-def _queues(value: object) -> Queues:
+def _queues(value: object) -> QueueConfigs:
     if not isinstance(value, Mapping):
         raise ValueError
     read = {}
@@ -96,7 +96,7 @@ def _queues(value: object) -> Queues:
         read[name] = queue_config.merge(
             {}, queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=f"QUEUES.{name}")
         )
-    return Queues(read)
+    return QueueConfigs(read)
 
 
 def _service(value: object) -> str:
@@ -167,7 +167,7 @@ class Settings:
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
-    queues: Queues = _setting(Queues(), _queues, QUEUES)
+    queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)

@@ -71,7 +71,7 @@ class JobTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class JobRow:
     """A job of the list."""
 
     job: Job
@@ -148,10 +148,10 @@ def page(
     }
 
 
-def _row(job: Job, preview: str, payload: bool) -> Row:
+def _row(job: Job, preview: str, payload: bool) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
-    return Row(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
+    return JobRow(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
 
 
 def _previews(jobs: Sequence[Job]) -> dict[UUID, str]:

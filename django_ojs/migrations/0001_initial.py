@@ -659,7 +659,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="DeadLetter",
+            name="DeadLetterJob",
             fields=[],
             options={
                 "verbose_name": "dead letter",

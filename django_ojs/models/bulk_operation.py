@@ -8,7 +8,7 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 
 
-class Action(models.TextChoices):
+class BulkActionName(models.TextChoices):
     """The action on the jobs."""
 
     RETRY = "retry", "Retry"
@@ -34,7 +34,7 @@ class BulkOperation(StoredModel):
     """
 
     id = models.BigAutoField(primary_key=True)
-    action = models.CharField(max_length=16, choices=Action.choices)
+    action = models.CharField(max_length=16, choices=BulkActionName.choices)
     filter = StoredJSONField(default=dict)
     #: What a retry changes in the jobs first (ojs-dead-letter §6.3).
     changes = StoredJSONField(default=dict, blank=True)

@@ -12,8 +12,8 @@ from django_ojs.models import OutboxEntry
 from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import size_limits
 from django_ojs.outbox.breaker import Breaker, BreakerState
-from django_ojs.outbox.remote_manifest import Manifest
-from django_ojs.outbox.responses import Outcome, Result, Unreachable, unreachable
+from django_ojs.outbox.remote_manifest import RemoteManifest
+from django_ojs.outbox.responses import DeliveryOutcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
 
@@ -29,7 +29,7 @@ RENEW_INTERVAL: Final = lease.TERM.total_seconds() / 3
 class SenderProtocol(Protocol):
     """The methods of a sender that a relay uses."""
 
-    def manifest(self) -> Manifest: ...
+    def manifest(self) -> RemoteManifest: ...
     def send(self, entries: list[OutboxEntry]) -> Result: ...
     def abort(self) -> None: ...
     def close(self) -> None: ...
@@ -94,12 +94,16 @@ class Relay:
         """End the current request, from another thread."""
         self._sender.abort()
 
-    def _one_request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
+    def _one_request(
+        self, entries: list[OutboxEntry], manifest: RemoteManifest
+    ) -> list[OutboxEntry]:
         if not manifest.batches or self.breaker.state is not BreakerState.CLOSED:
             return entries[:1]
         return entries[: next(size_limits.batch_sizes(entries, manifest.body_bytes))]
 
-    def _refuse_large(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
+    def _refuse_large(
+        self, entries: list[OutboxEntry], manifest: RemoteManifest
+    ) -> list[OutboxEntry]:
         """Refuse the first jobs if they are too large; return those before the next such job."""
         fitting: list[OutboxEntry] = []
         for entry in entries:
@@ -110,26 +114,26 @@ class Relay:
                 break
             else:
                 self._refuse(entry, Result(
-                    outcome=Outcome.REFUSED, code=error.canonical or error.code,
+                    outcome=DeliveryOutcome.REFUSED, code=error.canonical or error.code,
                     message=error.message,
                 ))  # fmt: skip
         return fitting
 
     def _send(self, entries: list[OutboxEntry]) -> None:
         result = self._in_request_thread(lambda: self._sender.send(entries))
-        if result.outcome is Outcome.LATER and 0 < result.room < len(entries):
+        if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(entries):
             # The queue has room for some of them, and Retry-After is about room for all. Only once:
             # another producer may fill the queue in between, again and again.
             entries = entries[: result.room]
             result = self._in_request_thread(lambda: self._sender.send(entries))
         match result.outcome:
-            case Outcome.DELIVERED:
+            case DeliveryOutcome.DELIVERED:
                 self._deliver(entries)
-            case Outcome.REFUSED:
+            case DeliveryOutcome.REFUSED:
                 self._refuse(entries[0], result)
-            case Outcome.LATER:
+            case DeliveryOutcome.LATER:
                 self._postpone(entries, result)
-            case Outcome.ONE_BY_ONE:
+            case DeliveryOutcome.ONE_BY_ONE:
                 for entry in entries:
                     failures = self.breaker.failures
                     self._send([entry])

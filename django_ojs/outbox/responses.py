@@ -24,7 +24,7 @@ class Unreachable(Exception):
         self.retry_after = retry_after
 
 
-class Outcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """What happens to the jobs that were sent."""
 
     DELIVERED = "delivered"
@@ -41,20 +41,20 @@ class Result:
     `room`: for how many jobs a full queue has room, which is less than were sent.
     """
 
-    outcome: Outcome
+    outcome: DeliveryOutcome
     code: str = ""
     message: str = ""
     retry_after: float | None = None
     room: int = 0
 
 
-DELIVERED: Final = Result(outcome=Outcome.DELIVERED)
+DELIVERED: Final = Result(outcome=DeliveryOutcome.DELIVERED)
 
 
 def unreachable(error: Unreachable) -> Result:
     """Return the result when there was no response: later."""
     return Result(
-        outcome=Outcome.LATER,
+        outcome=DeliveryOutcome.LATER,
         code="unreachable",
         message=f"No response: {error}.",
         retry_after=error.retry_after,
@@ -74,7 +74,7 @@ def read(
         if _confirms(document, job_ids, batch=batch):
             return DELIVERED
         return Result(
-            outcome=Outcome.LATER,
+            outcome=DeliveryOutcome.LATER,
             code="bad_answer",
             message=f"The server responded with {status} and without the job.",
         )
@@ -89,26 +89,32 @@ def read(
         retry_after=retry_after(headers),
         room=_room(error) if status == 429 else 0,
     )
-    return DELIVERED if result.outcome is Outcome.DELIVERED else result
+    return DELIVERED if result.outcome is DeliveryOutcome.DELIVERED else result
 
 
-def _outcome(status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> Outcome:
+def _outcome(
+    status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batch: bool
+) -> DeliveryOutcome:
     if batch:
         # A server without batches may not know the path.
         split = 400 <= status < 500 and (status not in _LATER or status in (404, 405))
-        return Outcome.ONE_BY_ONE if split else Outcome.LATER
+        return DeliveryOutcome.ONE_BY_ONE if split else DeliveryOutcome.LATER
     if status == 409 and error.get("code") in ("duplicate", "DUPLICATE_JOB"):
         details = error.get("details")
         existing = details.get("existing_job_id") if isinstance(details, Mapping) else None
         # Its own id: an earlier request arrived. Another id: the job's unique policy rejected it.
-        return Outcome.DELIVERED if existing in (None, str(job_ids[0])) else Outcome.REFUSED
+        return (
+            DeliveryOutcome.DELIVERED
+            if existing in (None, str(job_ids[0]))
+            else DeliveryOutcome.REFUSED
+        )
     if status == 413:
-        return Outcome.REFUSED  # From a proxy too: this job is too large on this way.
+        return DeliveryOutcome.REFUSED  # From a proxy too: this job is too large on this way.
     if 400 <= status < 500 and error and status not in _LATER:
-        return Outcome.REFUSED
+        return DeliveryOutcome.REFUSED
     if status >= 500 and error.get("retryable") is False:
-        return Outcome.REFUSED
-    return Outcome.LATER
+        return DeliveryOutcome.REFUSED
+    return DeliveryOutcome.LATER
 
 
 def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) -> bool:

@@ -13,7 +13,7 @@ import httpx
 
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
-from django_ojs.outbox.remote_manifest import MAX_AGE, Manifest
+from django_ojs.outbox.remote_manifest import MAX_AGE, RemoteManifest
 from django_ojs.outbox.responses import Result, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
@@ -46,7 +46,7 @@ class Sender:
             limits=httpx.Limits(max_connections=1),
             transport=transport,
         )
-        self._manifest: Manifest | None = None
+        self._manifest: RemoteManifest | None = None
         self._fetched_at = 0.0
         #: The current connection, for `abort`.
         self._stream: Any = None
@@ -89,7 +89,7 @@ class Sender:
         finally:
             done.set()
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> RemoteManifest:
         """Return the manifest of the server, at most five minutes old. Raises Unreachable."""
         if self._manifest is None or time.monotonic() - self._fetched_at > MAX_AGE:
             status, headers, body = self._request("GET", "/ojs/manifest", None)
@@ -98,7 +98,7 @@ class Sender:
                     f"the manifest was not sent, but status {status}",
                     responses.retry_after(headers),
                 )
-            self._manifest = Manifest.parse(body if status == 200 else None)
+            self._manifest = RemoteManifest.parse(body if status == 200 else None)
             self._fetched_at = time.monotonic()
         return self._manifest
 
@@ -125,7 +125,7 @@ class Sender:
         status, headers, body = self._request("POST", path, compressed or content, bool(compressed))
         if status == 415 and compressed is not None:
             # A proxy, or a server that was replaced meanwhile, does not support the encoding.
-            self._manifest = Manifest()
+            self._manifest = RemoteManifest()
             return self._request("POST", path, content)
         return status, headers, body
 

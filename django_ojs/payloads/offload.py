@@ -29,7 +29,7 @@ logger = logging.getLogger("django_ojs.payloads")
 DELETE_BATCH: Final = 1_000
 
 
-class Offloader:
+class S3Offloader:
     """Offloads the large arguments of one call of the client; see `admission.Offloader`."""
 
     def __init__(self) -> None:
@@ -87,9 +87,9 @@ class Offloader:
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
 
 
-def offloader() -> Offloader | None:
+def offloader() -> S3Offloader | None:
     """Return an offloader if OFFLOAD is set."""
-    return None if settings().offload is None else Offloader()
+    return None if settings().offload is None else S3Offloader()
 
 
 def owns(uri: str, job_id: UUID) -> bool:

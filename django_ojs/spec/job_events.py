@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from django_ojs.spec.events import Event, EventType
+from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import clean
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
@@ -48,7 +48,7 @@ class EventJob(Protocol):
     def lease_until(self) -> datetime | None: ...
 
 
-def enqueued(job: EventJob) -> Event:
+def enqueued(job: EventJob) -> NewEvent:
     """The job became available, from any state."""
     data: dict[str, Any] = {"priority": job.priority}
     if job.due_at is not None:
@@ -56,18 +56,18 @@ def enqueued(job: EventJob) -> Event:
     return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data)
 
 
-def scheduled(job: EventJob) -> Event:
+def scheduled(job: EventJob) -> NewEvent:
     """The job was accepted for later."""
     data = {"scheduled_at": _time(job.due_at)}
     return _event(EventType.JOB_SCHEDULED, job, State.SCHEDULED, data)
 
 
-def started(job: EventJob) -> Event:
+def started(job: EventJob) -> NewEvent:
     """A worker claimed the job."""
     return _event(EventType.JOB_STARTED, job, State.ACTIVE, _run(job))
 
 
-def completed(job: EventJob) -> Event:
+def completed(job: EventJob) -> NewEvent:
     """The handler succeeded."""
     data = _run(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
     return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data)
@@ -75,7 +75,7 @@ def completed(job: EventJob) -> Event:
 
 def failed(
     job: EventJob, error: Mapping[str, Any], state: State, *, worker_id: str | None
-) -> Event:
+) -> NewEvent:
     """A run failed; `state` is the new state of the job, `worker_id` the worker that ran it."""
     retryable = error.get("retryable")
     if retryable is None:
@@ -88,7 +88,7 @@ def failed(
     return _event(EventType.JOB_FAILED, job, state, data)
 
 
-def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) -> Event:
+def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) -> NewEvent:
     """The job waits for its next attempt."""
     data = {
         "worker_id": worker_id or "",
@@ -102,7 +102,7 @@ def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) 
 
 def discarded(
     job: EventJob, error: Mapping[str, Any], *, worker_id: str | None, dead_letter: bool
-) -> Event:
+) -> NewEvent:
     """A failure ended the job."""
     data = {
         "worker_id": worker_id or "",
@@ -113,12 +113,12 @@ def discarded(
     return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data)
 
 
-def cancelled(job: EventJob) -> Event:
+def cancelled(job: EventJob) -> NewEvent:
     """The job was cancelled."""
     return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {})
 
 
-def expired(job: EventJob) -> Event:
+def expired(job: EventJob) -> NewEvent:
     """The deadline passed before the job ran."""
     data = {
         "created_at": _time(job.created_at),
@@ -128,13 +128,13 @@ def expired(job: EventJob) -> Event:
     return _event(EventType.JOB_EXPIRED, job, State.DISCARDED, data)
 
 
-def heartbeat(job: EventJob) -> Event:
+def heartbeat(job: EventJob) -> NewEvent:
     """The reservation was extended."""
     data = _run(job) | {"visible_until": _time(job.lease_until)}
     return _event(EventType.JOB_HEARTBEAT, job, State.ACTIVE, data)
 
 
-def progress(job: EventJob, percent: float, message: str = "") -> Event:
+def progress(job: EventJob, percent: float, message: str = "") -> NewEvent:
     """The handler reported progress, in per cent."""
     data = _run(job) | {"progress_percent": percent}
     if message:
@@ -142,10 +142,10 @@ def progress(job: EventJob, percent: float, message: str = "") -> Event:
     return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
 
 
-def _event(type: EventType, job: EventJob, state: State, data: Mapping[str, Any]) -> Event:
+def _event(type: EventType, job: EventJob, state: State, data: Mapping[str, Any]) -> NewEvent:
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
-    return Event(type=type, subject=key, queue=job.queue, data={**which, **data})
+    return NewEvent(type=type, subject=key, queue=job.queue, data={**which, **data})
 
 
 def _run(job: EventJob) -> dict[str, Any]:

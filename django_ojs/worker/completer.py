@@ -1,4 +1,4 @@
-"""Store the outcomes of jobs: completions in groups, all other transitions one by one."""
+"""Store the outcomes of jobs: completions in groups, all other changes of state one by one."""
 
 import logging
 import queue
@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models.attempt import Outcome
+from django_ojs.models.attempt import RunOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
@@ -48,7 +48,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class StateChange:
     """Any other change of state of some runs, and the operation that stores it."""
 
     runs: list[Run]
@@ -72,7 +72,7 @@ class Completer:
         self._in_flight = in_flight
         self._job_log = job_log
         self._on_slot_free = on_slot_free
-        self._items: deque[Completion | Transition] = deque()
+        self._items: deque[Completion | StateChange] = deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
         self._closing = threading.Event()
@@ -94,7 +94,7 @@ class Completer:
             )
         elif committed:
             self._note_completed(run, seconds)
-            self._add(Transition([run], lambda: _send_completed(run)))
+            self._add(StateChange([run], lambda: _send_completed(run)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -104,7 +104,7 @@ class Completer:
         run: Run,
         failure: Failure,
         *,
-        outcome: Outcome = Outcome.FAILED,
+        outcome: RunOutcome = RunOutcome.FAILED,
         seconds: float = 0.0,
         cause: BaseException | None = None,
     ) -> None:
@@ -114,12 +114,12 @@ class Completer:
             job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
 
-        self._add(Transition([run], write))
+        self._add(StateChange([run], write))
 
     def hold(self, run: Run, failure: Failure) -> None:
         """Hold back a job of a type that has no handler here."""
         self._add(
-            Transition(
+            StateChange(
                 [run],
                 lambda: fail.postpone(
                     run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
@@ -130,10 +130,10 @@ class Completer:
     def requeue(self, run: Run, failure: Failure) -> None:
         """Make a job available again whose handler was stopped, without spending an attempt."""
         self._add(
-            Transition(
+            StateChange(
                 [run],
                 lambda: fail.requeue(
-                    run.job.id, failure, claim=run.claim, outcome=Outcome.SHUTDOWN
+                    run.job.id, failure, claim=run.claim, outcome=RunOutcome.SHUTDOWN
                 ),
             )
         )
@@ -142,7 +142,9 @@ class Completer:
         """Make jobs available again that never started."""
         if runs:
             claims = [(run.job.id, run.job.run) for run in runs]
-            self._add(Transition(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id)))
+            self._add(
+                StateChange(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id))
+            )
 
     def close(self, timeout: float) -> bool:
         """Store what is left and end. Return whether all of it was stored within the timeout."""
@@ -151,7 +153,7 @@ class Completer:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _add(self, item: Completion | Transition) -> None:
+    def _add(self, item: Completion | StateChange) -> None:
         self._items.append(item)
         if self._asleep:
             self._asleep = False
@@ -174,22 +176,22 @@ class Completer:
 
     def _drain(self) -> None:
         completions: list[Completion] = []
-        transitions: list[Transition] = []
+        changes: list[StateChange] = []
         while self._items and len(completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
                 completions.append(item)
             else:
-                transitions.append(item)
+                changes.append(item)
         if completions:
             if not self._store(lambda: self._complete(completions)):
                 # One of them cannot be stored. Each by itself, so that the others can.
                 for item in completions:
                     self._store(partial(self._complete, [item]), [item.run])
             self._in_flight.remove([item.run for item in completions])
-        for transition in transitions:
-            self._store(transition.write, transition.runs)
-            self._in_flight.remove(transition.runs)
+        for change in changes:
+            self._store(change.write, change.runs)
+            self._in_flight.remove(change.runs)
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db import Error, connections
 
-from django_ojs.models.attempt import Outcome
+from django_ojs.models.attempt import RunOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
@@ -137,7 +137,7 @@ class Heartbeat:
                 self._completer.fail(
                     run,
                     timeout_failure(),
-                    outcome=Outcome.TIMEOUT,
+                    outcome=RunOutcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )
         if self._interrupted:

@@ -36,7 +36,7 @@ class Step:
     interval: float
 
 
-class Maintenance:
+class MaintenanceThread:
     """A thread that runs the steps while this worker holds the lease."""
 
     def __init__(self, worker_id: str, job_log: JobLog) -> None:

@@ -20,7 +20,7 @@ from tests.factories import MINUTE, active, age, hourly, in_state, jobs, push_ma
 
 pytestmark = pytest.mark.django_db
 
-PAGE = "/admin/django_ojs/deadletter/"
+PAGE = "/admin/django_ojs/deadletterjob/"
 BULK = "/admin/django_ojs/bulkoperation/"
 DEAD = hourly(1, on_exhaustion="dead_letter")
 

@@ -44,7 +44,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     found = []
     for page in (
         *("job/", f"job/{job.pk}/change/", f"job/{job.pk}/history/", "bulkoperation/"),
-        *(f"bulkoperation/{operation.pk}/change/", "deadletter/"),
+        *(f"bulkoperation/{operation.pk}/change/", "deadletterjob/"),
         *(f"job/action/retry-with/?key={job.pk}", f"job/action/delete/?key={job.pk}"),
     ):
         answer = client.get(BASE + page)

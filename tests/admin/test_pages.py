@@ -73,7 +73,7 @@ def test_the_page_of_a_queue_and_of_a_worker_answer_within_the_budget() -> None:
     assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET
 
 
-@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletter"])
+@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletterjob"])
 def test_a_page_says_at_what_time_it_was_true(page: str) -> None:
     # How long ago stays wrong in a tab that rests.
     fill(1)

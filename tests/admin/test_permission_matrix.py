@@ -32,7 +32,7 @@ PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, Opera
 PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1}
 
 #: Lists of jobs under another name.
-SEEN_BY = {"deadletter": "view_job", "bulkoperation": "view_job"}
+SEEN_BY = {"deadletterjob": "view_job", "bulkoperation": "view_job"}
 
 
 def addresses() -> Iterator[tuple[type[models.Model], URLPattern]]:
@@ -64,7 +64,7 @@ def things() -> dict[str, str]:
     queues.listing()
     queues.configure("alpha", {"max_size": 1000})
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
-    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletter": str(dead.pk)} | (
+    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletterjob": str(dead.pk)} | (
         {"event": str(event.pk)} if event else {}
     )
 

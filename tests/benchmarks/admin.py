@@ -50,7 +50,7 @@ def pages() -> Iterator[tuple[str, str]]:
     if dead is not None:
         yield "a dead letter's job", f"{job}{dead.pk}/change/"
     yield "a job of the middle", f"{job}{key}/change/"
-    yield "dead letters by group", "/admin/django_ojs/deadletter/"
+    yield "dead letters by group", "/admin/django_ojs/deadletterjob/"
     bulk = "/admin/django_ojs/bulkoperation/"
     yield "bulk operations", bulk
     yield "bulk: the confirmation page", f"{bulk}create/retry/?q=is:dead+queue:email"

@@ -19,7 +19,7 @@ from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
-from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.maintenance import MaintenanceThread
 from example_project.demo.node import unavailable_reason
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
@@ -47,7 +47,7 @@ def start(live_server: LiveServer) -> Iterator[Start]:
 
 def _starter(live_server: LiveServer) -> Iterator[Start]:
     _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
-    maintenance = Maintenance("maintenance", JobLog())
+    maintenance = MaintenanceThread("maintenance", JobLog())
     nodes: list[Node] = []
 
     def starter(*, url: str = live_server.url, key: str = key, **variables: str) -> Node:

@@ -12,8 +12,8 @@ from django_ojs import conf
 from django_ojs.outbox import responses
 from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, BreakerState
 from django_ojs.outbox.relay import lease_name
-from django_ojs.outbox.remote_manifest import Manifest
-from django_ojs.outbox.responses import Outcome
+from django_ojs.outbox.remote_manifest import RemoteManifest
+from django_ojs.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
 
 
@@ -45,9 +45,9 @@ def test_a_server_may_ask_for_a_longer_wait_but_not_for_ever() -> None:
 
 def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
     site = {"limits": {"max_job_size_bytes": 5, "max_meta_size_bytes": 4, "max_type_length": True}}
-    assert Manifest.parse(site) == Manifest(envelope_bytes=5, meta_bytes=4)
+    assert RemoteManifest.parse(site) == RemoteManifest(envelope_bytes=5, meta_bytes=4)
     for garbage in (None, [], "x", {"limits": [], "extensions": 3, "capabilities": None}):
-        assert Manifest.parse(garbage) == Manifest()
+        assert RemoteManifest.parse(garbage) == RemoteManifest()
 
 
 @pytest.mark.parametrize(
@@ -88,52 +88,54 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
     answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
-    assert (answer.outcome, answer.room) == (Outcome.LATER, room)
+    assert (answer.outcome, answer.room) == (DeliveryOutcome.LATER, room)
 
 
 @pytest.mark.parametrize(
     ("status", "body", "outcome"),
     [
-        (200, {"job": None, "dropped": True}, Outcome.DELIVERED),
-        (200, {"job": {"id": "other"}, "deduplicated": True}, Outcome.DELIVERED),
-        (201, [], Outcome.LATER),
-        (409, {"error": {"code": "duplicate"}}, Outcome.DELIVERED),
-        (409, {"error": {"code": "conflict"}}, Outcome.REFUSED),
-        (409, {"error": "x"}, Outcome.LATER),
-        (500, {"error": {"code": "x", "retryable": False}}, Outcome.REFUSED),
-        (501, None, Outcome.LATER),
-        (413, None, Outcome.REFUSED),
+        (200, {"job": None, "dropped": True}, DeliveryOutcome.DELIVERED),
+        (200, {"job": {"id": "other"}, "deduplicated": True}, DeliveryOutcome.DELIVERED),
+        (201, [], DeliveryOutcome.LATER),
+        (409, {"error": {"code": "duplicate"}}, DeliveryOutcome.DELIVERED),
+        (409, {"error": {"code": "conflict"}}, DeliveryOutcome.REFUSED),
+        (409, {"error": "x"}, DeliveryOutcome.LATER),
+        (500, {"error": {"code": "x", "retryable": False}}, DeliveryOutcome.REFUSED),
+        (501, None, DeliveryOutcome.LATER),
+        (413, None, DeliveryOutcome.REFUSED),
     ],
 )
-def test_an_answer_means(status: int, body: Any, outcome: Outcome) -> None:
+def test_an_answer_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
     assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
 def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).outcome is Outcome.ONE_BY_ONE
+    assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.ONE_BY_ONE
 
 
 @pytest.mark.parametrize(
     ("jobs", "outcome"),
     [
-        ([{"id": "a"}, None], Outcome.DELIVERED),
-        ([{"id": "a"}], Outcome.LATER),
-        ([{"id": "a"}, {}], Outcome.LATER),
-        ([1, 2], Outcome.LATER),
-        ({"a": 1, "b": 2}, Outcome.LATER),
+        ([{"id": "a"}, None], DeliveryOutcome.DELIVERED),
+        ([{"id": "a"}], DeliveryOutcome.LATER),
+        ([{"id": "a"}, {}], DeliveryOutcome.LATER),
+        ([1, 2], DeliveryOutcome.LATER),
+        ({"a": 1, "b": 2}, DeliveryOutcome.LATER),
     ],
     ids=range(5),
 )
-def test_a_batch_has_arrived_when_each_job_is_in_the_answer(jobs: Any, outcome: Outcome) -> None:
+def test_a_batch_has_arrived_when_each_job_is_in_the_answer(
+    jobs: Any, outcome: DeliveryOutcome
+) -> None:
     assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).outcome is outcome
 
 
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503])
 def test_a_batch_that_came_at_a_bad_time_waits_as_a_whole(status: int) -> None:
     keys = ids.many(2)
-    assert responses.read(status, {}, None, keys, batch=True).outcome is Outcome.LATER
+    assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.LATER
 
 
 def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:

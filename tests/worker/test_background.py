@@ -18,7 +18,7 @@ from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
-from django_ojs.worker.maintenance import Maintenance, Step
+from django_ojs.worker.maintenance import MaintenanceThread, Step
 from tests import factories
 from tests.worker.waiting import eventually
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @contextmanager
-def maintaining(worker_id: str = factories.WORKER) -> Iterator[Maintenance]:
-    maintenance = Maintenance(worker_id, JobLog())
+def maintaining(worker_id: str = factories.WORKER) -> Iterator[MaintenanceThread]:
+    maintenance = MaintenanceThread(worker_id, JobLog())
     try:
         yield maintenance
     finally:

@@ -16,7 +16,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 
 
-class Queues(OJSView):
+class QueueList(OJSView):
     """The queues that the caller may use, by name; creation of a queue (§9.2)."""
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}

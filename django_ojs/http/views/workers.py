@@ -121,7 +121,7 @@ class Nack(OutcomeView):
         return out
 
 
-class Heartbeat(OJSView):
+class Beat(OJSView):
     """BEAT (ojs-core §7.5)."""
 
     needs = {"POST": Scope.WORKER}

@@ -37,8 +37,8 @@ KEEP = {
 def ended(kind: str) -> Job:
     if kind in ("completed", "cancelled"):
         return in_state(kind)
-    answer = DeadLetter("x") if kind == "dead letter" else Discard("x")
-    return fail.fail(active(retry=hourly(5)).id, from_exception(answer))
+    response = DeadLetter("x") if kind == "dead letter" else Discard("x")
+    return fail.fail(active(retry=hourly(5)).id, from_exception(response))
 
 
 @pytest.mark.parametrize(
