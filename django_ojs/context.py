@@ -74,7 +74,6 @@ class JobContext:
 
     @property
     def queue(self) -> str:
-        """The queue of the job."""
         return self.job.queue
 
     @property

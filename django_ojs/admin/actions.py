@@ -74,7 +74,6 @@ class ActionResult:
 
     @property
     def level(self) -> int:
-        """The level of the message."""
         if not self.skipped:
             return messages.SUCCESS
         return messages.WARNING if self.done else messages.ERROR

@@ -72,8 +72,6 @@ class JobTime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRow:
-    """A job of the list."""
-
     job: Job
     badge: Badge
     time: JobTime

@@ -45,7 +45,6 @@ def zstandard() -> ModuleType | None:
 
 
 def supported() -> list[str]:
-    """Return the supported content codings."""
     return ["gzip", "zstd"] if zstandard() else ["gzip"]
 
 

@@ -9,8 +9,6 @@ from django_ojs.models.fields import StoredJSONField
 
 
 class BulkActionName(models.TextChoices):
-    """The action on the jobs."""
-
     RETRY = "retry", "Retry"
     CANCEL = "cancel", "Cancel"
     DELETE = "delete", "Delete"

@@ -8,8 +8,6 @@ from django_ojs.models.base import StoredModel
 
 
 class Delivery(models.TextChoices):
-    """The state of a delivery."""
-
     PENDING = "pending"
     SENT = "sent"
     REFUSED = "refused"

@@ -52,7 +52,6 @@ class Sender:
         self._stream: Any = None
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def abort(self) -> None:

@@ -88,7 +88,6 @@ class S3Offloader:
 
 
 def offloader() -> S3Offloader | None:
-    """Return an offloader if OFFLOAD is set."""
     return None if settings().offload is None else S3Offloader()
 
 

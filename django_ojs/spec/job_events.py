@@ -68,7 +68,6 @@ def started(job: EventJob) -> NewEvent:
 
 
 def completed(job: EventJob) -> NewEvent:
-    """The handler succeeded."""
     data = _run(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
     return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data)
 
@@ -114,7 +113,6 @@ def discarded(
 
 
 def cancelled(job: EventJob) -> NewEvent:
-    """The job was cancelled."""
     return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {})
 
 

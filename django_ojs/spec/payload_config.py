@@ -45,7 +45,6 @@ class Offload:
 
 
 def offload(value: object) -> Offload | None:
-    """Read OFFLOAD."""
     if value is None or isinstance(value, Offload):
         return value
     if not isinstance(value, Mapping):
@@ -115,7 +114,6 @@ def s3(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def path(value: object) -> str | None:
-    """Read the path of a file."""
     if value is not None and (not isinstance(value, str) or not value.startswith("/")):
         raise ValueError
     return value

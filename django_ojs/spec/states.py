@@ -132,5 +132,4 @@ def initial(target: State) -> State:
 
 
 def allows(trigger: Trigger, source: State, target: State) -> bool:
-    """Return whether the table has this row."""
     return Transition(trigger=trigger, source=source, target=target) in TRANSITIONS

@@ -77,7 +77,6 @@ class Heartbeat:
         return self.session is not None
 
     def close(self) -> None:
-        """Stop beating."""
         self._stop.set()
         self._thread.join(CLOSE_TIMEOUT)
 

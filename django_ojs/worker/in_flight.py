@@ -113,8 +113,6 @@ class Run:
 
 
 class JobsInFlight:
-    """All runs of a process."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[tuple[UUID, int], Run] = {}
@@ -149,5 +147,4 @@ class JobsInFlight:
             return list(self._runs.values())
 
     def in_phase(self, phase: Phase) -> list[Run]:
-        """Return the runs that are in a phase now."""
         return [run for run in self.all() if run.phase is phase]

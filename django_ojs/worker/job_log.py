@@ -32,7 +32,6 @@ class JobLog:
         self._summary_at, self._summary_count = time.monotonic(), 0
 
     def completed(self, run: Run, seconds: float) -> None:
-        """Log a job that succeeded."""
         with self._lock:
             self.completed_count += 1
         if logger.isEnabledFor(logging.INFO):

@@ -70,7 +70,6 @@ class Jobs(OJSView):
     needs = {"POST": Scope.PRODUCER}
 
     def post(self, request: Request) -> HttpResponse:
-        """Store a job."""
         data = self.body()
         wanted = _read(data)
         _check_access(wanted, self.access)

@@ -96,7 +96,6 @@ class QueueConfiguration(OJSView):
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
-        """Return the effective configuration."""
         if name == DEFAULT_POLICY:
             return _configuration(name, queues.default_policy())
         self.access.check_queue(name)

@@ -61,7 +61,6 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
         create = actions.add_parser("create", help="create a key and print it, once")
@@ -105,7 +104,6 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help="the prefix of the key")
 
     def handle(self, *, action: str, **options: Any) -> None:
-        """Run the action."""
         try:
             getattr(self, f"_{action}")(options)
         except OJSError as error:

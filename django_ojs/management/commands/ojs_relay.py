@@ -50,7 +50,6 @@ class Command(BaseCommand):
         )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         parser.add_argument(
             "--once", action="store_true", help="send the jobs that can be sent now, then exit"
         )

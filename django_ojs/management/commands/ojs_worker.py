@@ -101,7 +101,6 @@ class Command(BaseCommand):
         )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         add = parser.add_argument
         add(
             "-q",

@@ -74,7 +74,6 @@ def check_size(data: Mapping[str, Any], limits: Limits) -> None:
 
 
 def check_bytes(value: object, limit: int, field: str, error: type[OJSError]) -> None:
-    """Raise `error` when a value is more than `limit` bytes of JSON."""
     try:
         size = len(dumps(value).encode())
     except InvalidPayload:
@@ -109,14 +108,12 @@ def is_integer(value: object) -> bool:
 
 
 def timeout(value: object, field: str, limits: Limits) -> int:
-    """Check milliseconds."""
     if not is_integer(value) or not 0 < value <= MAX_TIMEOUT_MS:  # type: ignore[operator]  # an int by then
         raise InvalidRequest.of(field, f"must be a positive integer of at most {MAX_TIMEOUT_MS}")
     return 0
 
 
 def when(value: object, field: str, limits: Limits) -> int:
-    """Check a moment, or a time from now."""
     if not isinstance(value, datetime | timedelta):
         raise InvalidRequest.of(field, "must be a datetime or a timedelta")
     parse_when(value, field)
@@ -140,7 +137,6 @@ def unique(value: object, field: str, limits: Limits) -> int:
 
 
 def schema(value: object, field: str, limits: Limits) -> int:
-    """Check a URI."""
     if not isinstance(value, str) or _URI(value) is None:
         raise InvalidRequest.of(field, "must be a URI such as urn:ojs:schema:email.send:v1")
     if len(value) > MAX_SCHEMA:
@@ -149,14 +145,12 @@ def schema(value: object, field: str, limits: Limits) -> int:
 
 
 def strings(value: object, field: str, limits: Limits) -> int:
-    """Check an array of strings."""
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise InvalidRequest.of(field, "must be an array of strings")
     return measure_field(value, field, limits, InvalidRequest)
 
 
 def object_(value: object, field: str, limits: Limits) -> int:
-    """Check an object."""
     if not isinstance(value, dict):
         raise InvalidRequest.of(field, "must be an object")
     return measure_field(value, field, limits, InvalidRequest)

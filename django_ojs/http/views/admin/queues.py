@@ -43,8 +43,6 @@ class AdminQueues(AdminView):
 
 
 class AdminQueue(AdminQueueView):
-    """One queue with its configuration."""
-
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
@@ -67,8 +65,6 @@ class AdminQueuePause(AdminQueueView):
 
 
 class AdminQueueResume(AdminQueueView):
-    """Resume a queue."""
-
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
