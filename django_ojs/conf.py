@@ -24,9 +24,7 @@ from django_ojs.spec.retry_policy import RetryPolicy
 
 
 def _duration(value: object) -> timedelta:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return timedelta(seconds=value)
-    return times.parse_duration(value, "the setting")
+    return times.parse_seconds(value, "the setting")
 
 
 def _retry(value: object) -> RetryPolicy:

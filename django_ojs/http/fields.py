@@ -111,9 +111,7 @@ def timestamp(data: Mapping[str, Any], name: str) -> datetime | None:
 def confirm(data: Mapping[str, Any]) -> None:
     """Raise InvalidRequest unless `confirm` is true (admin-api §4)."""
     if data.get("confirm") is not True:
-        raise InvalidRequest(
-            "confirm must be true: this cannot be undone.", details={"field": "confirm"}
-        )
+        raise InvalidRequest.of("confirm", "must be true: this cannot be undone.")
 
 
 def query_integer(

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django_ojs.spec.times import parse_duration
+from django_ojs.spec.times import parse_seconds
 
 #: The destination of jobs that return to this site's own tables.
 LOCAL: Final = "local"
@@ -93,9 +93,7 @@ def _patterns(value: object) -> tuple[str, ...]:
 
 
 def _timeout(value: object) -> timedelta:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = timedelta(seconds=value)
-    timeout = parse_duration(value, "timeout")
+    timeout = parse_seconds(value, "timeout")
     if timeout <= timedelta(0):
         raise ValueError
     return timeout

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from django_ojs.spec.times import parse_duration
+from django_ojs.spec.times import parse_seconds
 
 #: Options of the S3 client, as boto3 names them.
 S3_OPTIONS: Final = (
@@ -57,12 +57,7 @@ def offload(value: object) -> Offload | None:
     if isinstance(over, bool) or not isinstance(over, int) or over < 1:
         raise ValueError
     if "sweep_after" in given:
-        age = given["sweep_after"]
-        given["sweep_after"] = (
-            timedelta(seconds=age)
-            if isinstance(age, int | float)
-            else (parse_duration(age, "the setting"))
-        )
+        given["sweep_after"] = parse_seconds(given["sweep_after"], "sweep_after")
         # An object of a transaction that is still open must not be removed as an orphan.
         if given["sweep_after"] < timedelta(hours=1):
             raise ValueError

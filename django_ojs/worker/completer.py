@@ -19,7 +19,7 @@ from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
-from django_ojs.spec.failure import Failure, from_exception
+from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Run
@@ -88,7 +88,7 @@ class Completer:
         if error is not None:
             self.fail(
                 run,
-                from_exception(error, backtrace=settings().backtraces),
+                Failure.from_exception(error, backtrace=settings().backtraces),
                 seconds=seconds,
                 cause=error,
             )

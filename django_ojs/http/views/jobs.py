@@ -173,9 +173,8 @@ def _check_access(wanted: Envelope, access: Access) -> None:
     access.check_queue(wanted.queue)
     policy = wanted.unique
     if access.queues is not None and policy is not None and "queue" not in policy.keys:
-        raise PermissionDenied(
-            "unique.keys must have queue: these credentials are for some queues only.",
-            details={"field": "unique.keys"},
+        raise PermissionDenied.of(
+            "unique.keys", "must have queue: these credentials are for some queues only."
         )
 
 

@@ -15,9 +15,9 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.spec import job_events
+from django_ojs.spec.envelope import StoredJob
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure, clean
-from django_ojs.spec.job_events import EventJob
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
@@ -97,7 +97,7 @@ def jobs_available(keys: Collection[UUID], signal: Signal | None = None) -> None
     _read_and_publish(keys, job_events.enqueued, AVAILABLE, signal)
 
 
-def started(claimed: Sequence[EventJob]) -> None:
+def started(claimed: Sequence[StoredJob]) -> None:
     """Jobs were claimed."""
     if is_recorded(*STARTED):
         record(map(job_events.started, claimed))

@@ -17,6 +17,7 @@ from django_ojs.spec.errors import (
     PayloadTooLarge,
     QueueNameTooLong,
     UniqueKeyInvalid,
+    size_details,
 )
 from django_ojs.spec.json import dumps
 from django_ojs.spec.json_rules import Refused, explain, measure
@@ -79,14 +80,7 @@ def check_bytes(value: object, limit: int, field: str, error: type[OJSError]) ->
     except InvalidPayload:
         return  # not JSON: the check of the field names it
     if size > limit:
-        raise error.of(
-            field,
-            f"must be at most {limit} bytes of JSON",
-            actual_bytes=size,
-            max_bytes=limit,
-            size_bytes=size,
-            max_size_bytes=limit,
-        )
+        raise error.of(field, f"must be at most {limit} bytes of JSON", **size_details(size, limit))
 
 
 def measure_field(value: object, field: str, limits: Limits, error: type[OJSError]) -> int:
