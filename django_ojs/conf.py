@@ -21,6 +21,7 @@ from django_ojs.spec import destinations, events, payload_config, queue_config, 
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.states import State
 
 
 def _duration(value: object) -> timedelta:
@@ -222,6 +223,16 @@ class Settings:
             meta_bytes=self.max_meta_bytes,
             envelope_bytes=self.max_envelope_bytes,
         )
+
+    @cached_property
+    def retention(self) -> dict[tuple[State, bool], timedelta]:
+        """How long finished jobs are kept, by state and by whether they are dead letters."""
+        return {
+            (State.COMPLETED, False): self.keep_completed,
+            (State.CANCELLED, False): self.keep_cancelled,
+            (State.DISCARDED, False): self.keep_discarded,
+            (State.DISCARDED, True): self.keep_dead_letters,
+        }
 
 
 def _read(given: Mapping[str, Any]) -> Settings:

@@ -53,7 +53,6 @@ class Action:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a confirmation page comes first."""
         return self.consequences is not None or self.form is not None or self.confirm_name
 
     def problem_with(self, keys: Sequence[str]) -> str | None:

@@ -85,7 +85,6 @@ class Relay:
         return 0.0
 
     def close(self) -> None:
-        """Release the lease and the connection."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._sender.close()
         lease.give(self._holder, self._lease)

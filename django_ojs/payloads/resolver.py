@@ -57,7 +57,6 @@ class Resolved:
             reader.finish()
 
     def close(self) -> None:
-        """Close streams and files."""
         for reader in self._readers:
             reader.abandon()
         for stream in self._streams:

@@ -57,7 +57,6 @@ def failed(
 
 
 def retrying(job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None) -> NewEvent:
-    """The job waits for its next attempt."""
     data = {
         "worker_id": worker_id or "",
         "attempt": job.attempt,

@@ -52,7 +52,6 @@ class Report:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self:
-        """Read a report from the JSON of a request."""
         return cls(
             progress=body.get("progress"),
             data=body.get("data"),

@@ -40,8 +40,6 @@ RETRY_INTERVAL = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A run that succeeded, and its result."""
-
     run: Run
     result: Any
     seconds: float

@@ -25,8 +25,6 @@ class Phase(Enum):
 
 
 class Run:
-    """One claimed job in this process."""
-
     __slots__ = (
         "_handler",
         "cancel_task",

@@ -91,7 +91,6 @@ class JobLog:
         )
 
     def database_away(self, error: Exception) -> None:
-        """Warn that the database cannot be reached."""
         self.warn_once(
             "database", f"The database does not answer ({type(error).__name__}); trying again."
         )

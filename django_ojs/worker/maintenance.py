@@ -70,7 +70,6 @@ class MaintenanceThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and release the lease."""
         self._stop.set()
         self._thread.join(5)
 

@@ -36,8 +36,6 @@ def job_id(text: str) -> UUID:
 
 
 class JobView(OJSView):
-    """The base of the routes of one job."""
-
     def check_queue_of(self, key: UUID) -> None:
         """Refuse a caller that may not use the job's queue; no query for one that may use all.
 

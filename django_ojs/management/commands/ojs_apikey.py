@@ -50,8 +50,6 @@ def _duration(text: str) -> timedelta:
 
 
 class Command(BaseCommand):
-    """Create, list, replace and revoke API keys."""
-
     help = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:

@@ -10,8 +10,6 @@ from django_ojs.storage.figures import counts
 
 
 class Command(BaseCommand):
-    """Show, check or repair the counts."""
-
     help = (
         "Show how many jobs each queue has in each state. The numbers are stored counts. --check "
         "compares them with the jobs, which reads the whole table, and fails when they differ. "

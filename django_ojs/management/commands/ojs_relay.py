@@ -39,8 +39,6 @@ server refuses for good stays in the outbox; the admin shows it with the reason.
 
 
 class Command(BaseCommand):
-    """Send the jobs of the outbox."""
-
     help = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -61,7 +59,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        """Send the jobs of the outbox."""
         log_to_console(options["verbosity"])
         names = options["destination"]
         known = {each.name for each in settings().outbox} | {outbox.LOCAL}

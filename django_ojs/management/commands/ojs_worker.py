@@ -85,8 +85,6 @@ def _pause(text: str) -> timedelta:
 
 
 class Command(BaseCommand):
-    """Run background jobs."""
-
     help = DESCRIPTION
     requires_migrations_checks = False
 
@@ -160,7 +158,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        """Check the database and the handlers, then run the worker."""
         log_to_console(options["verbosity"])
         self._check_database()
         config = WorkerConfig.from_settings(

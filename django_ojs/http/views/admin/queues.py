@@ -20,8 +20,6 @@ from django_ojs.spec.states import State
 
 
 class AdminQueueView(AdminView):
-    """The base of the routes of one queue."""
-
     def queue(self, name: str) -> str:
         """Return the queue of a path. Raises InvalidQueue, PermissionDenied."""
         check_queue(name, settings().limits, field="name")
