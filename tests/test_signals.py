@@ -131,7 +131,7 @@ def test_every_signal_is_in_the_table() -> None:
 
 
 @each_change
-def test_a_change_tells_once_with_the_job_as_it_is_then(change: Change) -> None:
+def test_a_change_is_signalled_once_with_the_job_as_it_is_then(change: Change) -> None:
     job = change.before()
     with listening() as told:
         change.act(job)
@@ -144,7 +144,7 @@ def test_a_change_tells_once_with_the_job_as_it_is_then(change: Change) -> None:
 
 
 @each_change
-def test_a_change_tells_after_the_commit_and_not_before(change: Change) -> None:
+def test_a_change_is_signalled_after_the_commit_and_not_before(change: Change) -> None:
     job = change.before()
     with listening() as told:
         with transaction.atomic():
@@ -154,7 +154,7 @@ def test_a_change_tells_after_the_commit_and_not_before(change: Change) -> None:
 
 
 @each_change
-def test_a_change_that_is_rolled_back_tells_nothing(change: Change) -> None:
+def test_a_change_that_is_rolled_back_sends_no_signal(change: Change) -> None:
     job = change.before()
     with listening() as told:
         with transaction.atomic():
@@ -198,7 +198,7 @@ def test_a_failure_is_carried_along(name: str) -> None:
     assert [carried["failure"] for _, carried in told] == [make.BOOM, make.BOOM]
 
 
-def test_a_change_that_is_refused_tells_nothing() -> None:
+def test_a_change_that_is_refused_sends_no_signal() -> None:
     done = make.in_state(State.COMPLETED)
     with listening() as told:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, cancel.cancel):

@@ -49,7 +49,7 @@ def page_of(key: ApiKey) -> str:
     return f"{LIST}{key.pk}/change/"
 
 
-def test_a_new_key_is_shown_in_the_answer_and_nowhere_after() -> None:
+def test_a_new_key_is_shown_in_the_response_and_nowhere_after() -> None:
     client = root()
     answer = client.post(ADD, FORM)
     assert answer.status_code == 200

@@ -158,7 +158,7 @@ def test_an_operation_is_stopped_with_a_button() -> None:
 
 
 @pytest.mark.django_db(transaction=True)  # A rejection is published by another thread.
-def test_what_was_left_alone_is_told_with_its_reason() -> None:
+def test_what_was_skipped_is_reported_with_its_reason() -> None:
     for _ in range(3):
         dead()
     queues.configure("q", {"backpressure": {"max_depth": 1}})

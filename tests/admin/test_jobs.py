@@ -212,7 +212,7 @@ class TestJob:
         job = in_state(state, **(policy if state is State.DISCARDED else {}))
         assert offered(text(root(), page_of(job.pk))) == names
 
-    def test_the_story_of_a_job_is_told(self) -> None:
+    def test_the_history_of_a_job_is_shown(self) -> None:
         job = in_state("discarded", retry=hourly(1), args=[{"n": 9007199254740991}])
         page = text(root(), page_of(job.pk))
         assert "available → active → discarded" in page
@@ -286,7 +286,7 @@ class TestJob:
         assert "ojs-error" in answer.content.decode()
         assert read(job.pk).state == "discarded"
 
-    def test_who_lost_the_race_is_told(self) -> None:
+    def test_the_loser_of_a_race_gets_a_message(self) -> None:
         job, client = in_state("discarded"), root()
         retry.retry(job.pk)
         answer = client.post(f"{LIST}action/retry/", {"key": str(job.pk)}, follow=True)

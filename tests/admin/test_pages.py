@@ -67,7 +67,7 @@ def test_a_page_takes_as_many_queries_for_many_queues_as_for_few(page: str) -> N
     assert budget(f"{BASE}{page}/") <= few
 
 
-def test_the_page_of_a_queue_and_of_a_worker_answer_within_the_budget() -> None:
+def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
     (name,) = fill(1)
     assert budget(f"{BASE}queue/{name}/change/") <= BUDGET
     assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET

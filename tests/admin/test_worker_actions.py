@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 DO = f"{BASE}worker/action/"
 
 
-def test_a_worker_is_told_to_be_quiet_and_to_run_again() -> None:
+def test_a_worker_is_directed_to_be_quiet_and_to_run_again() -> None:
     factories.worker("w")
     client = root()
     client.post(f"{DO}quiet/", {"key": "w"})

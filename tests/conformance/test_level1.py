@@ -110,7 +110,7 @@ def test_a_beat_keeps_what_the_worker_holds() -> None:
 
 @pytest.mark.requirement("L1-HB-002")
 @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
-def test_a_worker_is_told_by_its_beat_what_to_do(directive: Directive) -> None:
+def test_the_response_to_a_beat_has_the_directive(directive: Directive) -> None:
     api.post("workers/heartbeat", {"worker_id": "w"}).ok()
     beat.direct("w", directive)
     assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive

@@ -231,7 +231,7 @@ def test_outside_of_a_request_nothing_is_added() -> None:
     assert meta_after is not None
 
 
-def test_requests_that_are_answered_side_by_side_are_not_mixed_up() -> None:
+def test_concurrent_requests_are_not_mixed_up() -> None:
     async def answer(request: HttpRequest) -> HttpResponse:
         await asyncio.sleep(0)
         await ojs.aenqueue("test.context", [request.path])

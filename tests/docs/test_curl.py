@@ -40,7 +40,7 @@ def differ(shown: str, came: Any) -> bool:
         ('["… and …"]', ["this and that"]),
     ],
 )
-def test_answers_that_are_alike(shown: str, came: Any) -> None:
+def test_responses_that_are_alike(shown: str, came: Any) -> None:
     assert not differ(shown, came)
 
 
@@ -61,11 +61,11 @@ def test_answers_that_are_alike(shown: str, came: Any) -> None:
         (f'["{ONE}", "{ONE}"]', [ONE, OTHER]),
     ],
 )
-def test_answers_that_differ(shown: str, came: Any) -> None:
+def test_responses_that_differ(shown: str, came: Any) -> None:
     assert differ(shown, came)
 
 
-def test_a_block_is_taken_apart_into_commands_and_answers() -> None:
+def test_a_block_is_split_into_commands_and_responses() -> None:
     first, second, third = curl.commands(
         console(
             "$ curl -s http://127.0.0.1:8000/ojs/manifest \\\n    -H 'A: b'\n{}\n"

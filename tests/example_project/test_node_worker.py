@@ -242,7 +242,7 @@ def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
     second.said("job completed", job_id=str(key), attempt=2)
 
 
-def test_a_wrong_key_ends_it_with_an_error_that_does_not_tell_the_key(start: Start) -> None:
+def test_a_wrong_key_ends_it_with_an_error_without_the_key(start: Start) -> None:
     node = start(key="ojs_nobody_secret")
     assert node.wait() == 1
     node.said("the server refuses these credentials, see OJS_API_KEY", status=401)
@@ -256,7 +256,7 @@ def test_a_server_that_is_not_there_is_tried_again(start: Start, unused_port: in
     assert node.wait() == 0
 
 
-def test_an_answer_that_is_lost_is_given_again_and_nothing_happens_twice(
+def test_an_outcome_whose_response_is_lost_is_sent_again_and_nothing_happens_twice(
     start: Start, live_server: LiveServer
 ) -> None:
     keys = [job_of("test.echo"), job_of("test.never")]

@@ -86,7 +86,7 @@ def wait_until(true: Any, what: str) -> None:
         time.sleep(0.05)  # Of another process: there is no signal of it to wait on.
 
 
-def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_told_so(server: Server) -> None:
+def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_rejected(server: Server) -> None:
     # Who sends what it is still writing knows no length: urllib sends chunks then, as Go does.
     pieces = iter([b'{"type": "a.b", ', b'"args": [1]}'])
     kind = {"Content-Type": "application/openjobspec+json"}

@@ -31,7 +31,7 @@ def send(abuse: Abuse, body: bytes) -> Answer:
 
 
 @pytest.mark.parametrize("abuse", TABLE, ids=lambda abuse: abuse.name)
-def test_it_is_told_what_is_wrong_and_leaves_nothing_behind(abuse: Abuse) -> None:
+def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> None:
     body = abuse.make()
     began = time.monotonic()
     answer = send(abuse, body)

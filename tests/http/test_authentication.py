@@ -100,7 +100,7 @@ def user(*permissions: str, **values: Any) -> User:
 
 
 @pytest.mark.parametrize("method", ["get", "head", "post", "put", "delete"])
-def test_without_credentials_nothing_is_answered(method: str) -> None:
+def test_without_credentials_every_response_is_a_401(method: str) -> None:
     answer = ask(method)
     assert answer.status_code == 401
     assert answer["WWW-Authenticate"].startswith("Bearer")
@@ -146,7 +146,7 @@ def test_what_is_no_key_is_as_good_as_nothing(header: str) -> None:
     assert code(ask(Authorization=header.format(key()[1]))) == (401, "UNAUTHENTICATED")
 
 
-def test_wrong_and_unknown_keys_get_the_same_answer() -> None:
+def test_wrong_and_unknown_keys_get_the_same_response() -> None:
     made, _ = key()
     answers = []
     for text in ("ojs_0000000000_" + "a" * 43, f"ojs_{made.prefix}_" + "a" * 43, "ojs_\xff"):
@@ -160,7 +160,7 @@ def test_wrong_and_unknown_keys_get_the_same_answer() -> None:
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_a_key_that_was_right_is_told_so() -> None:
+def test_a_key_that_was_valid_gets_a_response_that_says_so() -> None:
     _, old = key(expires=datetime(2020, 1, 1, tzinfo=UTC))
     gone, text = key()
     api_keys.revoke(gone.prefix)

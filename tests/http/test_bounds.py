@@ -45,7 +45,7 @@ def pressure(answer: Answer) -> tuple[str | None, ...]:
 @pytest.mark.requirement("BP-002")
 @pytest.mark.requirement("BP-003")
 @pytest.mark.requirement("BP-005")
-def test_a_full_queue_answers_429_says_where_it_stands_and_when_to_come_back() -> None:
+def test_a_full_queue_returns_429_with_its_depth_and_retry_after() -> None:
     bound(2)
     push().ok(201)
     push().ok(201)
@@ -91,7 +91,7 @@ def test_of_several_queues_the_headers_are_of_the_fullest() -> None:
     assert pressure(api.post("jobs/batch", {"jobs": jobs})) == ("2", "4", "0.5")
 
 
-def test_a_bound_in_bytes_is_told_in_bytes() -> None:
+def test_a_bound_in_bytes_is_reported_in_bytes() -> None:
     config = {"backpressure": {"max_size_bytes": 5_000, "warning_threshold": 0.1}}
     api.put(f"admin/queues/{NAME}/config", config).ok()
     body = {"type": "a", "args": ["x" * 2_000], "queue": NAME}
@@ -128,7 +128,7 @@ def test_drop_oldest_takes_the_job_in() -> None:
 
 
 @pytest.mark.requirement("BP-R002")
-def test_a_request_that_blocks_is_answered_when_there_is_room() -> None:
+def test_a_request_that_blocks_gets_its_response_when_there_is_room() -> None:
     bound(1, strategy="block")
     push().ok(201)
 
@@ -156,7 +156,7 @@ def test_without_the_header_or_with_another_strategy_nobody_waits() -> None:
     assert time.monotonic() - began < 40
 
 
-def test_a_wait_that_is_over_is_answered_with_429_and_told_once() -> None:
+def test_a_wait_that_is_over_returns_429_and_is_published_once() -> None:
     bound(1, strategy="block")
     push().ok(201)
     push(**{"OJS-Block-Timeout": "1"}).error(429, "QUEUE_FULL", strategy="block")

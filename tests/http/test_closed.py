@@ -61,7 +61,7 @@ def test_a_stranger_gets_401_from_every_method(path: str, route: URLPattern) -> 
 
 
 @each_route
-def test_every_method_that_is_answered_needs_a_scope(path: str, route: URLPattern) -> None:
+def test_every_method_that_is_served_needs_a_scope(path: str, route: URLPattern) -> None:
     view: Any = route.callback.view_class  # type: ignore[attr-defined]  # as above
     assert HasScope in view.permission_classes
     answered = {m.upper() for m in view.http_method_names if hasattr(view, m)}

@@ -222,7 +222,7 @@ class TestAnswers:
             (",;,=,q=1", None),
         ],
     )
-    def test_a_long_answer_comes_packed_as_the_client_likes_it(
+    def test_a_long_response_is_compressed_as_the_client_prefers(
         self, accept: str | None, coding: str | None
     ) -> None:
         response = ask(accept)
@@ -233,7 +233,7 @@ class TestAnswers:
             assert len(response.content) < len(ask(None).content)
             assert response["Content-Length"] == str(len(response.content))
 
-    def test_a_short_answer_comes_plain(self) -> None:
+    def test_a_short_response_is_not_compressed(self) -> None:
         job = api.push()
         response = Client().get(f"/ojs/v1/jobs/{job['id']}", headers={"Accept-Encoding": "gzip"})
         assert len(response.content) < compression.MINIMUM
@@ -246,7 +246,7 @@ class TestAnswers:
         assert len(response.content) < 1_000
         assert json.loads(zstandard.decompress(response.content))["job"]["args"] == job["args"]
 
-    def test_the_length_of_an_answer_for_a_browser_is_padded(self) -> None:
+    def test_the_length_of_a_response_for_a_browser_is_padded(self) -> None:
         lengths = {len(ask("gzip, zstd", Cookie="sessionid=x").content) for _ in range(40)}
         assert len(lengths) > 1
         assert ask("gzip, zstd", Cookie="sessionid=x")["Content-Encoding"] == "gzip"

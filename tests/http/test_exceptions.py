@@ -65,7 +65,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_whatever_is_raised_is_answered_in_the_contracts_shape_and_without_its_text(
+def test_whatever_is_raised_has_a_response_in_the_contracts_shape_and_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
     settings: Any,
     error: Exception,
@@ -97,7 +97,7 @@ def test_a_500_is_logged_with_its_traceback_and_without_its_text_in_the_message(
     assert answer.headers["X-Request-Id"] in record.getMessage()
 
 
-def test_an_answer_that_cannot_be_written_is_a_500_in_the_same_shape(
+def test_a_response_that_cannot_be_written_is_a_500_in_the_same_shape(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(system, "manifest", lambda base: {"x": object()})

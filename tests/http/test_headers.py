@@ -95,7 +95,7 @@ class TestContentType:
 
 
 class TestHead:
-    def test_it_answers_like_get_without_a_body(self) -> None:
+    def test_head_returns_what_get_returns_without_a_body(self) -> None:
         key = api.push()["id"]
         for path in (f"jobs/{key}", "health", "/ojs/manifest"):
             answer = api.ask("HEAD", path)

@@ -47,7 +47,7 @@ class TestPush:
         assert answer.headers["Location"] == f"/ojs/v1/jobs/{job['id']}"
         assert answer.body.keys() == {"job"}
 
-    def test_the_location_leads_to_the_job_as_it_was_answered(self) -> None:
+    def test_the_location_leads_to_the_job_as_it_was_returned(self) -> None:
         answer = api.post("jobs", {"type": "a", "args": [1], "tags": ["x"], "priority": 7})
         assert api.get(answer.headers["Location"]).ok() == answer.body
 
@@ -192,7 +192,7 @@ class TestPush:
         assert api.info(job["id"])["scheduled_at"] == sent
         assert "enqueued_at" not in job
 
-    def test_a_relative_time_is_answered_as_an_absolute_one(self) -> None:
+    def test_a_relative_time_is_returned_as_an_absolute_one(self) -> None:
         job = api.push(scheduled_at="+PT2H", expires_at="+PT3H")
         apart = moment(job["expires_at"]) - moment(job["scheduled_at"])
         assert apart == timedelta(hours=1)

@@ -97,7 +97,7 @@ def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
 
 
 @pytest.mark.django_db
-def test_a_wait_that_ends_answers_with_no_jobs() -> None:
+def test_a_wait_that_ends_returns_no_jobs() -> None:
     assert api.fetch(wait_ms=30) == []
 
 

@@ -74,7 +74,7 @@ def test_what_happened_is_counted_by_queue_and_type() -> None:
     assert value(found, "ojs_job_queue_time_seconds_count", **read) == 1
 
 
-def test_what_is_there_is_told_by_queue_and_state() -> None:
+def test_jobs_are_counted_by_queue_and_state() -> None:
     in_state("active", queue="email")
     push(queue="email")
     worker("w")

@@ -74,7 +74,7 @@ each_line = pytest.mark.parametrize("line", TABLE, ids=lambda line: f"{line.meth
 
 @each_line
 @pytest.mark.parametrize("who", MAY)
-def test_who_has_the_right_gets_an_answer_and_nobody_else(line: Line, who: str, other: str) -> None:
+def test_only_a_caller_with_the_right_gets_a_success(line: Line, who: str, other: str) -> None:
     answer = ask(Api(None if who == "anonymous" else make_key(who)), line, other)
     if line.least in MAY[who]:
         assert answer.status not in (401, 403)

@@ -19,7 +19,7 @@ def report(job: Any, **body: Any) -> Any:
     return api.put(f"jobs/{job['id']}/progress", body)
 
 
-def test_what_a_worker_reports_is_answered_and_read_again() -> None:
+def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     job = api.active()
     answer = report(job, progress=0.47, data={"rows": 14000})
     body = answer.ok()

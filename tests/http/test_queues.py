@@ -112,7 +112,7 @@ class TestCreate:
     def test_only_a_name_that_jobs_can_have_makes_a_queue(self, name: Any) -> None:
         api.post("queues", {"name": name}).error(400, "invalid_request")
 
-    def test_a_name_that_is_too_long_is_told_as_such(self) -> None:
+    def test_a_name_that_is_too_long_is_reported_as_such(self) -> None:
         api.post("queues", {"name": "q" * 256}).error(400, "QUEUE_NAME_TOO_LONG")
 
 

@@ -148,7 +148,7 @@ def _are_ids(value: Any) -> bool:
 @pytest.mark.timeout(900)
 @SCHEMA.parametrize()
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_described(case: Any, stored: Stored) -> None:
+def test_every_response_is_as_described(case: Any, stored: Stored) -> None:
     key = (case.path_parameters or {}).get("key", "")
     if isinstance(key, str) and _ID.fullmatch(key):
         # An id that could be anybody's: mostly, let it be somebody's.

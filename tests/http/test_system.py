@@ -35,7 +35,7 @@ class TestManifest:
             "health": "/ojs/v1/health",
         }
 
-    def test_its_endpoints_answer(self) -> None:
+    def test_its_endpoints_exist(self) -> None:
         ends = api.get("/ojs/manifest").ok()["endpoints"]
         api.get(ends["manifest"]).ok()
         api.get(ends["health"]).ok()

@@ -53,7 +53,7 @@ def test_a_replaced_job_is_cancelled_and_the_new_one_created() -> None:
     assert api.info(old["id"])["cancelled_at"]
 
 
-def test_replace_except_schedule_answers_the_time_as_it_was_first_sent() -> None:
+def test_replace_except_schedule_returns_the_time_as_it_was_first_sent() -> None:
     first = "2199-02-12T17:00:00+01:00"
     api.push(**wanted(scheduled_at=first))
     new = api.push(**wanted("replace_except_schedule", scheduled_at="2199-02-12T18:00:00Z"))

@@ -32,7 +32,7 @@ SLOW_RETRY = {
 
 
 class TestFetch:
-    def test_an_empty_queue_answers_with_an_empty_array(self) -> None:
+    def test_an_empty_queue_returns_an_empty_array(self) -> None:
         assert api.post("workers/fetch", {"queues": ["default"]}).ok() == {"jobs": []}
 
     def test_a_claimed_job_is_active_and_counted(self) -> None:
@@ -255,20 +255,20 @@ class TestTheClaim:
         )
         assert snapshot(job.pk) == before
 
-    def test_a_second_answer_is_a_conflict(self, what: str) -> None:
+    def test_a_second_ack_or_fail_is_a_conflict(self, what: str) -> None:
         key = api.active(retry=SLOW_RETRY)["id"]
         self.send(what, key).ok()
         before = snapshot(UUID(key))
         self.send(what, key).error(409, "conflict")
         assert snapshot(UUID(key)) == before
 
-    def test_another_workers_answer_is_a_conflict(self, what: str) -> None:
+    def test_the_ack_or_fail_of_another_worker_is_a_conflict(self, what: str) -> None:
         key = api.active(worker_id="a")["id"]
         self.send(what, key, worker_id="b").error(409, "conflict", current_state="active")
         assert state_of(key) == "active"
         self.send(what, key, worker_id="a").ok()
 
-    def test_an_answer_of_an_older_attempt_is_a_conflict(self, what: str) -> None:
+    def test_an_ack_or_fail_of_an_older_attempt_is_a_conflict(self, what: str) -> None:
         first = api.active(worker_id="a", visibility_timeout_ms=1_000)
         age(UUID(first["id"]), HOUR)
         lapse()
@@ -278,9 +278,7 @@ class TestTheClaim:
         assert state_of(first["id"]) == "active"
         self.send(what, first["id"], worker_id="a", attempt=2).ok()
 
-    def test_a_claim_that_was_made_without_a_worker_is_answered_without_one(
-        self, what: str
-    ) -> None:
+    def test_a_claim_without_a_worker_is_acknowledged_without_one(self, what: str) -> None:
         key = api.active()["id"]
         self.send(what, key, worker_id="a").error(409, "conflict")
         self.send(what, key, attempt=1).ok()
@@ -355,7 +353,7 @@ class TestBeat:
         assert answer["jobs_lost"] == sorted([theirs, nobodys])
         assert read(UUID(theirs)).lease_until == before
 
-    def test_a_worker_is_told_that_its_job_was_cancelled(self) -> None:
+    def test_the_response_to_a_beat_names_a_cancelled_job(self) -> None:
         key = api.active(worker_id="w")["id"]
         api.delete(f"jobs/{key}").ok()
         answer = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [key]}).ok()
@@ -364,7 +362,7 @@ class TestBeat:
         assert state_of(key) == "cancelled"
 
     @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
-    def test_the_answer_carries_what_the_worker_was_told(self, directive: Directive) -> None:
+    def test_the_response_carries_the_directive(self, directive: Directive) -> None:
         assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == "running"
         assert beat.direct("w", directive)
         assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive

@@ -62,7 +62,7 @@ def test_an_error_passes_through_every_wrapper() -> None:
     assert Outer.calls == ["outer before", "inner before", "inner after", "outer after"]
 
 
-def test_a_wrapper_may_answer_for_a_failed_handler_or_change_its_error() -> None:
+def test_a_wrapper_may_return_for_a_failed_handler_or_change_its_error() -> None:
     def rescue(context: Any, proceed: Next) -> Any:
         try:
             return proceed()

@@ -41,7 +41,7 @@ def test_must_1_the_job_moves_from_active_to_completed() -> None:
     assert read(job.id).state == "completed"
 
 
-def test_must_2_completed_at_is_the_time_of_the_answer() -> None:
+def test_must_2_completed_at_is_the_time_of_the_ack() -> None:
     job = active()
     age(job.id, HOUR)
     done = ack.ack(job.id)
@@ -84,7 +84,7 @@ def test_should_4_the_error_of_an_earlier_attempt_is_cleared_and_stays_in_the_hi
     assert [error["type"] for error in rendered["errors"]] == ["Boom"]
 
 
-def test_the_reservation_ends_with_the_answer() -> None:
+def test_the_reservation_ends_with_the_ack() -> None:
     job = active()
     ack.ack(job.id)
     assert read(job.id).lease_until is None
@@ -143,7 +143,7 @@ def lapsed() -> Any:
 
 
 @pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
-def test_after_a_lapse_the_answer_comes_too_late(answer: str) -> None:
+def test_after_a_lapse_the_ack_comes_too_late(answer: str) -> None:
     job = lapsed()
     with pytest.raises(Conflict) as caught:
         give(answer, job.id, held(job))

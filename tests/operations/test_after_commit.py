@@ -126,7 +126,7 @@ def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
 
 @pytest.mark.parametrize("savepoint", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_is_told_of_what_was_rolled_back(case: str, savepoint: bool) -> None:
+def test_what_was_rolled_back_sends_no_signal(case: str, savepoint: bool) -> None:
     operation = CASES[case][0]()
     with told() as heard:
         with transaction.atomic():

@@ -66,7 +66,7 @@ def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
 
 
 @pytest.mark.parametrize("directive", Directive)
-def test_may_3_the_answer_is_what_the_worker_was_told(directive: Directive) -> None:
+def test_may_3_the_response_has_the_directive_of_the_worker(directive: Directive) -> None:
     worker()
     assert beat.direct(WORKER, directive) is True
     assert beat.beat(WORKER).state is directive

@@ -51,14 +51,14 @@ def test_a_cancelled_job_never_runs_again(state: str) -> None:
     assert read(job.pk).state == "cancelled"
 
 
-def test_must_2_the_worker_is_told_by_its_next_beat() -> None:
+def test_must_2_the_response_to_the_next_beat_names_the_job() -> None:
     job, other = active(), active()
     cancel.cancel(job.id)
     answer = beat.beat(WORKER, holding=[job.id, other.id])
     assert (answer.lost, answer.jobs_extended) == ({job.id}, 1)
 
 
-def test_must_2_the_worker_answers_in_vain() -> None:
+def test_must_2_the_ack_of_the_worker_is_rejected() -> None:
     job = active()
     cancel.cancel(job.id)
     for answer in (

@@ -138,7 +138,7 @@ def test_a_discarded_job_carries_both_times_of_its_end() -> None:
     ],
     ids=["DISCARD", "DEAD_LETTER", "RETRY"],
 )
-def test_the_answer_of_the_handler_goes_before_the_policy(
+def test_the_response_of_the_handler_goes_before_the_policy(
     answer: Exception, state: str, dead: bool, reason: str | None
 ) -> None:
     # ojs-retry §7.2; each policy would have said the opposite.

@@ -167,7 +167,7 @@ def test_of_many_that_ask_for_the_lease_one_gets_it(contested: bool) -> None:
         assert sum(took) == 1
 
 
-def test_bulk_answers_pruning_and_rescue_never_show_anybody_a_deadlock() -> None:
+def test_bulk_acks_pruning_and_rescue_never_raise_a_deadlock() -> None:
     number, pick = 600, random.Random(5)
     push_many(number, queue="race", retry=hourly(1))
     claimed = fetch.fetch(["race"], count=number, worker_id="w")

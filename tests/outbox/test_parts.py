@@ -105,7 +105,7 @@ def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) ->
         (413, None, DeliveryOutcome.REFUSED),
     ],
 )
-def test_an_answer_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
+def test_a_response_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
     assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
@@ -126,7 +126,7 @@ def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     ],
     ids=range(5),
 )
-def test_a_batch_has_arrived_when_each_job_is_in_the_answer(
+def test_a_batch_has_arrived_when_each_job_is_in_the_response(
     jobs: Any, outcome: DeliveryOutcome
 ) -> None:
     assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).outcome is outcome

@@ -290,7 +290,7 @@ def test_a_server_that_is_away_keeps_the_jobs_waiting() -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 201 Created\r\nX: ", b"HTTP/1.1 201 Created\r\n\r\n"])
-def test_a_server_that_answers_a_byte_at_a_time_is_given_up(
+def test_a_server_that_sends_a_byte_at_a_time_is_given_up(
     server: Server, head: bytes, no_proxy: None
 ) -> None:
     """Within the timeout of a request: each byte comes within that of a read."""
@@ -327,7 +327,7 @@ def only_code() -> set[str]:
     return set(OutboxEntry.objects.values_list("error_code", flat=True))
 
 
-def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_once(
+def test_a_server_that_never_ends_its_response_is_given_up_and_the_job_arrives_once(
     server: Server,
 ) -> None:
     with override_settings(OJS={"OUTBOX": destination(server, timeout=2)}):

@@ -31,7 +31,7 @@ def test_what_a_host_gives_is_the_value(host: HttpsServer, algorithm: str) -> No
     assert headers["Accept-Encoding"] == "identity"
 
 
-def test_an_answer_in_chunks_is_read(host: HttpsServer) -> None:
+def test_a_response_in_chunks_is_read(host: HttpsServer) -> None:
     host.paths["/x"] = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n3\r\n,2]\r\n0\r\n\r\n"
     )
@@ -84,7 +84,7 @@ def test_a_name_that_has_another_address_the_second_time_leads_nowhere_else(
     assert host.requests == []
 
 
-def test_of_several_addresses_one_that_answers_is_taken(
+def test_of_several_addresses_one_that_accepts_is_taken(
     host: HttpsServer, names: dict[str, list[str]], connections_made: list[Any], settings: Any
 ) -> None:
     # Nobody listens on the first.

@@ -145,7 +145,7 @@ def test_our_own_errors_bring_their_details() -> None:
     ("answer", "code"),
     [(Retry("m"), "RETRY"), (Discard("m"), "DISCARD"), (DeadLetter("m"), "DEAD_LETTER")],
 )
-def test_a_handlers_answer_becomes_its_code(answer: Exception, code: str) -> None:
+def test_the_response_of_a_handler_becomes_its_code(answer: Exception, code: str) -> None:
     made = Failure.from_exception(raised(answer))
     assert (made.code, made.message) == (code, "m")
     assert str(pickle.loads(pickle.dumps(answer))) == "m"

@@ -113,7 +113,7 @@ def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, setting
 
 
 @pytest.mark.parametrize("error", [OperationalError("a secret"), InterfaceError("a secret")])
-def test_answers_are_kept_while_the_database_is_away(
+def test_outcomes_are_kept_while_the_database_is_away(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -146,7 +146,7 @@ def test_answers_are_kept_while_the_database_is_away(
     assert "a secret" not in caplog.text
 
 
-def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
+def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = [bench.ended() for _ in range(3)]
@@ -167,7 +167,7 @@ def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
     assert "could not be stored" in caplog.text
 
 
-def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
+def test_a_fault_in_writing_one_outcome_does_not_end_the_writing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fail, "fail", fails(1, KeyError("unforeseen"), fail.fail))
@@ -179,7 +179,7 @@ def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
-def test_an_answer_for_a_job_that_is_no_longer_this_runs_changes_nothing(
+def test_an_outcome_of_a_job_that_is_no_longer_this_runs_changes_nothing(
     bench: Bench, error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     cancelled, taken_over, gone = (bench.ended() for _ in range(3))

@@ -33,7 +33,7 @@ def executing(slots: int, answers: Answers) -> Iterator[Executor]:
         executor.close()
 
 
-def test_a_function_gets_its_arguments_and_its_result_is_the_answer(answers: Answers) -> None:
+def test_a_function_gets_its_arguments_and_its_result_is_the_outcome(answers: Answers) -> None:
     run = run_of(lambda a, b: {"sum": a + b}, 2, 3)
     with executing(1, answers) as executor:
         executor.submit([run])
@@ -52,7 +52,7 @@ def test_the_result_that_a_handler_has_set_goes_before_the_one_it_returns(answer
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_a_handler_raises_is_the_answer_and_the_thread_takes_the_next(
+def test_what_a_handler_raises_is_the_outcome_and_the_thread_takes_the_next(
     answers: Answers, kind: type[BaseException]
 ) -> None:
     def function() -> None:
@@ -128,7 +128,7 @@ def test_a_job_that_was_given_back_meanwhile_does_not_run(answers: Answers) -> N
 
 
 @pytest.mark.interrupts
-def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: Answers) -> None:
+def test_an_interrupted_handler_is_stopped_and_its_result_is_discarded(answers: Answers) -> None:
     stopped: list[BaseException] = []
     gate = Gate()
 

@@ -71,7 +71,7 @@ def test_coroutines_run_side_by_side_up_to_the_slots(answers: Answers) -> None:
     assert most == 2
 
 
-def test_what_a_coroutine_raises_or_json_refuses_is_the_answer(answers: Answers) -> None:
+def test_what_a_coroutine_raises_or_json_refuses_is_the_outcome(answers: Answers) -> None:
     async def broken() -> None:
         raise LookupError
 
@@ -104,7 +104,9 @@ def test_a_coroutine_that_exits_ends_its_own_job_only(
         assert answers.next().error is None
 
 
-def test_an_interrupted_coroutine_is_cancelled_and_its_answer_is_void(answers: Answers) -> None:
+def test_an_interrupted_coroutine_is_cancelled_and_its_result_is_discarded(
+    answers: Answers,
+) -> None:
     run = run_of(forever)
     with executing(1, answers) as executor:
         executor.submit([run])
@@ -128,7 +130,7 @@ def test_an_interruption_at_its_very_start_leaves_the_loop_alive(answers: Answer
         assert answers.next().error is None
 
 
-def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers) -> None:
+def test_an_interruption_while_the_outcome_is_reported_costs_no_slot(answers: Answers) -> None:
     # A job with synchronous parts tidies its connections on the way out; cancelled there, it must
     # not take its helper thread along.
     leaving, taken = threading.Event(), threading.Event()

@@ -171,7 +171,7 @@ def test_a_job_that_is_lost_before_its_turn_does_not_run(bench: Bench) -> None:
     assert (bench.in_flight.busy, len(bench.in_flight)) == (0, 0)
 
 
-def test_a_job_that_has_just_been_answered_is_not_taken_for_lost(bench: Bench) -> None:
+def test_a_job_whose_outcome_was_just_stored_is_not_taken_for_lost(bench: Bench) -> None:
     run = bench.holds()
     run.begin()
     run.end()

@@ -114,7 +114,7 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
     assert becomes(deaf, "discarded").error["type"] == "timeout"
 
 
-def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
+def test_what_it_holds_when_it_is_stopped_is_done_or_given_back() -> None:
     slow = [stored(handlers.wait.enqueue()) for _ in range(2)]
     behind = stored(handlers.note.enqueue())
     with working(grace=timedelta(seconds=60)) as process:
@@ -186,7 +186,7 @@ def test_a_claim_that_fails_is_tried_again(
     assert "a secret" not in caplog.text
 
 
-def test_the_log_tells_of_each_job_and_never_of_its_arguments(
+def test_the_log_names_each_job_and_never_its_arguments(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "django_ojs")
@@ -202,7 +202,7 @@ def test_the_log_tells_of_each_job_and_never_of_its_arguments(
     assert not any(secret in repr(vars(record)) for record in caplog.records)
 
 
-def test_a_process_answers_the_signals_of_the_protocol() -> None:
+def test_a_process_handles_the_signals_of_the_protocol() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
     told: list[Directive] = []

@@ -41,7 +41,9 @@ def stored(job: Claimed) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_a_handler_said_last_is_there_when_it_answers(answers: Answers, fails: bool) -> None:
+def test_the_last_report_of_a_handler_is_stored_before_its_outcome(
+    answers: Answers, fails: bool
+) -> None:
     job = active()
 
     def function(ctx: JobContext) -> None:

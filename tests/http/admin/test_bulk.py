@@ -127,7 +127,7 @@ def test_more_ids_than_the_limit_are_413_and_one_of_them_many_times_is_one() -> 
     assert api.post("admin/jobs/bulk/cancel", same).ok()["matched"] == 1
 
 
-def test_the_limit_of_one_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_one_call_is_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     push_many(3, queue="q")
     monkeypatch.setattr(
         "django_ojs.http.views.admin.bulk.BulkCancel.action",

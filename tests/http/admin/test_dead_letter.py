@@ -73,7 +73,7 @@ def test_one_is_retried_with_all_its_attempts() -> None:
     api.post(f"admin/dead-letter/{job.pk}/retry").error(404, "not_found")
 
 
-def test_one_is_deleted_without_a_body_in_the_answer() -> None:
+def test_one_is_deleted_without_a_body_in_the_response() -> None:
     job = dead()
     answer = api.delete(f"admin/dead-letter/{job.pk}")
     assert (answer.status, answer.body) == (204, None)

@@ -189,7 +189,7 @@ each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
 @each_change
-def test_a_change_is_told_once(change: Change) -> None:
+def test_a_change_is_published_once(change: Change) -> None:
     before = change.ready()
     with ALL:
         change.act(before)
@@ -197,7 +197,7 @@ def test_a_change_is_told_once(change: Change) -> None:
 
 
 @each_change
-def test_a_change_that_is_rolled_back_is_not_told(change: Change) -> None:
+def test_a_change_that_is_rolled_back_is_not_published(change: Change) -> None:
     before = change.ready()
     with ALL:
         with transaction.atomic():
@@ -241,7 +241,7 @@ REQUIRED = {
 }
 
 
-def test_every_type_that_is_told_is_looked_at() -> None:
+def test_every_type_that_is_published_is_checked() -> None:
     assert {type for change in CHANGES.values() for type in change.tells} == set(REQUIRED)
 
 
@@ -280,7 +280,7 @@ def test_no_event_carries_arguments_results_details_or_backtraces() -> None:
         assert SECRET not in repr(log.read())
 
 
-def test_a_failure_is_told_with_its_code_and_its_message_cut() -> None:
+def test_a_failure_is_published_with_its_code_and_its_message_cut() -> None:
     job = active(retry=hourly(1))
     with ALL:
         fail.fail(job.id, Failure(type="Boom", message="x" * 5000, retryable=False))
@@ -302,7 +302,7 @@ def test_the_state_is_the_one_that_the_change_led_to() -> None:
         assert [data["state"] for _, data in told()] == ["retryable", "retryable", "available"]
 
 
-def test_who_paused_a_queue_is_told_where_it_is_known() -> None:
+def test_the_event_names_who_paused_a_queue_where_it_is_known() -> None:
     queues.pause("a", by="user:ops")
     queues.resume("a", by="x" * 999)
     queues.pause("b")
@@ -312,7 +312,7 @@ def test_who_paused_a_queue_is_told_where_it_is_known() -> None:
     assert nobody == {"queue": "b"}
 
 
-def test_a_worker_is_told_of_as_it_describes_itself() -> None:
+def test_a_worker_is_published_as_it_describes_itself() -> None:
     now = datetime.now(UTC)
     worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
     removal.remove(WORKER, reason="signal", jobs_completed=12)
@@ -322,7 +322,7 @@ def test_a_worker_is_told_of_as_it_describes_itself() -> None:
     assert stopped == {"worker_id": WORKER, "reason": "signal", "jobs_completed": 12}
 
 
-def test_two_that_find_the_same_dead_worker_tell_of_it_once() -> None:
+def test_two_that_find_the_same_dead_worker_publish_it_once() -> None:
     worker()
     silence(WORKER, MINUTE)
     first, second = rescue.DeadWorkers(), rescue.DeadWorkers()
@@ -331,7 +331,7 @@ def test_two_that_find_the_same_dead_worker_tell_of_it_once() -> None:
     assert types() == ["worker.started", "worker.stopped"]
 
 
-def test_of_a_batch_only_what_was_still_held_is_told() -> None:
+def test_of_a_batch_only_what_was_still_held_is_published() -> None:
     kept, lost = active(), active()
     ojs.cancel(lost.id)
     with ALL:
@@ -339,7 +339,7 @@ def test_of_a_batch_only_what_was_still_held_is_told() -> None:
         assert [data["job_id"] for _, data in told()] == [str(kept.id)]
 
 
-def test_a_job_that_is_refused_is_not_told_and_leaves_the_transaction_usable() -> None:
+def test_a_job_that_is_refused_is_not_published_and_leaves_the_transaction_usable() -> None:
     with ALL:
         job = push()
         with transaction.atomic():
@@ -351,7 +351,7 @@ def test_a_job_that_is_refused_is_not_told_and_leaves_the_transaction_usable() -
         assert [data["job_id"] for _, data in told()] == [str(job.pk), str(other.pk)]
 
 
-def test_what_is_refused_is_not_told() -> None:
+def test_what_is_refused_is_not_published() -> None:
     done = in_state("completed")
     with ALL:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, ack.complete):

@@ -85,7 +85,7 @@ class TestRetry:
             )
         assert read(key).state == state
 
-    def test_listeners_are_told_of_each(self, django_capture_on_commit_callbacks: Any) -> None:
+    def test_receivers_get_a_signal_for_each(self, django_capture_on_commit_callbacks: Any) -> None:
         told: list[UUID] = []
 
         def note(job: Any, **kwargs: Any) -> None:
@@ -229,7 +229,7 @@ def test_an_id_without_a_job_and_one_twice() -> None:
     assert found.errors == (bulk.Refusal(job_id=unknown, error="There is no job with this id."),)
 
 
-def test_a_hundred_reasons_are_told_and_all_are_counted() -> None:
+def test_a_hundred_reasons_are_listed_and_all_are_counted() -> None:
     keys = [job.pk for job in push_many(120)]
     found = bulk.retry_all(keys)
     assert (found.failed, len(found.errors)) == (120, 100)
