@@ -44,16 +44,16 @@ def budget(address: str) -> int:
     client = root()
     client.get(address)
     with CaptureQueriesContext(database.connection()) as captured:
-        answer = client.get(address)
-    assert answer.status_code == 200
+        response = client.get(address)
+    assert response.status_code == 200
     return len(captured)
 
 
 @pytest.mark.parametrize("page", LISTS)
 def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
-    answer = root().get(f"{BASE}{page}/")
-    assert answer.status_code == 200
-    assert "ojs-empty" in answer.content.decode()
+    response = root().get(f"{BASE}{page}/")
+    assert response.status_code == 200
+    assert "ojs-empty" in response.content.decode()
 
 
 @pytest.mark.parametrize("page", LISTS)

@@ -110,12 +110,12 @@ def test_an_address_is_closed_to_staff_without_permission(
 def test_an_address_asks_strangers_to_log_in(
     model: type[models.Model], pattern: URLPattern, things: dict[str, str]
 ) -> None:
-    for answer in (
+    for response in (
         Client().get(address_of(model, pattern, things)),
         Client().post(address_of(model, pattern, things), {"key": key_of(model, things)}),
     ):
-        assert answer.status_code == 302
-        assert answer["Location"].startswith("/admin/login/")
+        assert response.status_code == 302
+        assert response["Location"].startswith("/admin/login/")
 
 
 @pytest.mark.parametrize(("model", "pattern"), list(addresses()), ids=name_of)

@@ -24,9 +24,9 @@ SECRET = [{"card": {"number": 4111}, "order": 7}]
 
 
 def finds(client: Client, search: str, job_id: object) -> bool:
-    answer = client.get(JOBS, {"q": search})
-    assert answer.status_code == 200
-    return f"{job_id}/change/" in answer.content.decode()
+    response = client.get(JOBS, {"q": search})
+    assert response.status_code == 200
+    return f"{job_id}/change/" in response.content.decode()
 
 
 def says(client: Client, search: str) -> str:

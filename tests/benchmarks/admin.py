@@ -68,10 +68,10 @@ def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:
     client.force_login(user)
     for name, address in pages():
         with CaptureQueriesContext(connection) as queries:
-            answer = client.get(address)
+            response = client.get(address)
             asked = len(queries)
-        if answer.status_code != 200:
-            raise RuntimeError(f"{name}: answered {answer.status_code}")
+        if response.status_code != 200:
+            raise RuntimeError(f"{name}: answered {response.status_code}")
         took = []
         for _ in range(rounds):
             start = time.perf_counter()

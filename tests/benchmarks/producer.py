@@ -151,7 +151,7 @@ TASKS = {
 def main() -> None:
     """Do what the lines on the standard input say."""
     # Libraries may print; the answers have a channel of their own.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    responses = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import django
 
@@ -159,7 +159,7 @@ def main() -> None:
     contender = contenders.by_name(os.environ[VARIABLE])
     for line in sys.stdin:
         task, arguments = json.loads(line)
-        answers.write(json.dumps(TASKS[task](contender, **arguments)) + "\n")
+        responses.write(json.dumps(TASKS[task](contender, **arguments)) + "\n")
 
 
 if __name__ == "__main__":

@@ -111,11 +111,11 @@ def meta(
 def in_a_request(enqueue: Callable[[], object], request: HttpRequest | None = None) -> None:
     """Call this while a request is answered."""
 
-    def answer(request: HttpRequest) -> HttpResponse:
+    def response(request: HttpRequest) -> HttpResponse:
         enqueue()
         return HttpResponse()
 
-    RequestContextMiddleware(answer)(request or RequestFactory().get("/"))
+    RequestContextMiddleware(response)(request or RequestFactory().get("/"))
 
 
 @pytest.mark.parametrize("view", [plain, asynchronous])
@@ -232,14 +232,14 @@ def test_outside_of_a_request_nothing_is_added() -> None:
 
 
 def test_concurrent_requests_are_not_mixed_up() -> None:
-    async def answer(request: HttpRequest) -> HttpResponse:
+    async def response(request: HttpRequest) -> HttpResponse:
         await asyncio.sleep(0)
         await ojs.aenqueue("test.context", [request.path])
         return HttpResponse()
 
     async def ask(name: str) -> None:
         request = AsyncRequestFactory().get(f"/{name}", headers={"X-Request-ID": name})
-        await RequestContextMiddleware(answer)(request)  # type: ignore[misc]  # asynchronous, as its `answer`
+        await RequestContextMiddleware(response)(request)  # type: ignore[misc]  # asynchronous, as its `answer`
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(f"r{n}") for n in range(5)))

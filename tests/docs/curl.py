@@ -45,7 +45,7 @@ class Command:
     """A command line of a block, and what the page shows as its answer."""
 
     text: str
-    answer: str
+    response: str
 
     @property
     def is_for_us(self) -> bool:
@@ -69,10 +69,10 @@ def commands(block: Block) -> Iterator[Command]:
         text = line.removeprefix("$ ")
         while lines and (text.endswith("\\") or _is_open(text)):
             text += "\n" + lines.pop(0)
-        answer = []
+        response = []
         while lines and not lines[0].startswith("$ "):
-            answer.append(lines.pop(0))
-        yield Command(text=text, answer="\n".join(answer).strip())
+            response.append(lines.pop(0))
+        yield Command(text=text, response="\n".join(response).strip())
 
 
 def _is_open(text: str) -> bool:
@@ -97,8 +97,8 @@ class Shell:
             self._variables[command.variable] = self._value(text, command.variable)
             return
         came = self._bash(text)
-        if command.answer:
-            check(command.answer, came, self._ids)
+        if command.response:
+            check(command.response, came, self._ids)
 
     def _value(self, text: str, name: str) -> str:
         if managed := _MANAGED.search(text):

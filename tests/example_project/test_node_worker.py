@@ -126,9 +126,9 @@ def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
     )
     assert returned.attempt - returned.returned <= 1
     # Once told is enough, however often it comes.
-    told = Attempt.objects.get(job=key)
-    assert told.error is not None
-    assert told.error["type"] == "NoHandlerRegistered"
+    reported = Attempt.objects.get(job=key)
+    assert reported.error is not None
+    assert reported.error["type"] == "NoHandlerRegistered"
     assert node.process.poll() is None
 
 

@@ -115,23 +115,23 @@ WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, 
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 def test_a_claim_that_is_wrong_in_one_thing_is_refused_and_changes_nothing(
-    answer: str, wrong: dict[str, Any]
+    operation: str, wrong: dict[str, Any]
 ) -> None:
     job = active()
     before = snapshot(job.id)
     with pytest.raises(ClaimLost, match="active under another claim") as caught:
-        give(answer, job.id, replace(held(job), **wrong))
+        give(operation, job.id, replace(held(job), **wrong))
     assert caught.value.details["current_state"] == "active"
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
-def test_what_a_claim_leaves_out_is_not_checked(answer: str) -> None:
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+def test_what_a_claim_leaves_out_is_not_checked(operation: str) -> None:
     for part in ({}, {"worker_id": WORKER}, {"attempt": 1}, {"run": 1}):
         job = active()
-        give(answer, job.id, Claim(**part))
+        give(operation, job.id, Claim(**part))
         assert read(job.id).state != "active"
 
 
@@ -142,29 +142,29 @@ def lapsed() -> Any:
     return job
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
-def test_after_a_lapse_the_ack_comes_too_late(answer: str) -> None:
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+def test_after_a_lapse_the_ack_comes_too_late(operation: str) -> None:
     job = lapsed()
     with pytest.raises(Conflict) as caught:
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert not isinstance(caught.value, ClaimLost)
     assert read(job.id).state == "available"
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 @pytest.mark.parametrize("worker_id", [WORKER, "worker-b"])
-def test_after_a_lapse_another_run_of_it_is_not_touched(answer: str, worker_id: str) -> None:
+def test_after_a_lapse_another_run_of_it_is_not_touched(operation: str, worker_id: str) -> None:
     job = lapsed()
     claim(read(job.id), worker_id)
     before = snapshot(job.id)
     with pytest.raises(ClaimLost):
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 def test_after_a_manual_retry_the_same_worker_and_attempt_are_not_the_same_claim(
-    answer: str,
+    operation: str,
 ) -> None:
     job = active(queue="a", retry=hourly(1))
     fail.fail(job.id, BOOM)
@@ -173,9 +173,9 @@ def test_after_a_manual_retry_the_same_worker_and_attempt_are_not_the_same_claim
     assert (again.worker_id, again.attempt, again.run) == (WORKER, 1, 2)
     before = snapshot(job.id)
     with pytest.raises(ClaimLost):
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert snapshot(job.id) == before
-    give(answer, job.id, held(again))
+    give(operation, job.id, held(again))
 
 
 def test_a_batch_completes_what_is_held_and_names_only_that() -> None:
@@ -201,8 +201,8 @@ def test_an_empty_batch_is_nothing() -> None:
     assert ack.ack_batch(WORKER, []) == set()
 
 
-def give(answer: str, job_id: Any, claim: Claim) -> None:
-    match answer:
+def give(operation: str, job_id: Any, claim: Claim) -> None:
+    match operation:
         case "ack":
             ack.ack(job_id, claim=claim)
         case "fail":

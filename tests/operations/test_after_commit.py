@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
 
 
 @contextmanager
-def told() -> Iterator[list[str]]:
+def reported() -> Iterator[list[str]]:
     """Collect the names of the signals that are sent, with what they carry checked."""
     heard: list[str] = []
     receivers = []
@@ -108,7 +108,7 @@ def told() -> Iterator[list[str]]:
 def test_a_signal_is_sent_after_the_commit(case: str) -> None:
     prepare, expected = CASES[case]
     operation = prepare()
-    with told() as heard:
+    with reported() as heard:
         with transaction.atomic():
             operation()
             assert heard == []
@@ -119,7 +119,7 @@ def test_a_signal_is_sent_after_the_commit(case: str) -> None:
 def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
     prepare, expected = CASES[case]
     operation = prepare()
-    with told() as heard:
+    with reported() as heard:
         operation()
         assert heard == expected
 
@@ -128,7 +128,7 @@ def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_what_was_rolled_back_sends_no_signal(case: str, savepoint: bool) -> None:
     operation = CASES[case][0]()
-    with told() as heard:
+    with reported() as heard:
         with transaction.atomic():
             with suppress(Rollback), transaction.atomic():
                 operation()

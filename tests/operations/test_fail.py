@@ -130,7 +130,7 @@ def test_a_discarded_job_carries_both_times_of_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "state", "dead", "reason"),
+    ("response", "state", "dead", "reason"),
     [
         (Discard("no"), "discarded", False, "discard"),
         (DeadLetter("no"), "discarded", True, "dead_letter"),
@@ -139,15 +139,15 @@ def test_a_discarded_job_carries_both_times_of_its_end() -> None:
     ids=["DISCARD", "DEAD_LETTER", "RETRY"],
 )
 def test_the_response_of_the_handler_goes_before_the_policy(
-    answer: Exception, state: str, dead: bool, reason: str | None
+    response: Exception, state: str, dead: bool, reason: str | None
 ) -> None:
     # ojs-retry §7.2; each policy would have said the opposite.
     mode = "discard" if dead else "dead_letter"
     job = active(retry=hourly(5, on_exhaustion=mode))
-    fail.fail(job.id, Failure.from_exception(answer))
+    fail.fail(job.id, Failure.from_exception(response))
     stored = read(job.id)
     assert (stored.state, stored.dead_letter, stored.discard_reason) == (state, dead, reason)
-    assert stored.error["code"] == answer.code  # type: ignore[attr-defined]  # the three have it
+    assert stored.error["code"] == response.code  # type: ignore[attr-defined]  # the three have it
 
 
 def test_retry_from_the_handler_does_not_outlive_the_attempts() -> None:

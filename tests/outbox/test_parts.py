@@ -69,8 +69,8 @@ def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | Non
 )
 def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds: float) -> None:
     headers = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": date}
-    answer = responses.read(429, headers, None, [ids.uuid7()], batch=False)
-    assert answer.retry_after == seconds
+    response = responses.read(429, headers, None, [ids.uuid7()], batch=False)
+    assert response.retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
     ids=range(7),
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
-    answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
-    assert (answer.outcome, answer.room) == (DeliveryOutcome.LATER, room)
+    response = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
+    assert (response.outcome, response.room) == (DeliveryOutcome.LATER, room)
 
 
 @pytest.mark.parametrize(

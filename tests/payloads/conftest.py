@@ -33,8 +33,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         if host not in known:
             return real(host, port, *args, **kwargs)
         count = asked[host] = asked.get(host, 0) + 1
-        answers = known[host][min(count, len(known[host])) - 1].split()
-        if answers == ["nothing"]:
+        outcomes = known[host][min(count, len(known[host])) - 1].split()
+        if outcomes == ["nothing"]:
             raise socket.gaierror
         return [
             (
@@ -44,7 +44,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
                 "",
                 (address, port, 0, 0) if ":" in address else (address, port),
             )
-            for address in answers
+            for address in outcomes
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)

@@ -95,7 +95,7 @@ def authority(folder: Path, *names: str) -> Authority:
     return Authority(ca_file, context)
 
 
-def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
+def response(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
     """Write an answer."""
     head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(head).encode() + body

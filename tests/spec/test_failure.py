@@ -142,20 +142,20 @@ def test_our_own_errors_bring_their_details() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("response", "code"),
     [(Retry("m"), "RETRY"), (Discard("m"), "DISCARD"), (DeadLetter("m"), "DEAD_LETTER")],
 )
-def test_the_response_of_a_handler_becomes_its_code(answer: Exception, code: str) -> None:
-    made = Failure.from_exception(raised(answer))
+def test_the_response_of_a_handler_becomes_its_code(response: Exception, code: str) -> None:
+    made = Failure.from_exception(raised(response))
     assert (made.code, made.message) == (code, "m")
-    assert str(pickle.loads(pickle.dumps(answer))) == "m"
+    assert str(pickle.loads(pickle.dumps(response))) == "m"
 
 
 @pytest.mark.parametrize("delay", [timedelta(minutes=5), 300, 300.0, "PT5M", "5m"])
 def test_a_retry_takes_its_delay_in_every_form(delay: Any) -> None:
-    answer = Retry("m", delay=delay)
-    assert Failure.from_exception(answer).delay == timedelta(minutes=5)
-    assert pickle.loads(pickle.dumps(answer)).delay == timedelta(minutes=5)
+    response = Retry("m", delay=delay)
+    assert Failure.from_exception(response).delay == timedelta(minutes=5)
+    assert pickle.loads(pickle.dumps(response)).delay == timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), 1e300, "soon", True])

@@ -72,7 +72,7 @@ def run_of(
     return Run(job, made, JobContext(job, is_async=made.is_async), timeout)
 
 
-class Answer(NamedTuple):
+class Outcome(NamedTuple):
     """What an executor says of a run."""
 
     run: Run
@@ -81,16 +81,16 @@ class Answer(NamedTuple):
     committed: bool
 
 
-class Answers:
+class Outcomes:
     """Keeps the answers of an executor until the test asks for them."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
     def __call__(self, run: Run, result: Any, error: BaseException | None, committed: bool) -> None:
-        self._queue.put(Answer(run, result, error, committed))
+        self._queue.put(Outcome(run, result, error, committed))
 
-    def next(self) -> Answer:
+    def next(self) -> Outcome:
         """Wait for the next answer."""
         return self._queue.get(timeout=BOUND)
 

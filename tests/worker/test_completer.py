@@ -200,10 +200,10 @@ def test_an_outcome_of_a_job_that_is_no_longer_this_runs_changes_nothing(
 def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
     bench: Bench,
 ) -> None:
-    told: list[tuple[Any, str]] = []
+    received: list[tuple[Any, str]] = []
 
     def receiver(job: Job, **_: Any) -> None:
-        told.append((job.pk, job.state))
+        received.append((job.pk, job.state))
 
     plain, atomic, lost = (bench.ended() for _ in range(3))
     ack.complete(atomic.job.id)
@@ -216,7 +216,7 @@ def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
         bench.is_written()
     finally:
         signals.job_completed.disconnect(receiver)
-    assert sorted(told) == sorted((run.job.id, "completed") for run in (plain, atomic))
+    assert sorted(received) == sorted((run.job.id, "completed") for run in (plain, atomic))
 
 
 def test_many_completions_go_in_few_statements(

@@ -24,7 +24,7 @@ from django_ojs.worker.supervisor import SIGNALS, run_process
 from tests import factories
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.models import Mark
-from tests.worker.acceptance.ledger import ALIASES, becomes, started, stored, tell
+from tests.worker.acceptance.ledger import ALIASES, becomes, release, started, stored
 from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=ALIASES)
@@ -122,7 +122,7 @@ def test_what_it_holds_when_it_is_stopped_is_done_or_given_back() -> None:
             started(job)
         process.on_signal(Directive.TERMINATE)
         eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
-        tell(slow[0])
+        release(slow[0])
         becomes(slow[0], "completed")
     assert becomes(slow[1], "available").spent == 0
     assert becomes(behind, "available").spent == 0
@@ -205,8 +205,8 @@ def test_the_log_names_each_job_and_never_its_arguments(
 def test_a_process_handles_the_signals_of_the_protocol() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
-    told: list[Directive] = []
-    process.on_signal = told.append
+    received: list[Directive] = []
+    process.on_signal = received.append
     try:
         assert run_process(process) == Exit.OK
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
@@ -214,4 +214,9 @@ def test_a_process_handles_the_signals_of_the_protocol() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert told == [Directive.TERMINATE, Directive.TERMINATE, Directive.QUIET, Directive.RUNNING]
+    assert received == [
+        Directive.TERMINATE,
+        Directive.TERMINATE,
+        Directive.QUIET,
+        Directive.RUNNING,
+    ]

@@ -293,9 +293,9 @@ def test_a_refusal_is_published_even_where_the_caller_rolls_back() -> None:
     with pytest.raises(QueueFull), transaction.atomic():
         add()
     rejections.recorder.reset()
-    (told,) = events("backpressure.rejected")
-    assert told.data["depth"] == told.data["bound"] == 1
-    assert told.data["job_type"] == envelope().type
+    (reported,) = events("backpressure.rejected")
+    assert reported.data["depth"] == reported.data["bound"] == 1
+    assert reported.data["job_type"] == envelope().type
     assert Queue.objects.get(name=NAME).full_at is not None
 
 
@@ -317,9 +317,9 @@ def test_a_stored_job_that_finds_no_room_is_published_like_a_new_one(way: str) -
             operation(waiting.pk)
         assert caught.value.details["retry_after"] >= 1
     rejections.recorder.reset()
-    (told,) = events("backpressure.rejected")
-    assert (told.data["job_type"], told.data["count"]) == ("test.stored", 1)
-    assert (told.data["depth"], told.data["bound"]) == (1, 1)
+    (reported,) = events("backpressure.rejected")
+    assert (reported.data["job_type"], reported.data["count"]) == ("test.stored", 1)
+    assert (reported.data["depth"], reported.data["bound"]) == (1, 1)
 
 
 def test_a_dead_letter_that_is_retried_with_larger_arguments_needs_room_for_them() -> None:

@@ -86,8 +86,8 @@ def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
 @pytest.mark.parametrize("listed", EVERY)
 def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str) -> None:
     job = in_state(state, unique=policy())
-    answer = again(job, policy("ignore", states=[listed]))
-    assert (answer.id == job.id) == is_duplicate(answer) == (state == listed)
+    response = again(job, policy("ignore", states=[listed]))
+    assert (response.id == job.id) == is_duplicate(response) == (state == listed)
 
 
 @pytest.mark.parametrize(
