@@ -18,7 +18,7 @@ class RunOutcome(models.TextChoices):
     LAPSED = "lapsed", "Reservation lapsed"
     LOST = "lost", "Worker died"
     SHUTDOWN = "shutdown", "Worker shut down"
-    RETURNED = "returned", "Given back"
+    RETURNED = "returned", "Returned"
     CANCELLED = "cancelled", "Cancelled"
 
 

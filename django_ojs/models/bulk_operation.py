@@ -28,7 +28,7 @@ class BulkOperation(StoredModel):
 
     `matched` is always `done` + `skipped` + `failed`: they change in the transaction that changes
     the jobs. `expected` is the number of jobs when the operation was created, if it was counted;
-    `place` is the position that the scan of the jobs has reached.
+    `cursor` is the position that the scan of the jobs has reached.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -52,7 +52,7 @@ class BulkOperation(StoredModel):
     reasons = StoredJSONField(default=dict, blank=True)
     #: The first hundred jobs that were left unchanged: {"job_id": …, "error": …}.
     errors = StoredJSONField(default=list, blank=True)
-    place = models.CharField(max_length=255, blank=True)
+    cursor = models.CharField(max_length=255, blank=True)
 
     class Meta:
         db_table = "ojs_bulk_operation"

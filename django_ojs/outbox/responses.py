@@ -75,7 +75,7 @@ def read(
             return DELIVERED
         return Result(
             outcome=DeliveryOutcome.LATER,
-            code="bad_answer",
+            code="bad_response",
             message=f"The server responded with {status} and without the job.",
         )
     found = document.get("error")

@@ -118,7 +118,7 @@ class Resolved:
 
 def _parsed(data: bytes, field: str) -> Any:
     try:
-        return json.loads(data, place=field, exact_integers=settings().exact_integers)
+        return json.loads(data, path=field, exact_integers=settings().exact_integers)
     except InvalidPayload as error:
         raise PayloadRefused(
             f"the payload of {field} is not a JSON value: {error}",

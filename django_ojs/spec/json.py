@@ -72,7 +72,7 @@ def pretty(value: Any) -> str:
 def loads(
     data: str | bytes,
     *,
-    place: str = "",
+    path: str = "",
     exact_integers: bool = False,
     max_depth: int = MAX_DEPTH,
 ) -> JSON:
@@ -110,7 +110,7 @@ def loads(
     try:
         measure(value, exact_integers=exact_integers, depth=max_depth)
     except Refused:
-        found = explain(value, place, exact_integers=exact_integers, depth=max_depth)
+        found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
         raise InvalidPayload(found or "the document cannot be stored") from None
     return value  # type: ignore[no-any-return]  # json.loads returns Any
 
@@ -131,7 +131,7 @@ def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
 
 def check(
     value: object,
-    place: str,
+    path: str,
     *,
     exact_integers: bool = False,
     error: type[OJSError] = InvalidArgs,
@@ -143,8 +143,8 @@ def check(
     try:
         measure(value, exact_integers=exact_integers)
     except Refused:
-        found = explain(value, place, exact_integers=exact_integers)
-        raise error(found or f"{place} cannot be stored as JSON") from None
+        found = explain(value, path, exact_integers=exact_integers)
+        raise error(found or f"{path} cannot be stored as JSON") from None
 
 
 def _decode(data: bytes) -> str:

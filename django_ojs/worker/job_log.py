@@ -92,7 +92,7 @@ class JobLog:
 
     def database_away(self, error: Exception) -> None:
         self.warn_once(
-            "database", f"The database does not answer ({type(error).__name__}); trying again."
+            "database", f"The database does not respond ({type(error).__name__}); trying again."
         )
 
     def warn_once(self, key: str, message: str) -> None:

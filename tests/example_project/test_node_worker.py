@@ -137,7 +137,7 @@ def test_a_cancelled_job_is_stopped(start: Start) -> None:
     key = job_of("test.sleep", 60_000)
     becomes(key, "active")
     cancel.cancel(key)
-    node.said("the claim is gone, the handler is asked to end", job_id=str(key))
+    node.said("the claim is lost, the signal of the handler is aborted", job_id=str(key))
     becomes(job_of("test.echo"), "completed")
     assert Job.objects.get(pk=key).state == "cancelled"
 
@@ -149,7 +149,7 @@ def test_quiet_and_running_again_on_the_servers_word(start: Start) -> None:
     becomes(running, "active")
 
     beat.direct(node.id, Directive.QUIET)
-    node.said("quiet: claiming nothing more", by="server")
+    node.said("quiet: no more jobs are claimed", by="server")
     wait_for(lambda: Worker.objects.filter(pk=node.id, state="quiet"), "it does not say so")
     waiting = job_of("test.echo")
     becomes(running, "completed")
@@ -187,7 +187,7 @@ def test_terminate_on_the_servers_word_lets_the_running_job_end(start: Start) ->
     beat.direct(node.id, Directive.TERMINATE)
     assert node.wait() == 0
     assert Job.objects.get(pk=key).state == "completed"
-    node.said("terminating", why="server", in_hand=1)
+    node.said("terminating", why="server", in_flight=1)
 
 
 def test_sigterm_lets_the_running_job_end(start: Start) -> None:
@@ -263,7 +263,7 @@ def test_an_outcome_whose_response_is_lost_is_sent_again_and_nothing_happens_twi
     with bad_line(live_server.url, ack=["lost", "busy"], nack=["busy", "lost"]) as line:
         node = start(url=line.url)
         for key in keys:
-            node.said("the answer was not taken", job_id=str(key), error="409 conflict")
+            node.said("the outcome was not accepted", job_id=str(key), error="409 conflict")
         node.send(signal.SIGTERM)
         assert node.wait() == 0
     assert (line.asked["ack"], line.asked["nack"]) == (3, 3)

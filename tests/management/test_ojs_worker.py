@@ -149,7 +149,7 @@ def test_an_unreachable_database_is_reported_without_its_text(
     monkeypatch.setattr(ojs_worker, "MigrationExecutor", away)
     with pytest.raises(CommandError) as refused:
         call_command("ojs_worker", "--once")
-    assert "'default' does not answer (OperationalError)" in str(refused.value)
+    assert "'default' does not respond (OperationalError)" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 

@@ -115,7 +115,7 @@ def test_it_goes_on_when_the_database_is_back(
     factories.age(job.pk, timedelta(hours=2))
     with maintaining():
         eventually(lambda: factories.read(job.pk).state == "available", "it is promoted")
-    assert "The database does not answer (OperationalError)" in caplog.text
+    assert "The database does not respond (OperationalError)" in caplog.text
     assert "a secret" not in caplog.text
 
 

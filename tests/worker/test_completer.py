@@ -142,7 +142,7 @@ def test_outcomes_are_kept_while_the_database_is_away(
     }
     assert {run: factories.read(run.job.id).state for run in states} == states
     assert [factories.read(run.job.id).spent for run in states] == [1, 1, 0, 0, 0]
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
 
 

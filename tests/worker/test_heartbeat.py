@@ -136,7 +136,7 @@ def test_a_database_that_is_away_changes_nothing_and_is_logged_once(
     heartbeat = bench.start()
     assert not heartbeat.registered
     eventually(lambda: heartbeat.registered, "it registers once it can")
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert run.phase is Phase.WAITING
     assert bench.directed == []
 

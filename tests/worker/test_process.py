@@ -182,7 +182,7 @@ def test_a_claim_that_fails_is_tried_again(
     job = stored(handlers.note.enqueue())
     with working():
         becomes(job, "completed")
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
 
 

@@ -107,7 +107,7 @@ class Command(BaseCommand):
                     outbox.prune()
                 except Error as error:
                     self.stderr.write(
-                        f"The database does not answer ({type(error).__name__}); trying again."
+                        f"The database does not respond ({type(error).__name__}); trying again."
                     )
                     connections.close_all()
         finally:

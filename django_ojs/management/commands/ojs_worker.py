@@ -204,7 +204,7 @@ class Command(BaseCommand):
             )
         except DatabaseError as error:
             raise CommandError(
-                f"The database {connection.alias!r} does not answer ({type(error).__name__}). "
+                f"The database {connection.alias!r} does not respond ({type(error).__name__}). "
                 "Check that it is running, and the settings of DATABASES."
             ) from error
         finally:

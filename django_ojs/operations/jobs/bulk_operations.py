@@ -191,7 +191,7 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
-    operation.place = end or ""
+    operation.cursor = end or ""
     if end is None:
         operation.state, operation.finished_at = BulkState.DONE, now
     operation.save(using=database.alias())
@@ -204,7 +204,7 @@ def _next(
     """Return the next jobs, and the position after them: "scan|cursor", or None at the end."""
     wanted = _existing(which, operation)
     scans = index_scans(wanted)
-    step, _, text = (operation.place or "0|").partition("|")
+    step, _, text = (operation.cursor or "0|").partition("|")
     for at in range(int(step), len(scans)):
         scan = scans[at]
         after = cursor.read(text, scan.order) if text else None

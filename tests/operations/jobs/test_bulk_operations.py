@@ -201,7 +201,7 @@ def test_an_operation_that_breaks_does_not_hold_up_the_next(
 ) -> None:
     discarded(1)
     broken = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
-    BulkOperation.objects.update(place="seven|nowhere")
+    BulkOperation.objects.update(cursor="seven|nowhere")
     sound = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     to_the_end()
     assert again(broken).state == BulkState.STOPPED

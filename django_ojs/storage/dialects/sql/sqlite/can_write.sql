@@ -1,2 +1,2 @@
--- Whether the connection was told to read only: 1 or 0.
+-- Whether the connection only reads: 1 or 0.
 PRAGMA query_only
