@@ -336,8 +336,8 @@ class PostgreSQL(Dialect):
         with connection.cursor() as cursor:
             cursor.execute(_SESSION)
             pid, started_at = cursor.fetchone()
-        # A pooler responds to the start-up packet itself, with an invented process id: then the server
-        # process serves other clients too, and its end says nothing about this one.
+        # A pooler responds to the start-up packet itself, with an invented process id: the server
+        # process then serves other clients too, and its end says nothing about this one.
         announced = connection.connection.info.backend_pid
         return (pid, started_at) if pid == announced else None
 
