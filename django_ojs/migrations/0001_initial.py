@@ -364,7 +364,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("failed", "Failed"),
                             ("timeout", "Timed out"),
-                            ("lapsed", "Reservation lapsed"),
+                            ("lapsed", "Lease expired"),
                             ("lost", "Worker died"),
                             ("shutdown", "Worker shut down"),
                             ("returned", "Returned"),

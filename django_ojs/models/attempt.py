@@ -15,7 +15,7 @@ class RunOutcome(models.TextChoices):
 
     FAILED = "failed", "Failed"
     TIMEOUT = "timeout", "Timed out"
-    LAPSED = "lapsed", "Reservation lapsed"
+    LAPSED = "lapsed", "Lease expired"
     LOST = "lost", "Worker died"
     SHUTDOWN = "shutdown", "Worker shut down"
     RETURNED = "returned", "Returned"

@@ -1,4 +1,4 @@
-"""The job: its envelope, its state and its reservation, one row."""
+"""The job: its envelope, its state and its claim, one row."""
 
 from datetime import timedelta
 from typing import Any

@@ -95,7 +95,7 @@ def expired(job: StoredJob) -> NewEvent:
 
 
 def heartbeat(job: StoredJob) -> NewEvent:
-    """The reservation was extended."""
+    """The lease was extended."""
     data = _run(job) | {"visible_until": _time(job.lease_until)}
     return _event(EventType.JOB_HEARTBEAT, job, State.ACTIVE, data)
 

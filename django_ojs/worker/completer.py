@@ -214,7 +214,7 @@ class Completer:
                 write()
                 return True
             except (Conflict, JobNotFound):
-                # Cancelled, claimed by another worker after its reservation lapsed, or pruned: the
+                # Cancelled, claimed by another worker after its lease expired, or pruned: the
                 # outcome of this run is discarded.
                 for run in runs:
                     self._job_log.claim_lost(run)
@@ -222,7 +222,7 @@ class Completer:
             except (OperationalError, InterfaceError) as error:
                 self._job_log.database_away(error)
                 connections.close_all()
-                # The reservations outlive a short outage. After a long one other workers may have
+                # The leases outlive a short outage. After a long one other workers may have
                 # claimed the jobs: the fence then rejects this write.
                 time.sleep(RETRY_INTERVAL)
             except Exception:
@@ -230,7 +230,7 @@ class Completer:
                 # too, and the jobs behind this one wait.
                 logger.exception(
                     "The outcome of %d jobs could not be stored. They become available again when "
-                    "their reservations lapse.",
+                    "their leases expire.",
                     max(1, len(runs)),
                 )
                 return False

@@ -100,7 +100,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         runs = {run.job.id: run for run in self._in_flight.all()}
-        # Reservations are long and beats are many: one is extended when half of it is over.
+        # Leases are long and beats are many: a lease is extended when half of it is over.
         to_extend = [key for key, run in runs.items() if _is_half_over(run)]
         try:
             response = beat.beat(

@@ -74,7 +74,7 @@ class JobLog:
     def claim_lost(self, run: Run) -> None:
         """Log a run whose job was cancelled, or claimed by another worker."""
         logger.warning(
-            "%s %s: its claim is gone (cancelled, or its reservation lapsed and another worker "
+            "%s %s: its claim is gone (cancelled, or its lease expired and another worker "
             "claimed it); the result of this run was discarded",
             run.job.type,
             run.job.id,

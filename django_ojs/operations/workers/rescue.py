@@ -30,7 +30,7 @@ def lapse(limit: int = BATCH) -> int:
     lapsed = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now())
     failure = Failure(
         type="visibility_timeout",
-        message="The reservation ended before the worker reported an outcome.",
+        message="The lease expired before the worker reported an outcome.",
     )
     return _take_back(lapsed, failure, RunOutcome.LAPSED, limit)
 
