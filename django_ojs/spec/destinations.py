@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from django_ojs.spec.payload_config import strings
 from django_ojs.spec.times import parse_seconds
 
 #: The destination of jobs that return to this site's own tables.
@@ -65,7 +66,7 @@ def _destination(name: object, given: object) -> Destination:
     if key is not None and (not isinstance(key, str) or not _KEY(key)):
         raise ValueError
     for patterns in ("queues", "types"):
-        values[patterns] = _patterns(values.get(patterns, ()))
+        values[patterns] = strings(values.get(patterns, ()))
     size = values.get("batch_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_BATCH:
         raise ValueError
@@ -84,12 +85,6 @@ def _url(value: object) -> str:
     if parts.query or parts.fragment or parts.username or parts.password:
         raise ValueError
     return value.rstrip("/").removesuffix("/v1").removesuffix("/ojs")
-
-
-def _patterns(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise ValueError
-    return tuple(value)
 
 
 def _timeout(value: object) -> timedelta:

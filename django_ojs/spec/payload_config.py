@@ -66,7 +66,7 @@ def offload(value: object) -> Offload | None:
 
 def hosts(value: object) -> tuple[str, ...]:
     """Read host names; one that begins with a dot matches all its subdomains."""
-    names = tuple(text.lower() for text in _strings(value))
+    names = tuple(text.lower() for text in strings(value))
     if not all(_HOST(name) for name in names):
         raise ValueError
     return names
@@ -74,7 +74,7 @@ def hosts(value: object) -> tuple[str, ...]:
 
 def buckets(value: object) -> tuple[str, ...]:
     """Read bucket names, each with an optional prefix of keys."""
-    names = _strings(value)
+    names = strings(value)
     if not all(_BUCKET(name) for name in names):
         raise ValueError
     return names
@@ -82,7 +82,7 @@ def buckets(value: object) -> tuple[str, ...]:
 
 def roots(value: object) -> tuple[str, ...]:
     """Read folders: absolute paths."""
-    paths = _strings(value)
+    paths = strings(value)
     if not all(
         PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
         for path in paths
@@ -93,7 +93,7 @@ def roots(value: object) -> tuple[str, ...]:
 
 def networks(value: object) -> tuple[Network, ...]:
     """Read networks: "10.1.0.0/16", "fd12::/48", or one address."""
-    return tuple(ip_network(text) for text in _strings(value))
+    return tuple(ip_network(text) for text in strings(value))
 
 
 def s3(value: object) -> tuple[tuple[str, str], ...]:
@@ -114,7 +114,8 @@ def path(value: object) -> str | None:
     return value
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def strings(value: object) -> tuple[str, ...]:
+    """Read texts that are not empty. Raises ValueError, TypeError."""
     if isinstance(value, str | bytes | Mapping):
         raise ValueError
     texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # a non-iterable raises TypeError

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -162,16 +162,7 @@ class RetryPolicy:
         return out
 
 
-_FIELDS: Final = (
-    "max_attempts",
-    "initial_interval",
-    "backoff_coefficient",
-    "max_interval",
-    "jitter",
-    "non_retryable_errors",
-    "on_exhaustion",
-    "backoff_strategy",
-)
+_FIELDS: Final = tuple(each.name for each in fields(RetryPolicy) if each.name != "extra")
 
 
 def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:

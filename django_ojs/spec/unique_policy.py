@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -18,9 +18,6 @@ DIMENSIONS: Final = ("type", "queue", "args", "meta")
 STRATEGIES: Final = ("reject", "replace", "replace_except_schedule", "ignore")
 #: The states of a job that has not ended (§6.1).
 DEFAULT_STATES: Final = tuple(state for state in State if state not in TERMINAL)
-
-_FIELDS: Final = ("keys", "args_keys", "meta_keys", "period", "states", "on_conflict")
-_KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
@@ -112,6 +109,10 @@ class UniquePolicy:
         out["states"] = [state.value for state in self.states]
         out["on_conflict"] = self.on_conflict
         return out
+
+
+_FIELDS: Final = tuple(each.name for each in fields(UniquePolicy) if each.name != "extra")
+_KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
 
 
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:

@@ -55,7 +55,8 @@ class Heartbeat:
         self._registration = registration
         self._on_directive = on_directive
         self._on_stuck_thread = on_stuck_thread
-        self._interrupted: list[Run] = []
+        #: Runs whose threads must end soon.
+        self.interrupted: list[Run] = []
         self._stop = WakeEvent()
         self.state = Directive.RUNNING
         self.session: Session | None = None
@@ -79,10 +80,6 @@ class Heartbeat:
     def close(self) -> None:
         self._stop.set()
         self._thread.join(CLOSE_TIMEOUT)
-
-    def watch_interrupted(self, run: Run) -> None:
-        """Check from now on whether the thread of an interrupted run ends."""
-        self._interrupted.append(run)
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval.total_seconds()
@@ -139,23 +136,23 @@ class Heartbeat:
                     outcome=RunOutcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )
-        if self._interrupted:
+        if self.interrupted:
             self._check_for_stuck_threads()
 
     def _interrupt(self, run: Run) -> None:
         interrupt(run)
-        self.watch_interrupted(run)
+        self.interrupted.append(run)
 
     def _check_for_stuck_threads(self) -> None:
         stuck_before = time.monotonic() - STUCK_AFTER
-        self._interrupted = [
+        self.interrupted = [
             run
-            for run in self._interrupted
+            for run in self.interrupted
             # The thread object: the system may have given the thread's number to another one.
             if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
         ]
-        if any(run.revoked_at < stuck_before for run in self._interrupted):
-            self._interrupted.clear()
+        if any(run.revoked_at < stuck_before for run in self.interrupted):
+            self.interrupted.clear()
             self._on_stuck_thread()
 
 
