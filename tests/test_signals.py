@@ -1,4 +1,4 @@
-"""Signals: each change tells once, when it is committed, and no receiver can harm it."""
+"""Signals: each change sends one, after its commit, and no receiver can harm it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Published = list[tuple[str, dict[str, Any]]]
 
 @contextmanager
 def listening() -> Iterator[Published]:
-    """Collect what every signal tells, as (name, what it carried)."""
+    """Collect every signal, as (name, arguments)."""
     published: Published = []
 
     def receiver(name: str) -> Callable[..., None]:

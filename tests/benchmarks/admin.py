@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.benchmarks.server import Server
 
-#: A page of an operator answers within this.
+#: The longest time of a page, in seconds.
 TARGET_MS = 300
 
 
@@ -71,7 +71,7 @@ def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:
             response = client.get(address)
             asked = len(queries)
         if response.status_code != 200:
-            raise RuntimeError(f"{name}: answered {response.status_code}")
+            raise RuntimeError(f"{name}: returned {response.status_code}")
         took = []
         for _ in range(rounds):
             start = time.perf_counter()

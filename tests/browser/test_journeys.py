@@ -93,7 +93,7 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
     policy = hourly(1, on_exhaustion="dead_letter")
     for _ in range(12):
         claimed = active(queue="payments", type="payment.charge", retry=policy)
-        fail.fail(claimed.id, Failure(type="GatewayDown", message="No answer in 10 s."))
+        fail.fail(claimed.id, Failure(type="GatewayDown", message="No response in 10 s."))
     page.goto(f"{ADMIN}deadletterjob/")
     row = page.locator(".ojs-page tbody tr", has_text="GatewayDown")
     shows(row, "12")

@@ -109,7 +109,7 @@ def meta(
 
 
 def in_a_request(enqueue: Callable[[], object], request: HttpRequest | None = None) -> None:
-    """Call this while a request is answered."""
+    """Call this while a request is processed."""
 
     def response(request: HttpRequest) -> HttpResponse:
         enqueue()
@@ -239,7 +239,7 @@ def test_concurrent_requests_are_not_mixed_up() -> None:
 
     async def ask(name: str) -> None:
         request = AsyncRequestFactory().get(f"/{name}", headers={"X-Request-ID": name})
-        await RequestContextMiddleware(response)(request)  # type: ignore[misc]  # asynchronous, as its `answer`
+        await RequestContextMiddleware(response)(request)  # type: ignore[misc]  # asynchronous, as its `response`
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(f"r{n}") for n in range(5)))
@@ -251,7 +251,7 @@ def test_concurrent_requests_are_not_mixed_up() -> None:
 
 
 def run(meta: dict[str, Any], *, is_async: bool) -> str:
-    """Run a handler that tells its language, as the worker would."""
+    """Run a handler that returns its language, as the worker would."""
 
     async def speak() -> str:
         await asyncio.sleep(0)

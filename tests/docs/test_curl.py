@@ -57,7 +57,7 @@ def test_responses_that_are_alike(shown: str, came: Any) -> None:
         ('["a"]', ["b"]),
         (f'["{MORNING}"]', ["yesterday"]),
         (f'["{ONE}"]', ["1"]),
-        # One id twice in the page is one id twice in the answer.
+        # One id twice in the page is one id twice in the response.
         (f'["{ONE}", "{ONE}"]', [ONE, OTHER]),
     ],
 )

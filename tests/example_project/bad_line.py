@@ -1,4 +1,4 @@
-"""A bad line to a server: it loses answers, or says that it is busy, as often as it is told to."""
+"""A proxy with faults: it loses responses, or returns 503, as often as a test wants."""
 
 from __future__ import annotations
 

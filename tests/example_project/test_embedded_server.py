@@ -26,7 +26,7 @@ SECONDS = 180.0
 
 
 class User:
-    """A process that uses the server until it is told to go."""
+    """A process that uses the server until it is stopped."""
 
     def __init__(self, home: Path, mode: str) -> None:
         self.process = subprocess.Popen(

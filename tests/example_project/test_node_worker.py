@@ -125,7 +125,7 @@ def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
         lambda: Job.objects.filter(pk=key, returned__gte=2).first(), "it is not given back"
     )
     assert returned.attempt - returned.returned <= 1
-    # Once told is enough, however often it comes.
+    # The error is reported once, however often the job is claimed.
     reported = Attempt.objects.get(job=key)
     assert reported.error is not None
     assert reported.error["type"] == "NoHandlerRegistered"

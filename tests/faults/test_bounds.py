@@ -40,7 +40,7 @@ PRODUCERS = 32
 SECONDS = 30.0 if FULL else 6.0
 GENEROUS = 30
 
-#: Holds a turn, or as much as it is told, and never commits.
+#: Holds the queue lock, or a given number of jobs, and never commits.
 HOLDER = """
 import sys, time
 import django

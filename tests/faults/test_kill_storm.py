@@ -36,7 +36,7 @@ class Crew:
             tree.ready(2)
 
     def _start(self) -> Tree:
-        # SQLite has no sessions whose end tells of a dead machine: three missed beats do.
+        # SQLite has no sessions whose end shows a dead machine: three missed beats show it.
         beat = 5 if KIND == "postgresql" else 2
         return self._site.start(
             *("--processes", "2", "--threads", "4"), ojs={"HEARTBEAT_INTERVAL": beat}

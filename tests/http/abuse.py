@@ -1,4 +1,4 @@
-"""Bodies that no honest client sends, and what each is told."""
+"""Malformed and hostile bodies, and the error of each."""
 
 from __future__ import annotations
 

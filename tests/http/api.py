@@ -1,4 +1,4 @@
-"""A client of the HTTP API that looks at the frame of every answer it gets."""
+"""A client of the HTTP API that checks the frame of every response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOMETIMES = {"type", "hint", "docs_url", "queue", "depth", "bound", "strategy"}
 
 
 class ApiResponse:
-    """An answer whose frame is right: see `framed`."""
+    """A response whose frame is right: see `framed`."""
 
     def __init__(self, raw: HttpResponse) -> None:
         self.raw = raw
@@ -35,12 +35,12 @@ class ApiResponse:
         return self.body[name]
 
     def ok(self, status: int = 200) -> Any:
-        """Return the body of an answer that has this status."""
+        """Return the body of a response that has this status."""
         assert self.status == status, (self.status, self.body)
         return self.body
 
     def error(self, status: int, code: str, **details: Any) -> dict[str, Any]:
-        """Return the error of an answer with this status and code, and these details among its."""
+        """Return the error of a response with this status and code; it has these details."""
         assert (self.status, self.body["error"]["code"]) == (status, code), self.body
         error: dict[str, Any] = self.body["error"]
         assert error["details"].items() >= details.items(), error
@@ -87,7 +87,7 @@ class Api:
         return self.ask("DELETE", path, body, **values)
 
     def push(self, status: int = 201, **values: Any) -> Any:
-        """PUSH a job and return it as it was answered."""
+        """PUSH a job and return it as the response has it."""
         return self.post("jobs", {"type": "test.job", "args": []} | values).ok(status)["job"]
 
     def fetch(self, queue: str = "default", **values: Any) -> list[Any]:
@@ -109,12 +109,12 @@ class Api:
 
 
 def is_text(raw: HttpResponse) -> bool:
-    """Whether this is the one answer that is no JSON: metrics."""
+    """Whether this is the one response that is no JSON: metrics."""
     return raw.content.startswith(b"# HELP ojs_")
 
 
 def framed(raw: HttpResponse) -> ApiResponse:
-    """Check what every answer has to have, whatever it says."""
+    """Check what every response must have."""
     assert raw["Content-Type"] == (TEXT_TYPE if is_text(raw) else JSON_TYPE)
     assert raw["OJS-Version"] == "1.0"
     assert raw["X-Request-Id"]

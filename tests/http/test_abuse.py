@@ -1,4 +1,4 @@
-"""The table of abuse: each body is told what is wrong, quickly, and leaves nothing behind."""
+"""The table of abuse: each error names what is wrong, quickly, and nothing is stored."""
 
 from __future__ import annotations
 

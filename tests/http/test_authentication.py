@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, and what the others are told."""
+"""Which credentials are accepted over HTTP, and the errors for all others."""
 
 from __future__ import annotations
 

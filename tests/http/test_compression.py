@@ -1,4 +1,4 @@
-"""Compressed requests and answers: what is read, what is refused, and that a bomb is harmless."""
+"""Compressed requests and responses: accepted and rejected codings, and a bomb without effect."""
 
 from __future__ import annotations
 

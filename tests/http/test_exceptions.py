@@ -1,4 +1,4 @@
-"""What goes wrong has one shape, whoever notices it; and tells nothing that was sent."""
+"""Errors have one shape, whatever raises them, and reveal nothing that was sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 JOB = {"type": "a", "args": []}
 api = Api()
-#: Answers with the 500 itself; the test client would raise what the server logs.
+#: Returns the 500 itself; the test client would raise what the server logs.
 calm = Api(raising=False)
 SECRET = "hunter2 is my password"
 
@@ -285,7 +285,7 @@ def test_atomic_requests_does_not_wrap_an_operation(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(jobs, "push", watched)
     api.push()
     assert seen == [False]
-    # What an error's answer says was stored stays stored.
+    # What an error response reports as stored stays stored.
     key = api.active(queue="b", retry={"max_attempts": 1})["id"]
     error = {"type": "Boom", "message": "m"}
     api.post("workers/nack", {"job_id": key, "error": error}).ok()

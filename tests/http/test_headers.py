@@ -1,4 +1,4 @@
-"""Ids of requests, versions, content types. What each answer carries, `api.framed` looks at."""
+"""Ids of requests, versions, content types. `api.framed` checks what every response has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that ask at the same moment: one of them wins, and the others are told so."""
+"""Concurrent requests: one of them succeeds, and the others get a conflict."""
 
 from __future__ import annotations
 

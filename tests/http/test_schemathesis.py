@@ -1,4 +1,4 @@
-"""The API against its own document: no request, well-formed or not, is answered otherwise.
+"""The API against its own document: every response to any request is one that it describes.
 
 `OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer. Beside these
 examples, which are random, there are some hundred cases for each operation that follow from its
@@ -155,7 +155,7 @@ def test_every_response_is_as_described(case: Any, stored: Stored) -> None:
         case.path_parameters["key"] = stored.instead_of(key)
     case.body = _as_clients_write(case.body)
     case.query = _as_digits(case.query)
-    # Packed answers are tested elsewhere: this client does not unpack them.
+    # Compressed responses are tested elsewhere: this client does not decompress them.
     case.call_and_validate(
         headers={"Authorization": f"Bearer {stored.key}", "Accept-Encoding": "identity"}
     )

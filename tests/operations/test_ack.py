@@ -63,7 +63,7 @@ def test_must_3_the_result_is_stored_as_it_was_given(result: JSON, batch: bool) 
     stored = read(job.id).result
     assert stored == result
     assert type(stored) is type(result)
-    # No result is no `result` in the answer, and the column is empty rather than JSON's null.
+    # No result is no `result` in the response, and the column is empty rather than JSON's null.
     assert jobs().filter(pk=job.id, result__isnull=True).exists() is (result is None)
 
 

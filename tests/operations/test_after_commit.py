@@ -1,4 +1,4 @@
-"""What others are told, they are told after the commit, and never of what was rolled back."""
+"""Signals and notifications are sent after the commit, and never for what was rolled back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expire() -> Any:
     return promotion.expire
 
 
-#: Each makes a job ready and returns the operation; beside it, what is told of that, in order.
+#: Each makes a job ready and returns the operation; beside it, the signals of that, in order.
 CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
     "push": (lambda: push, ["enqueued"]),
     "batch": (

@@ -179,11 +179,11 @@ def test_a_paused_queue_hands_out_nothing_and_the_next_one_does() -> None:
 
 @pytest.mark.parametrize("directive", ["quiet", "terminate"])
 def test_a_worker_that_was_directed_to_be_quiet_gets_nothing(directive: str) -> None:
-    worker("told")
+    worker("directed")
     worker("other")
-    beat.direct("told", Directive(directive))
+    beat.direct("directed", Directive(directive))
     put("job", queue="a")
-    assert fetched("a", worker_id="told") == []
+    assert fetched("a", worker_id="directed") == []
     assert fetched("a", worker_id="other") == ["job"]
 
 

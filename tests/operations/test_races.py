@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return their answers."""
+    """Run each task in a thread of its own, all starting together; return their results."""
     start = threading.Barrier(len(tasks))
 
     def run(task: Callable[[], Any]) -> Any:

@@ -39,7 +39,7 @@ def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJ
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return answers and errors."""
+    """Run each task in a thread of its own, all starting together; return results and errors."""
     start = threading.Barrier(len(tasks))
 
     def run(task: Callable[[], Any]) -> Any:

@@ -46,7 +46,7 @@ class Remote:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._responses, "the remote server answers")
+        eventually(self._responses, "the remote server responds")
 
     def stop(self) -> None:
         if self._process is not None:

@@ -1,4 +1,4 @@
-"""An OJS server in a thread, which answers as a test wants: the contract's answers, or none."""
+"""An OJS server in a thread. It responds as the contract says, or as a test wants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Server:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
         self.manifest: Any = {"extensions": {"payload_limits": {"supported_compression": []}}}
         self.bound: int | None = None
-        #: Asked first; None leaves the answer to the server.
+        #: Called first; None leaves the response to the server.
         self.response: Callable[[str, Any], Reply | None] = lambda path, body: None
         self.lock = threading.Lock()
         server = self

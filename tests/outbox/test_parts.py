@@ -1,4 +1,4 @@
-"""The breaker, the reading of manifests and answers, and the settings of destinations."""
+"""The breaker, the reading of manifests and responses, and the settings of destinations."""
 
 from __future__ import annotations
 

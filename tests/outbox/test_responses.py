@@ -1,4 +1,4 @@
-"""What becomes of the answers of a server, of its silence, and of what it says of itself."""
+"""The responses of a server, missing responses, and its manifest."""
 
 from __future__ import annotations
 

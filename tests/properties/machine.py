@@ -53,7 +53,7 @@ def hours(number: int | None) -> timedelta | None:
 
 
 class JobRules(RuleBasedStateMachine):
-    """Do to the database and to the model the same, and compare the answers."""
+    """Apply the same operations to the database and to the model, and compare the results."""
 
     known = Bundle("known")
     runs = Bundle("runs")
@@ -107,7 +107,7 @@ class JobRules(RuleBasedStateMachine):
     def response(
         self, run: Run, operation: Callable[[Claim], Any], after: Callable[..., Any]
     ) -> None:
-        """Give an answer under a claim, stale or not: only one that is held may change the job."""
+        """Report an outcome under a claim: only a claim that is held may change the job."""
         claim = Claim(worker_id=run.worker, run=run.run)
         job = self.model.jobs.get(run.key)
         if job is None:

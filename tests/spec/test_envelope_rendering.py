@@ -1,4 +1,4 @@
-"""A job in an answer: what is there, what is left out, and how it is spelt."""
+"""A job in a response: its fields, the fields that are left out, and their spelling."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def mark(ctx: ojs.JobContext, event: str) -> None:
 
 
 def released(job_id: UUID, event: str) -> bool:
-    """Return whether the test has told the job something."""
+    """Return whether the test has released the job."""
     return Mark.objects.using("other").filter(job_id=job_id, event=event, run=0).exists()
 
 

@@ -19,5 +19,5 @@ def no_thread_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def outcomes() -> Outcomes:
-    """Return somebody who waits for an executor's answers."""
+    """Return a collector of the outcomes of an executor."""
     return Outcomes()

@@ -1,4 +1,4 @@
-"""Parts of a worker, one at a time: runs without a database, and who waits for their answers."""
+"""Parts of a worker, one at a time: runs without a database, and a collector of their outcomes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Keeps the answers of an executor until the test asks for them."""
+    """Keeps the outcomes of an executor until the test asks for them."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
@@ -91,17 +91,17 @@ class Outcomes:
         self._queue.put(Outcome(run, result, error, committed))
 
     def next(self) -> Outcome:
-        """Wait for the next answer."""
+        """Wait for the next outcome."""
         return self._queue.get(timeout=BOUND)
 
     @property
     def empty(self) -> bool:
-        """Whether all answers were taken."""
+        """Whether all outcomes were taken."""
         return self._queue.empty()
 
 
 class Gate:
-    """A handler that says it has started, and goes on when it is told to."""
+    """A handler that signals its start, and continues when it is released."""
 
     def __init__(self) -> None:
         self.started = threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""A whole worker process, run in this one: with `once`, or told to end by the test."""
+"""A whole worker process, run in this one: with `once`, or stopped by the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress that handlers report: written past their transactions, and always before the answer."""
+"""Progress that handlers report: written outside their transactions, before the outcome."""
 
 from __future__ import annotations
 

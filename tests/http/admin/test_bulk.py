@@ -1,4 +1,4 @@
-"""`/ojs/v1/admin/jobs/bulk/…`: nothing without confirmation, and an honest answer."""
+"""`/ojs/v1/admin/jobs/bulk/…`: nothing without confirmation, and exact counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of each change: the right events, complete, with the change or not at all."""
+"""The events of each change: the right ones, complete, with the change or not at all."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Change:
     publishes: list[str]
 
     def ready(self) -> Any:
-        """Make what is there before, and tell nobody."""
+        """Make what is there before, without events."""
         with NONE:
             return self.before()
 
@@ -167,12 +167,12 @@ CHANGES = {
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
-    "told to be quiet": Change(
+    "directed to be quiet": Change(
         worker,
         lambda _: (beat.direct(WORKER, Directive.QUIET), beat.direct(WORKER, Directive.QUIET)),
         ["worker.quiet"],
     ),
-    "quiet as it was told": Change(
+    "quiet as it was directed": Change(
         lambda: (worker(), beat.direct(WORKER, Directive.QUIET)),
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],

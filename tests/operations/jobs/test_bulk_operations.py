@@ -127,7 +127,7 @@ def test_a_retry_changes_the_dead_letters_first() -> None:
         assert job.max_attempts == 9
 
 
-# Refusals are told of from another thread, which on SQLite waits for this one's transaction.
+# Rejections are recorded from another thread, which on SQLite waits for this one's transaction.
 @pytest.mark.django_db(transaction=True)
 def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
     discarded(5)

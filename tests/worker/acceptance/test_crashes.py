@@ -76,7 +76,7 @@ def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> 
 def test_a_death_is_noticed_by_the_lost_session_long_before_the_missed_beats(
     start: Start,
 ) -> None:
-    # It beats every ten minutes: only the end of its database session can tell of its death.
+    # It beats every ten minutes: only the end of its database session can show its death.
     job = stored(handlers.wait.enqueue())
     first = start(ojs={"HEARTBEAT_INTERVAL": 600}).ready()
     started(job)

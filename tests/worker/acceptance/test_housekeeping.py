@@ -171,7 +171,7 @@ def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None
     (worker,) = tree.workers()
     for _ in range(3):
         with connection.cursor() as cursor:
-            # The handler that runs reads from the other database: it is not told.
+            # The handler that runs reads from the other database: it is not released.
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
