@@ -131,7 +131,8 @@ class Job(StoredModel):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=list(State)), name="ojs_job_state"),
             models.CheckConstraint(
-                condition=Q(priority__range=(-100, 100)), name="ojs_job_priority"
+                condition=Q(priority__range=(envelope.MIN_PRIORITY, envelope.MAX_PRIORITY)),
+                name="ojs_job_priority",
             ),
             models.CheckConstraint(
                 condition=~Q(state="active")
