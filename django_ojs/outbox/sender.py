@@ -5,12 +5,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
-from types import ModuleType
 from typing import Any, Final
 
 import httpx
 
+from django_ojs.http.compression import zstandard
+from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
 from django_ojs.outbox.remote_manifest import MAX_AGE, RemoteManifest
@@ -20,7 +20,6 @@ from django_ojs.spec.destinations import Destination
 from django_ojs.spec.errors import OJSError
 from django_ojs.version import VERSION
 
-CONTENT_TYPE: Final = "application/openjobspec+json"
 #: Seconds.
 CONNECT_TIMEOUT: Final = 5.0
 #: A body of fewer bytes is not compressed.
@@ -129,7 +128,7 @@ class Sender:
         return status, headers, body
 
     def _compress(self, content: bytes) -> bytes | None:
-        library = _zstandard()
+        library = zstandard()
         if len(content) < MIN_COMPRESS_BYTES or library is None or not self.manifest().zstd:
             return None
         compressed: bytes = library.ZstdCompressor().compress(content)
@@ -138,7 +137,7 @@ class Sender:
     def _request(
         self, method: str, path: str, content: bytes | None, compressed: bool = False
     ) -> tuple[int, httpx.Headers, Any]:
-        headers = {"Content-Type": CONTENT_TYPE} if content is not None else {}
+        headers = {"Content-Type": MEDIA_TYPE} if content is not None else {}
         if compressed:
             headers["Content-Encoding"] = "zstd"
         url = f"{self._destination.url}{path}"
@@ -165,11 +164,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body, exact_integers=True, max_depth=json.BODY_DEPTH + 4)
     except OJSError:
-        return None
-
-
-def _zstandard() -> ModuleType | None:
-    try:
-        return import_module("zstandard")
-    except ImportError:
         return None
