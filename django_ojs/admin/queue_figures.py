@@ -12,7 +12,7 @@ from django_ojs.admin.charts import Series
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
-from django_ojs.operations.figures.queue_overview import Listeners, QueueRow
+from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.storage.figures import rollup_queries
 
@@ -21,7 +21,7 @@ from django_ojs.storage.figures import rollup_queries
 class QueueRows:
     """Rows of queues, the fullest first. `listening` None: the workers are not known."""
 
-    rows: list[QueueRow]
+    rows: list[OverviewRow]
     listening: Listeners | None
 
 

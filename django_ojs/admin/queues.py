@@ -17,7 +17,7 @@ from django_ojs.admin.queue_figures import history_charts, queue_rows
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures.history import history
-from django_ojs.operations.figures.queue_overview import QueueRow
+from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
@@ -28,7 +28,7 @@ PER_PAGE: Final = 50
 _MAX_EVENTS: Final = 10
 
 #: Orders of the list; the default is by pressure.
-_SORT_KEYS: Final[dict[str, Callable[[QueueRow], Any]]] = {
+_SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
     "name": lambda row: row.name,
     "depth": lambda row: (-row.depth, row.name),
     "in": lambda row: (-row.flow.came_per_minute, row.name),
@@ -90,7 +90,7 @@ class QueueAdmin(OperatorModelAdmin):
         return self.render(request, "queue", key, context)
 
 
-def _sparkline(row: QueueRow) -> charts.Chart:
+def _sparkline(row: OverviewRow) -> charts.Chart:
     return charts.sparkline("Out in the last hour", row.flow.went[:-1])
 
 

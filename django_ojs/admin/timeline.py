@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django_ojs.admin.payloads import redacted
 from django_ojs.models import Attempt, Job
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import State
 
 #: The width of the axis, and of the shortest run, in units of the SVG.
@@ -18,7 +18,9 @@ _MIN_WIDTH: Final = 4.0
 MAX_RUNS: Final = 50
 
 #: Ends of a run that are no failure.
-_NO_FAILURE: Final = frozenset({RunOutcome.RETURNED, RunOutcome.SHUTDOWN, RunOutcome.CANCELLED})
+_NO_FAILURE: Final = frozenset(
+    {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

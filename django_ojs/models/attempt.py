@@ -10,7 +10,7 @@ from django_ojs.models.job import Job
 from django_ojs.spec import times
 
 
-class RunOutcome(models.TextChoices):
+class AttemptOutcome(models.TextChoices):
     """The outcome of an unsuccessful run."""
 
     FAILED = "failed", "Failed"
@@ -30,7 +30,7 @@ class Attempt(StoredModel):
     attempt = models.PositiveIntegerField()
     run = models.PositiveIntegerField()
     worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: the client gave none
-    outcome = models.CharField(max_length=16, choices=RunOutcome.choices)
+    outcome = models.CharField(max_length=16, choices=AttemptOutcome.choices)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField()
     error = StoredJSONField(null=True)

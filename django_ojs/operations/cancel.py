@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
@@ -35,7 +35,7 @@ def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
     for job in held:
         if job.state == State.ACTIVE:
-            record(job, RunOutcome.CANCELLED, None)
+            record(job, AttemptOutcome.CANCELLED, None)
     keys = [job.pk for job in held]
     transitions.apply(
         Trigger.CANCEL,

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Attempt, Job
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry_policy import Decision
@@ -25,7 +25,7 @@ def fail(
     failure: Failure,
     *,
     claim: Claim = ANY_CLAIM,
-    outcome: RunOutcome = RunOutcome.FAILED,
+    outcome: AttemptOutcome = AttemptOutcome.FAILED,
 ) -> Job:
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
@@ -60,7 +60,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     # Recorded once: until a deployment ends, a job may be postponed every half minute.
     recorded = (job.error or {}).get("type") == failure.type
-    _wait(job, failure, delay, None if recorded else RunOutcome.RETURNED, spend=False)
+    _wait(job, failure, delay, None if recorded else AttemptOutcome.RETURNED, spend=False)
     postponed = transitions.get(job_id)
     publish.postponed(postponed, failure, worker_id=job.worker_id)
     return postponed
@@ -72,7 +72,7 @@ def requeue(
     failure: Failure | None = None,
     *,
     claim: Claim = ANY_CLAIM,
-    outcome: RunOutcome = RunOutcome.RETURNED,
+    outcome: AttemptOutcome = AttemptOutcome.RETURNED,
 ) -> Job:
     """Return a job to its queue at once, without spending an attempt.
 
@@ -100,7 +100,10 @@ def requeue(
 
 
 def record(
-    job: Job, outcome: RunOutcome, error: dict[str, object] | None, delay: timedelta | None = None
+    job: Job,
+    outcome: AttemptOutcome,
+    error: dict[str, object] | None,
+    delay: timedelta | None = None,
 ) -> None:
     """Store the attempt that just ended."""
     Attempt.primary.create(
@@ -124,7 +127,7 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 
 def _wait(
-    job: Job, failure: Failure, delay: timedelta, outcome: RunOutcome | None, *, spend: bool
+    job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome | None, *, spend: bool
 ) -> None:
     error = failure.render()
     if outcome is not None:
@@ -142,7 +145,7 @@ def _wait(
     )
 
 
-def _discard(job: Job, failure: Failure, decision: Decision, outcome: RunOutcome) -> None:
+def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = failure.render()
     record(job, outcome, error)
     transitions.apply_one(

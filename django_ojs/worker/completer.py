@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
@@ -102,7 +102,7 @@ class Completer:
         run: Run,
         failure: Failure,
         *,
-        outcome: RunOutcome = RunOutcome.FAILED,
+        outcome: AttemptOutcome = AttemptOutcome.FAILED,
         seconds: float = 0.0,
         cause: BaseException | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ class Completer:
             StateChange(
                 [run],
                 lambda: fail.requeue(
-                    run.job.id, failure, claim=run.claim, outcome=RunOutcome.SHUTDOWN
+                    run.job.id, failure, claim=run.claim, outcome=AttemptOutcome.SHUTDOWN
                 ),
             )
         )

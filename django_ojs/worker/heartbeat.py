@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db import Error, connections
 
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
@@ -133,7 +133,7 @@ class Heartbeat:
                 self._completer.fail(
                     run,
                     timeout_failure(),
-                    outcome=RunOutcome.TIMEOUT,
+                    outcome=AttemptOutcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )
         if self.interrupted:

@@ -17,7 +17,7 @@ from django.dispatch import Signal
 import django_ojs as ojs
 from django_ojs import conf, handlers, models, signals
 from django_ojs.http.views.openapi import DOCUMENT
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
@@ -209,7 +209,7 @@ def test_the_interface_describes_the_options_of_the_table() -> None:
 
 def test_every_outcome_of_a_run_is_there() -> None:
     text = dict(row[:2] for row in table("reference/job-fields.md", "Attempt"))["outcome"]
-    assert all(outcome.value in text for outcome in RunOutcome)
+    assert all(outcome.value in text for outcome in AttemptOutcome)
 
 
 def test_every_signal_is_there() -> None:

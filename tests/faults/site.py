@@ -17,7 +17,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from django_ojs.models import Attempt, Job
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import TERMINAL
 from tests.faults import ledger
 from tests.faults.checker import Fault, Verdict, check
@@ -149,7 +149,7 @@ class Site:
     def verdict(self) -> Verdict:
         """Judge what happened so far."""
         # A handler that failed runs again by its retry policy; that is not a duplicate to explain.
-        ended = Attempt.objects.filter(outcome__in=[RunOutcome.LAPSED, RunOutcome.FAILED])
+        ended = Attempt.objects.filter(outcome__in=[AttemptOutcome.LAPSED, AttemptOutcome.FAILED])
         return check(
             attempted=self.known("attempted"),
             acknowledged=self.known("acknowledged"),

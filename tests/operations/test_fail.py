@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import fail, fetch, promotion
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -222,7 +222,7 @@ def test_the_history_has_an_entry_for_each_failure_in_their_order() -> None:
 
 def test_the_attempt_row_says_who_ran_when_and_how_it_ended() -> None:
     job = active()
-    fail.fail(job.id, BOOM, outcome=RunOutcome.TIMEOUT)
+    fail.fail(job.id, BOOM, outcome=AttemptOutcome.TIMEOUT)
     row = read(job.id).attempts.get()
     assert (row.attempt, row.run, row.worker_id, row.outcome) == (1, 1, WORKER, "timeout")
     assert row.started_at == job.started_at

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import cancel, fail, fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
@@ -45,7 +45,7 @@ def test_requeue_without_an_error_leaves_no_history() -> None:
 
 def test_requeue_with_an_error_keeps_it_and_how_the_run_ended() -> None:
     job = active()
-    fail.requeue(job.id, SHUTDOWN, outcome=RunOutcome.SHUTDOWN)
+    fail.requeue(job.id, SHUTDOWN, outcome=AttemptOutcome.SHUTDOWN)
     stored = read(job.id)
     assert stored.error == {"type": "shutdown", "message": "The worker stopped."}
     assert stored.attempts.get().outcome == "shutdown"

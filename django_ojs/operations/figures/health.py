@@ -8,7 +8,7 @@ from typing import Final, Literal
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.figures.queue_overview import Level, QueueRow
+from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.storage import database
 
@@ -51,7 +51,7 @@ def oldest_transaction() -> timedelta | None:
 
 
 def findings(
-    rows: Sequence[QueueRow],
+    rows: Sequence[OverviewRow],
     *,
     maintenance: Maintenance | None,
     stale: int,
@@ -88,7 +88,7 @@ def findings(
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 
-def _of(row: QueueRow) -> list[Finding]:
+def _of(row: OverviewRow) -> list[Finding]:
     found = []
     bound = row.bound
     by_size = bound.max_depth is None or (

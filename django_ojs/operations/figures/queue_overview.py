@@ -38,7 +38,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QueueRow:
+class OverviewRow:
     """One queue."""
 
     status: QueueStatus
@@ -138,7 +138,7 @@ def overview(
     flows: Mapping[str, Flow],
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
-) -> list[QueueRow]:
+) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
     `listens` None: the listeners are unknown.
@@ -152,7 +152,7 @@ def overview(
         warned_at, full_at = since.get(status.name, (None, None))
         by_size = status.config.backpressure.max_size_bytes is not None
         found.append(
-            QueueRow(
+            OverviewRow(
                 status=status,
                 flow=flows.get(status.name) or rollup_queries.nothing(),
                 listening=None if listens is None else listens.get(status.name, 0),
@@ -165,8 +165,8 @@ def overview(
     return sorted(found, key=_pressing)
 
 
-def _pressing(row: QueueRow) -> tuple[float, int, str]:
+def _pressing(row: OverviewRow) -> tuple[float, int, str]:
     return -(row.pressure or 0.0), -row.depth, row.name
 
 
-__all__ = ["Level", "Listeners", "QueueRow", "listeners", "overview"]
+__all__ = ["Level", "Listeners", "OverviewRow", "listeners", "overview"]

@@ -7,7 +7,7 @@ from django.db.models.functions import Coalesce, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
@@ -34,7 +34,7 @@ def enforce(limit: int = BATCH) -> int:
     failed = 0
     for key, run in late.values_list("pk", "run")[:limit]:
         try:
-            fail(key, timeout_failure(), claim=Claim(run=run), outcome=RunOutcome.TIMEOUT)
+            fail(key, timeout_failure(), claim=Claim(run=run), outcome=AttemptOutcome.TIMEOUT)
         except (Conflict, JobNotFound):
             continue  # It ended in the meantime.
         failed += 1

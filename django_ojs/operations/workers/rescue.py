@@ -7,7 +7,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job, Worker
-from django_ojs.models.attempt import RunOutcome
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
@@ -32,7 +32,7 @@ def lapse(limit: int = BATCH) -> int:
         type="visibility_timeout",
         message="The lease expired before the worker reported an outcome.",
     )
-    return _take_back(lapsed, failure, RunOutcome.LAPSED, limit)
+    return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
@@ -45,7 +45,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     orphans = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
     failure = Failure(type="worker_death", message="The worker that ran the job died.")
     rescued = 0
-    while found := _take_back(orphans, failure, RunOutcome.LOST, limit):
+    while found := _take_back(orphans, failure, AttemptOutcome.LOST, limit):
         rescued += found
     # A job that another transaction has locked is left to the next call, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
@@ -80,12 +80,14 @@ class DeadWorkers:
         return rescue(sorted(silent | {worker for worker, _ in twice}))
 
 
-def _take_back(which: QuerySet[Job], failure: Failure, outcome: RunOutcome, limit: int) -> int:
+def _take_back(which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int) -> int:
     return _take_back_some(which, failure, outcome, limit) if which.exists() else 0
 
 
 @database.write_transaction
-def _take_back_some(which: QuerySet[Job], failure: Failure, outcome: RunOutcome, limit: int) -> int:
+def _take_back_some(
+    which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int
+) -> int:
     held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
     error = failure.render()
     Attempt.primary.bulk_create(

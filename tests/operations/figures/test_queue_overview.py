@@ -9,7 +9,7 @@ import pytest
 
 from django_ojs.operations import beat, queues
 from django_ojs.operations.figures import health, queue_overview
-from django_ojs.operations.figures.queue_overview import Level, QueueRow
+from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import Maintenance
 from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.spec.queue_config import Backpressure, QueueConfig
@@ -30,7 +30,7 @@ def row(
     listening: int | None = 1,
     size: int | None = None,
     **bound: Any,
-) -> QueueRow:
+) -> OverviewRow:
     status = QueueStatus(
         name="alpha",
         state=QueueState.PAUSED if paused else QueueState.ACTIVE,
@@ -40,7 +40,7 @@ def row(
         config=QueueConfig(backpressure=Backpressure(**bound)),
     )
     flow = Flow([came] * 60, [went] * 60, [0] * 60)
-    return QueueRow(status=status, flow=flow, listening=listening, size=size)
+    return OverviewRow(status=status, flow=flow, listening=listening, size=size)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def row(
     ],
 )
 def test_pressure_is_depth_by_the_nearer_bound(
-    found: QueueRow, pressure: float | None, level: Level
+    found: OverviewRow, pressure: float | None, level: Level
 ) -> None:
     assert found.pressure == pressure
     assert found.level is level
@@ -83,12 +83,12 @@ def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
     ],
 )
 def test_nobody_works_a_queue_that_has_jobs_and_neither_listeners_nor_progress(
-    found: QueueRow, unworked: bool
+    found: OverviewRow, unworked: bool
 ) -> None:
     assert found.unworked is unworked
 
 
-def kinds(*rows: QueueRow, **values: Any) -> list[str]:
+def kinds(*rows: OverviewRow, **values: Any) -> list[str]:
     usual: dict[str, Any] = {
         "maintenance": Maintenance(enabled=False),
         "stale": 0,
