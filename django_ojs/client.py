@@ -85,9 +85,7 @@ def enqueue_batch(
     """
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
-        raise InvalidRequest(
-            "requests must be a list of at least one request.", details={"field": "requests"}
-        )
+        raise InvalidRequest.of("requests", "must be a list of at least one request.")
     envelopes = []
     new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):

@@ -6,6 +6,7 @@ ignored would be found in production only.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,12 +22,11 @@ from django_ojs.spec import destinations, events, payload_config, queue_config, 
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.states import State
 
 
 def _duration(value: object) -> timedelta:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return timedelta(seconds=value)
-    return times.parse_duration(value, "the setting")
+    return times.parse_seconds(value, "the setting")
 
 
 def _retry(value: object) -> RetryPolicy:
@@ -35,36 +35,24 @@ def _retry(value: object) -> RetryPolicy:
     return retry_policy.parse(value, default=retry_policy.DEFAULT)
 
 
-def _paths(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(path, str) for path in value):  # type: ignore[attr-defined]  # a non-iterable raises TypeError
-        raise ValueError
-    return tuple(value)  # type: ignore[arg-type]  # checked above
-
-
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError
     return value
 
 
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def _count(value: object, *, minimum: int = 1, maximum: float = math.inf) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         raise ValueError
     return value
 
 
 def _name_bytes(value: object) -> int:
-    # The length of the columns that hold the names.
-    if _count(value) > NAME_BYTES:
-        raise ValueError
-    return _count(value)
+    return _count(value, maximum=NAME_BYTES)
 
 
 def _envelope_bytes(value: object) -> int:
-    # Every implementation must accept this size (payload-limits).
-    if _count(value) < SMALLEST_LIMIT:
-        raise ValueError
-    return _count(value)
+    return _count(value, minimum=SMALLEST_LIMIT)
 
 
 def _wrong_database(value: object) -> str:
@@ -74,20 +62,20 @@ def _wrong_database(value: object) -> str:
 
 
 def _events(value: object) -> frozenset[events.EventType]:
-    patterns = _paths(value)
+    patterns = payload_config.strings(value)
     # A misspelt type must not be noticed only when its events are needed.
     if not all(events.matching([pattern]) for pattern in patterns):
         raise ValueError
     return events.matching(patterns)
 
 
-class Queues(dict[str, dict[str, Any]]):
+class QueueConfigs(dict[str, dict[str, Any]]):
     """Configurations by queue; hashable, because the settings are. It is never changed."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
 
-def _queues(value: object) -> Queues:
+def _queues(value: object) -> QueueConfigs:
     if not isinstance(value, Mapping):
         raise ValueError
     read = {}
@@ -96,7 +84,7 @@ def _queues(value: object) -> Queues:
         read[name] = queue_config.merge(
             {}, queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=f"QUEUES.{name}")
         )
-    return Queues(read)
+    return QueueConfigs(read)
 
 
 def _service(value: object) -> str:
@@ -114,8 +102,10 @@ def _setting(
 _ANY_SIZE = 2**53
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 COUNT = "an integer of at least 1"
+#: Every implementation must accept envelopes of this size (payload-limits).
 SMALLEST_LIMIT = 1024 * 1024
 ENVELOPE = f"an integer of at least {SMALLEST_LIMIT} (1 MiB)"
+#: The length of the columns that hold the names.
 NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
@@ -157,8 +147,8 @@ class Settings:
     default_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
     visibility_timeout: timedelta = _setting(timedelta(minutes=30), _duration, DURATION)
 
-    enqueue_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
-    execution_middleware: tuple[str, ...] = _setting((), _paths, PATHS)
+    enqueue_middleware: tuple[str, ...] = _setting((), payload_config.strings, PATHS)
+    execution_middleware: tuple[str, ...] = _setting((), payload_config.strings, PATHS)
     wrong_database: str = _setting("error", _wrong_database, '"error", "warn" or "outbox"')
     notify: bool = _setting(True, _boolean, BOOLEAN)
 
@@ -167,13 +157,13 @@ class Settings:
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
-    queues: Queues = _setting(Queues(), _queues, QUEUES)
+    queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
 
-    http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, _paths, PATHS)
+    http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, payload_config.strings, PATHS)
 
     heartbeat_interval: timedelta = _setting(timedelta(seconds=5), _duration, DURATION)
     poll_interval: timedelta = _setting(timedelta(milliseconds=500), _duration, DURATION)
@@ -194,7 +184,7 @@ class Settings:
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
-    admin_redact: tuple[str, ...] = _setting((), _paths, NAMES)
+    admin_redact: tuple[str, ...] = _setting((), payload_config.strings, NAMES)
 
     outbox: tuple[destinations.Destination, ...] = _setting((), destinations.read, OUTBOX)
     keep_sent: timedelta = _setting(timedelta(days=1), _duration, DURATION)
@@ -224,6 +214,16 @@ class Settings:
             meta_bytes=self.max_meta_bytes,
             envelope_bytes=self.max_envelope_bytes,
         )
+
+    @cached_property
+    def retention(self) -> dict[tuple[State, bool], timedelta]:
+        """How long finished jobs are kept, by state and by whether they are dead letters."""
+        return {
+            (State.COMPLETED, False): self.keep_completed,
+            (State.CANCELLED, False): self.keep_cancelled,
+            (State.DISCARDED, False): self.keep_discarded,
+            (State.DISCARDED, True): self.keep_dead_letters,
+        }
 
 
 def _read(given: Mapping[str, Any]) -> Settings:

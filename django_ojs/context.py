@@ -74,7 +74,6 @@ class JobContext:
 
     @property
     def queue(self) -> str:
-        """The queue of the job."""
         return self.job.queue
 
     @property
@@ -91,7 +90,7 @@ class JobContext:
         self._cancelled.set()
 
     def heartbeat(self, extend: timedelta | None = None) -> bool:
-        """Extend the job's reservation from now (worker-protocol §5.4).
+        """Extend the job's lease from now (worker-protocol §5.4).
 
         It is extended by the visibility timeout of the job, or by `extend`.
 
@@ -104,7 +103,7 @@ class JobContext:
         return held
 
     async def aheartbeat(self, extend: timedelta | None = None) -> bool:
-        """Extend the job's reservation; see `heartbeat`."""
+        """Extend the job's lease; see `heartbeat`."""
         return await sync_to_async(self.heartbeat)(extend)
 
     def progress(
@@ -117,7 +116,7 @@ class JobContext:
         """Report progress: a fraction from 0 to 1, data, or both (ojs-progress §6).
 
         `checkpoint` is what another run of the job finds as its `last_checkpoint`. It extends the
-        reservation too. At most one report a second is written, the latest; the last of a run
+        lease too. At most one report a second is written, the latest; the last of a run
         always is. Whatever goes wrong is logged and harms nothing. Return False when the job is no
         longer this run's; `cancelled` is then set. In an `async def` handler, call
         `await aprogress()`.

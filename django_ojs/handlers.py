@@ -187,9 +187,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     check_type(type, settings().limits)
     defaults = read_options(options)
     if defaults.id is not None:
-        raise InvalidRequest(
-            "id must be set for each job, not for its type.", details={"field": "id"}
-        )
+        raise InvalidRequest.of("id", "must be set for each job, not for its type.")
     # The defaults are checked here, not at the first enqueue.
     wanted = Request(type=type, args=(), options=defaults)
     validate(envelope_of(wanted), settings().limits)

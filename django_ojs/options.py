@@ -13,7 +13,7 @@ from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
 from django_ojs.spec import ids, retry_policy, times, unique_policy
-from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -132,13 +132,11 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     """
     given = item.options
     if not isinstance(given, Options):
-        raise InvalidRequest("options must be an Options.", details={"field": "options"})
+        raise InvalidRequest.of("options", "must be an Options.")
     handler = registry.handlers.get(item.type) if isinstance(item.type, str) else None
     options = given if handler is None else given.over(handler.defaults)
     if not isinstance(item.args, (list, tuple)):
-        raise InvalidArgs(
-            "args must be a list of the handler's positional arguments.", details={"field": "args"}
-        )
+        raise InvalidArgs.of("args", "must be a list of the handler's positional arguments.")
     envelope = Envelope(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
@@ -180,9 +178,8 @@ def push_options_of_batch(
         policies = [full_policy(item.type, item.options) for item in items]
         policy = policies[0]
         if any(other is not policy and other != policy for other in policies):
-            raise InvalidRequest(
-                "on_full must be the same for all jobs of a batch; enqueue_batch takes it too.",
-                details={"field": "on_full"},
+            raise InvalidRequest.of(
+                "on_full", "must be the same for all jobs of a batch; enqueue_batch takes it too."
             )
     return replace(
         policy,
@@ -206,9 +203,7 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     if wanted is None and timeout is None:
         return _RAISE
     if wanted not in _ON_FULL:
-        raise InvalidRequest(
-            f"on_full must be one of {', '.join(_ON_FULL)}.", details={"field": "on_full"}
-        )
+        raise InvalidRequest.of("on_full", f"must be one of {', '.join(_ON_FULL)}.")
     if timeout is not None:
         _milliseconds(timeout, "block_timeout")
     if wanted == "block":
@@ -225,10 +220,10 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.priority = options.priority
     if options.scheduled_at is not None:
         envelope.scheduled_at = times.parse_when(options.scheduled_at, "scheduled_at")
-        envelope.scheduled_at_text = _as_sent(options.scheduled_at, envelope.scheduled_at)
+        envelope.scheduled_at_text = when_text(options.scheduled_at, envelope.scheduled_at)
     if options.expires_at is not None:
         envelope.expires_at = times.parse_when(options.expires_at, "expires_at")
-        envelope.expires_at_text = _as_sent(options.expires_at, envelope.expires_at)
+        envelope.expires_at_text = when_text(options.expires_at, envelope.expires_at)
     if options.timeout is not None:
         envelope.timeout_ms = _milliseconds(options.timeout, "timeout")
     if options.visibility_timeout is not None:
@@ -237,7 +232,7 @@ def _apply(options: Options, envelope: Envelope) -> None:
         )
     if options.tags is not None:
         if isinstance(options.tags, str) or not isinstance(options.tags, Sequence):
-            raise InvalidRequest("tags must be a list of strings.", details={"field": "tags"})
+            raise InvalidRequest.of("tags", "must be a list of strings.")
         envelope.tags = list(options.tags)
     if options.meta is not None:
         _check_meta(options.meta)
@@ -248,12 +243,6 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.schema = options.schema
     if options.pending is not None:
         envelope.pending = options.pending
-
-
-def _as_sent(given: When, meant: datetime | timedelta) -> str | None:
-    if isinstance(meant, timedelta):
-        return None
-    return given if isinstance(given, str) else times.format_timestamp(meant)
 
 
 def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
@@ -268,18 +257,12 @@ def _milliseconds(value: Duration, name: str) -> int:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise InvalidRequest(
-            f"{name} must be a positive number of seconds or a timedelta.", details={"field": name}
-        )
+        raise InvalidRequest.of(name, "must be a positive number of seconds or a timedelta.")
     if value > MAX_TIMEOUT_MS / 1000:
-        raise InvalidRequest(
-            f"{name} must be at most {MAX_TIMEOUT_MS // 1000} seconds.", details={"field": name}
-        )
+        raise InvalidRequest.of(name, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds.")
     return max(1, round(value * 1000))
 
 
 def _check_meta(meta: object) -> None:
     if not isinstance(meta, Mapping):
-        raise InvalidMetadata(
-            "meta must be a mapping of strings to JSON values.", details={"field": "meta"}
-        )
+        raise InvalidMetadata.of("meta", "must be a mapping of strings to JSON values.")

@@ -38,11 +38,9 @@ class HandlerRegistry:
         self.handlers[handler.type] = handler
 
     def remove(self, type: str) -> None:
-        """Remove the handler of a type, if there is one."""
         self.handlers.pop(type, None)
 
     def reset(self) -> None:
-        """Remove all handlers."""
         self.handlers.clear()
 
 

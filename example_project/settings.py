@@ -14,7 +14,7 @@ from example_project.embedded_postgres import database_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Not a secret: this site answers on 127.0.0.1 only and its data is made up.
+# Not a secret: this site listens on 127.0.0.1 only and its data is made up.
 SECRET_KEY = "example-project-key-for-127.0.0.1-only"
 # Off by default: workers then run without the autoreloader, and Django keeps no query log.
 DEBUG = os.environ.get("OJS_DEMO_DEBUG") == "1"

@@ -66,7 +66,7 @@ def test_e002_times_without_a_zone() -> None:
     assert "USE_TZ = True" in problem.msg
 
 
-def test_all_problems_of_the_settings_are_told_at_once() -> None:
+def test_all_problems_of_the_settings_are_reported_at_once() -> None:
     with override_settings(USE_TZ=False, OJS={"X": 1}):
         assert ids(checks.check_settings()) == ["django_ojs.E001", "django_ojs.E002"]
 
@@ -155,7 +155,7 @@ def test_a_project_without_the_api_needs_no_rest_framework() -> None:
         assert checks.check_access() == []
 
 
-def test_a_setting_that_cannot_be_read_is_told_once() -> None:
+def test_a_setting_that_cannot_be_read_is_reported_once() -> None:
     with override_settings(OJS={"X": 1}):
         assert ids(checks.check_settings()) == ["django_ojs.E001"]
         assert checks.check_access() == checks.check_deployed_access() == []

@@ -1,4 +1,4 @@
-"""Signals: each change tells once, when it is committed, and no receiver can harm it."""
+"""Signals: each change sends one, after its commit, and no receiver can harm it."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ ALL: dict[str, Signal] = {
     name: signal for name, signal in vars(signals).items() if isinstance(signal, Signal)
 }
 
-Told = list[tuple[str, dict[str, Any]]]
+Published = list[tuple[str, dict[str, Any]]]
 
 
 @contextmanager
-def listening() -> Iterator[Told]:
-    """Collect what every signal tells, as (name, what it carried)."""
-    told: Told = []
+def listening() -> Iterator[Published]:
+    """Collect every signal, as (name, arguments)."""
+    published: Published = []
 
     def receiver(name: str) -> Callable[..., None]:
-        return lambda **carried: told.append((name, carried))
+        return lambda **carried: published.append((name, carried))
 
     receivers = {name: receiver(name) for name in ALL}
     for name, each in receivers.items():
         ALL[name].connect(each, sender=Job)
     try:
-        yield told
+        yield published
     finally:
         for name, each in receivers.items():
             ALL[name].disconnect(each, sender=Job)
 
 
-def names(told: Told) -> list[str]:
-    return [name for name, _ in told]
+def names(published: Published) -> list[str]:
+    return [name for name, _ in published]
 
 
 def nothing() -> None:
@@ -70,7 +70,7 @@ class Change:
 
     before: Callable[[], Any]
     act: Callable[[Any], object]
-    tells: list[str]
+    publishes: list[str]
 
 
 CHANGES = {
@@ -126,37 +126,37 @@ STATES = {
 
 
 def test_every_signal_is_in_the_table() -> None:
-    assert {name for change in CHANGES.values() for name in change.tells} == set(ALL)
+    assert {name for change in CHANGES.values() for name in change.publishes} == set(ALL)
     assert set(STATES) == set(ALL)
 
 
 @each_change
-def test_a_change_tells_once_with_the_job_as_it_is_then(change: Change) -> None:
+def test_a_change_is_signalled_once_with_the_job_as_it_is_then(change: Change) -> None:
     job = change.before()
-    with listening() as told:
+    with listening() as published:
         change.act(job)
-    assert names(told) == change.tells
-    for name, carried in told:
+    assert names(published) == change.publishes
+    for name, carried in published:
         assert carried["sender"] is Job
         assert carried["job"].state in STATES[name]
         assert make.read(carried["job"].pk).state == carried["job"].state
-    assert len({(name, carried["job"].pk) for name, carried in told}) == len(told)
+    assert len({(name, carried["job"].pk) for name, carried in published}) == len(published)
 
 
 @each_change
-def test_a_change_tells_after_the_commit_and_not_before(change: Change) -> None:
+def test_a_change_is_signalled_after_the_commit_and_not_before(change: Change) -> None:
     job = change.before()
-    with listening() as told:
+    with listening() as published:
         with transaction.atomic():
             change.act(job)
-            assert told == []
-        assert names(told) == change.tells
+            assert published == []
+        assert names(published) == change.publishes
 
 
 @each_change
-def test_a_change_that_is_rolled_back_tells_nothing(change: Change) -> None:
+def test_a_change_that_is_rolled_back_sends_no_signal(change: Change) -> None:
     job = change.before()
-    with listening() as told:
+    with listening() as published:
         with transaction.atomic():
             change.act(job)
             transaction.set_rollback(True)
@@ -165,7 +165,7 @@ def test_a_change_that_is_rolled_back_tells_nothing(change: Change) -> None:
                 change.act(job)
                 transaction.set_rollback(True)
             assert not transaction.get_rollback()
-    assert told == []
+    assert published == []
 
 
 @each_change
@@ -179,32 +179,34 @@ def test_a_receiver_that_fails_is_logged_and_harms_neither_the_job_nor_the_other
     for signal in ALL.values():
         signal.connect(broken)
     try:
-        with listening() as told:
+        with listening() as published:
             change.act(job)
     finally:
         for signal in ALL.values():
             signal.disconnect(broken)
-    assert names(told) == change.tells
-    assert all(make.read(carried["job"].pk).state == carried["job"].state for _, carried in told)
+    assert names(published) == change.publishes
+    assert all(
+        make.read(carried["job"].pk).state == carried["job"].state for _, carried in published
+    )
     broke = [record for record in caplog.records if "broken" in record.getMessage()]
-    assert len(broke) == len(change.tells)
+    assert len(broke) == len(change.publishes)
 
 
 @pytest.mark.parametrize("name", ["fail", "fail for good"])
 def test_a_failure_is_carried_along(name: str) -> None:
     job = CHANGES[name].before()
-    with listening() as told:
+    with listening() as published:
         CHANGES[name].act(job)
-    assert [carried["failure"] for _, carried in told] == [make.BOOM, make.BOOM]
+    assert [carried["failure"] for _, carried in published] == [make.BOOM, make.BOOM]
 
 
-def test_a_change_that_is_refused_tells_nothing() -> None:
+def test_a_change_that_is_refused_sends_no_signal() -> None:
     done = make.in_state(State.COMPLETED)
-    with listening() as told:
+    with listening() as published:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, cancel.cancel):
             with pytest.raises(ojs.OJSError):
                 act(done.pk)
-    assert told == []
+    assert published == []
 
 
 def test_a_receiver_may_enqueue_in_its_turn() -> None:

@@ -53,7 +53,6 @@ class Action:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a confirmation page comes first."""
         return self.consequences is not None or self.form is not None or self.confirm_name
 
     def problem_with(self, keys: Sequence[str]) -> str | None:
@@ -74,7 +73,6 @@ class ActionResult:
 
     @property
     def level(self) -> int:
-        """The level of the message."""
         if not self.skipped:
             return messages.SUCCESS
         return messages.WARNING if self.done else messages.ERROR

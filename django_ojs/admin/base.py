@@ -21,6 +21,7 @@ from django.http import (
 )
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 
 from django_ojs.admin import payloads
@@ -266,6 +267,7 @@ class OperatorModelAdmin(_Admin):
                 "opts": self.opts,
                 "admin_site": self.admin_site,
                 "here": request.get_full_path(),
+                "queried_at": timezone.now(),
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
                 **context,

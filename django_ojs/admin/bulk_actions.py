@@ -9,7 +9,7 @@ from django.utils.http import urlencode
 
 from django_ojs.admin import search_query
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.models.bulk_operation import Action
+from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
@@ -19,7 +19,7 @@ from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 class BulkAction:
     """An action on all jobs of a filter that are in one of `states`."""
 
-    action: Action
+    action: BulkActionName
     scope: Scope
     states: frozenset[State]
     destructive: bool
@@ -36,14 +36,14 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
     bulk_action.action.value: bulk_action
     for bulk_action in (
         BulkAction(
-            action=Action.RETRY,
+            action=BulkActionName.RETRY,
             scope=Scope.OPERATOR,
             states=frozenset({State.DISCARDED}),
             destructive=False,
             consequence="Discarded jobs become available again, with all their attempts.",
         ),
         BulkAction(
-            action=Action.CANCEL,
+            action=BulkActionName.CANCEL,
             scope=Scope.OPERATOR,
             states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
             destructive=True,
@@ -51,7 +51,7 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
             "Running jobs are cancelled only if the search names state:active.",
         ),
         BulkAction(
-            action=Action.DELETE,
+            action=BulkActionName.DELETE,
             scope=Scope.ADMIN,
             states=TERMINAL,
             destructive=True,

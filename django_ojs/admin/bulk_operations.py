@@ -7,7 +7,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
-from django.utils import timezone
 
 from django_ojs.admin import payloads, search_query
 from django_ojs.admin.actions import Action, Skipped
@@ -76,7 +75,6 @@ class BulkOperationAdmin(OperatorModelAdmin):
         context = _context(operation) | {
             "buttons": self.buttons(request, operation),
             "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
-            "queried_at": timezone.now(),
         }
         return self.render(request, "bulk_operation", str(operation), context)
 

@@ -195,7 +195,6 @@ def _line(
 
 
 def _round_up(value: float) -> float:
-    """Return the next round number."""
     if value <= 0:
         return 0.0
     size = 1.0

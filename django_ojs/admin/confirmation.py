@@ -53,7 +53,6 @@ class Confirmation:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What the user has filled in."""
         return {} if self.form is None else self.form.cleaned_data
 
     def shows_error_of(self, result: ActionResult) -> bool:

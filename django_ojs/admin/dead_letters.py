@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils import timezone
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
@@ -40,7 +39,6 @@ class DeadLetterAdmin(OperatorModelAdmin):
                 "jobs_url": self.url("changelist", model="job") + filter_query(all_dead),
                 "buttons": bulk_buttons(self, request, all_dead, what="all") if found else (),
                 "timed_out": query.timed_out,
-                "queried_at": timezone.now(),
             },
         )
 

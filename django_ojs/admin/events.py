@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.http import urlencode
 
 from django_ojs.admin import payloads
@@ -58,7 +57,6 @@ class EventAdmin(OperatorModelAdmin):
                 "older": f"?{urlencode({**filters, 'before': str(older)})}" if older else "",
                 "incomplete": bool(older and page is not None and len(page) < PER_PAGE),
                 "timed_out": query.timed_out,
-                "queried_at": timezone.now(),
             },
         )
 

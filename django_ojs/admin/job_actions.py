@@ -11,7 +11,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
@@ -23,7 +23,7 @@ class ChangesForm(forms.Form):
     """What a retry of a dead letter changes (ojs-dead-letter §6.3); empty fields change nothing."""
 
     queue = forms.CharField(required=False, max_length=255)
-    priority = forms.IntegerField(required=False, min_value=-100, max_value=100)
+    priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
     max_attempts = forms.IntegerField(
         required=False,
         min_value=1,

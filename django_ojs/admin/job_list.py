@@ -26,28 +26,17 @@ PER_PAGE: Final = 50
 _PREVIEW_BYTES: Final = 16 * 1024
 _PREVIEW_LENGTH: Final = 140
 
-#: A symbol and a colour for each state, beside its name.
-SYMBOLS: Final[dict[State, tuple[str, str]]] = {
-    State.SCHEDULED: ("◷", ""),
-    State.PENDING: ("◌", ""),
-    State.AVAILABLE: ("●", ""),
-    State.ACTIVE: ("▶", "blue"),
-    State.RETRYABLE: ("↻", "fair"),
-    State.COMPLETED: ("✓", "good"),
-    State.CANCELLED: ("⊘", ""),
-    State.DISCARDED: ("✕", "bad"),
-}
-
-#: What the time column shows for each state: a word, and a field.
-_TIMES: Final[dict[State, tuple[str, str]]] = {
-    State.SCHEDULED: ("due", "due_at"),
-    State.PENDING: ("pending", "created_at"),
-    State.AVAILABLE: ("waiting", "enqueued_at"),
-    State.ACTIVE: ("running", "started_at"),
-    State.RETRYABLE: ("due", "due_at"),
-    State.COMPLETED: ("finished", "finished_at"),
-    State.CANCELLED: ("cancelled", "finished_at"),
-    State.DISCARDED: ("discarded", "finished_at"),
+#: For each state a symbol and a colour, beside its name; and what the time column shows: a word,
+#: and a field.
+_SHOWN: Final[dict[State, tuple[str, str, str, str]]] = {
+    State.SCHEDULED: ("◷", "", "due", "due_at"),
+    State.PENDING: ("◌", "", "pending", "created_at"),
+    State.AVAILABLE: ("●", "", "waiting", "enqueued_at"),
+    State.ACTIVE: ("▶", "blue", "running", "started_at"),
+    State.RETRYABLE: ("↻", "fair", "due", "due_at"),
+    State.COMPLETED: ("✓", "good", "finished", "finished_at"),
+    State.CANCELLED: ("⊘", "", "cancelled", "finished_at"),
+    State.DISCARDED: ("✕", "bad", "discarded", "finished_at"),
 }
 _DISCARDED: Final = {"expired": "expired", "dropped": "dropped", "operator": "removed"}
 
@@ -71,9 +60,7 @@ class JobTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """A job of the list."""
-
+class JobRow:
     job: Job
     badge: Badge
     time: JobTime
@@ -92,13 +79,13 @@ class Tab:
 
 
 def badge(job: Job) -> Badge:
-    symbol, level = SYMBOLS[State(job.state)]
+    symbol, level, _, _ = _SHOWN[State(job.state)]
     return Badge(symbol=symbol, word="dead letter" if job.dead_letter else job.state, level=level)
 
 
 def job_time(job: Job) -> JobTime:
     state = State(job.state)
-    word, field = _TIMES[state]
+    _, _, word, field = _SHOWN[state]
     if state is State.DISCARDED:
         word = _DISCARDED.get(job.discard_reason or "", word)
     form = "age" if word in ("pending", "waiting", "running") else "ago"
@@ -148,10 +135,10 @@ def page(
     }
 
 
-def _row(job: Job, preview: str, payload: bool) -> Row:
+def _row(job: Job, preview: str, payload: bool) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
-    return Row(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
+    return JobRow(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
 
 
 def _previews(jobs: Sequence[Job]) -> dict[UUID, str]:
@@ -188,7 +175,7 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
                 number=None if numbers is None else numbers[state],
                 current=which.states == (state,),
             )
-            for state, (symbol, level) in SYMBOLS.items()
+            for state, (symbol, level, _, _) in _SHOWN.items()
         ),
     ]
 

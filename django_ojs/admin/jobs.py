@@ -75,7 +75,6 @@ class JobAdmin(OperatorModelAdmin):
                 "buttons": self.selection_buttons(request, examples),
                 "bulk_buttons": () if search.errors else bulk_buttons(self, request, which),
                 "timed_out": query.timed_out,
-                "queried_at": timezone.now(),
             },
         )
 
@@ -110,7 +109,6 @@ class JobAdmin(OperatorModelAdmin):
                 "log": _log(job),
                 "prune_at": _prune_at(job),
                 "timed_out": query.timed_out,
-                "queried_at": now,
                 "refresh": job.state not in TERMINAL,
             },
         )
@@ -165,10 +163,4 @@ def _policies(job: Job) -> dict[str, Any]:
 def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
-    keep = settings()
-    ages = {
-        State.COMPLETED: keep.keep_completed,
-        State.CANCELLED: keep.keep_cancelled,
-        State.DISCARDED: keep.keep_dead_letters if job.dead_letter else keep.keep_discarded,
-    }
-    return job.finished_at + ages[State(job.state)]
+    return job.finished_at + settings().retention[State(job.state), job.dead_letter]

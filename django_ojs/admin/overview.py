@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from django import forms
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
@@ -123,6 +122,5 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),
         "timed_out": query.timed_out,
-        "queried_at": timezone.now(),
         **history_charts(points),
     }

@@ -72,7 +72,6 @@ class QueueAdmin(OperatorModelAdmin):
                 "sorts": ["", *_SORT_KEYS],
                 "timed_out": query.timed_out,
                 "buttons": self.selection_buttons(request),
-                "queried_at": timezone.now(),
             },
         )
 
@@ -113,5 +112,4 @@ def _context(query: TimedQueries, status: queues.QueueStatus) -> dict[str, Any]:
         "events": None
         if recorded is None
         else [(event, data_of(event, visible=False)) for event in recorded],
-        "queried_at": timezone.now(),
     }

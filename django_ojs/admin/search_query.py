@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import json
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
@@ -131,8 +132,9 @@ def _id(values: dict[str, Any], value: str, now: datetime) -> None:
 
 
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
-    if not re.fullmatch(r"-?\d{1,3}", value) or not -100 <= int(value) <= 100:
-        raise _Invalid("priority must be an integer from -100 to 100.")
+    is_short = re.fullmatch(r"-?\d{1,3}", value)
+    if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
+        raise _Invalid(f"priority must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}.")
     values["priority"] = int(value)
 
 

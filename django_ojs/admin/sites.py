@@ -18,7 +18,7 @@ from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.models import (
     ApiKey,
     BulkOperation,
-    DeadLetter,
+    DeadLetterJob,
     Event,
     Job,
     OutboxEntry,
@@ -37,7 +37,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
     Overview: OverviewAdmin,
     Queue: QueueAdmin,
     Job: JobAdmin,
-    DeadLetter: DeadLetterAdmin,
+    DeadLetterJob: DeadLetterAdmin,
     BulkOperation: BulkOperationAdmin,
     Worker: WorkerAdmin,
     Event: EventAdmin,

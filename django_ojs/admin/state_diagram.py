@@ -71,7 +71,7 @@ class StateBox:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Transition:
+class Arrow:
     """A transition, and how many times the job took it."""
 
     path: str
@@ -85,7 +85,7 @@ class StateDiagram:
     """The diagram; `description` is the path in words, for screen readers."""
 
     boxes: Sequence[StateBox]
-    transitions: Sequence[Transition]
+    arrows: Sequence[Arrow]
     description: str
     width: int = WIDTH
     height: int = HEIGHT
@@ -121,8 +121,8 @@ def state_diagram(job: Job, attempts: Sequence[Attempt]) -> StateDiagram:
     visited = visited_states(job, attempts)
     times = Counter(pairwise(visited))
     current = State(job.state)
-    transitions = [
-        Transition(
+    arrows = [
+        Arrow(
             path=line,
             title=f"{states[0]} to {states[1]}",
             times=times[states],
@@ -144,6 +144,6 @@ def state_diagram(job: Job, attempts: Sequence[Attempt]) -> StateDiagram:
             for state, (x, y) in _CENTRES.items()
         ],
         # Transitions that the job took are drawn over the others.
-        transitions=sorted(transitions, key=lambda transition: transition.times > 0),
+        arrows=sorted(arrows, key=lambda arrow: arrow.times > 0),
         description=" → ".join(visited),
     )

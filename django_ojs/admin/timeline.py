@@ -24,7 +24,7 @@ _NO_FAILURE: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class TimelineRun:
     """One run. `waited` is how long the job was available before it, if that is known."""
 
     number: int
@@ -44,7 +44,7 @@ class Run:
     wait_width: str = "0"
 
 
-def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Run]:
+def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[TimelineRun]:
     """Return the runs, oldest first, positioned on an axis from the first to the last."""
     found = [_stored_run(job, attempts, index) for index in range(len(attempts))]
     if not attempts or attempts[-1].run != job.run:
@@ -57,12 +57,12 @@ def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Run]:
     return [_positioned(run, first, last, now) for run in found[-MAX_RUNS:]]
 
 
-def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
+def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> TimelineRun:
     attempt = attempts[index]
     waited = _waited(job, attempts, index)
     started, finished = attempt.started_at, attempt.finished_at
     delay = attempt.retry_delay_ms
-    return Run(
+    return TimelineRun(
         number=attempt.run,
         attempt=attempt.attempt,
         outcome=attempt.get_outcome_display(),
@@ -77,12 +77,12 @@ def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> Run:
     )
 
 
-def _latest_run(job: Job) -> list[Run]:
+def _latest_run(job: Job) -> list[TimelineRun]:
     if job.started_at is None or not job.run or job.state in (State.AVAILABLE, State.RETRYABLE):
         return []
     running = job.state == State.ACTIVE
     return [
-        Run(
+        TimelineRun(
             number=job.run,
             attempt=job.attempt,
             outcome="Running" if running else str(job.get_state_display()),
@@ -111,7 +111,7 @@ def _waited(job: Job, attempts: Sequence[Attempt], index: int) -> timedelta | No
     return None if began is None else max(timedelta(0), attempt.started_at - began)
 
 
-def _positioned(run: Run, first: datetime, last: datetime, now: datetime) -> Run:
+def _positioned(run: TimelineRun, first: datetime, last: datetime, now: datetime) -> TimelineRun:
     length = max((last - first).total_seconds(), 0.001)
 
     def at(moment: datetime) -> float:

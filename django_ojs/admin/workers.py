@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.utils import timezone
 
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
@@ -52,7 +51,6 @@ class WorkerAdmin(OperatorModelAdmin):
                 "found": found,
                 "timed_out": query.timed_out,
                 "buttons": self.selection_buttons(request),
-                "queried_at": timezone.now(),
             },
         )
 
@@ -76,7 +74,6 @@ class WorkerAdmin(OperatorModelAdmin):
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
                 "timed_out": query.timed_out,
                 "buttons": self.buttons(request, worker) if worker else (),
-                "queried_at": timezone.now(),
             },
         )
 

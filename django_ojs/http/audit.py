@@ -18,7 +18,8 @@ def record_denial(request: Any, error: OJSError, request_id: str) -> None:
         # The route and not the path, which may contain anything that a client sent as an id.
         "endpoint": f"{request.method} {match.route if match else ''}".strip(),
     }
-    prefix = None if authenticated else api_keys.prefix_of(_token(request))
+    token = str(request.META.get("HTTP_AUTHORIZATION", "")).rpartition(" ")[2]
+    prefix = None if authenticated else api_keys.prefix_of(token)
     if prefix is not None:
         detail["key_prefix"] = prefix
     audit.note(
@@ -29,10 +30,6 @@ def record_denial(request: Any, error: OJSError, request_id: str) -> None:
         correlation_id=request_id,
         **detail,
     )
-
-
-def _token(request: Any) -> str:
-    return str(request.META.get("HTTP_AUTHORIZATION", "")).rpartition(" ")[2]
 
 
 def _principal(request: Any) -> str:

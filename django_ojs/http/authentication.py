@@ -46,7 +46,6 @@ class ApiKeyAuthentication(BaseAuthentication):
         )
 
     def authenticate_header(self, request: Request) -> str:
-        """Return the WWW-Authenticate header of a 401."""
         return CHALLENGE
 
 
@@ -81,7 +80,6 @@ class AllowAny(BaseAuthentication):
     """Gives every caller full access: the API is open. `manage.py check` warns of it."""
 
     def authenticate(self, request: Request) -> tuple[Any, Access]:
-        """Return full access."""
         return _no_user(), FULL_ACCESS
 
 

@@ -45,7 +45,6 @@ def zstandard() -> ModuleType | None:
 
 
 def supported() -> list[str]:
-    """Return the supported content codings."""
     return ["gzip", "zstd"] if zstandard() else ["gzip"]
 
 
@@ -59,9 +58,8 @@ def coding_of(request: HttpRequest) -> str | None:
         return None
     if coding not in supported():
         known = supported()
-        raise UnsupportedCompression(
-            f"Content-Encoding must be {' or '.join(known)}, or left out",
-            details={"field": "Content-Encoding", "supported": known},
+        raise UnsupportedCompression.of(
+            "Content-Encoding", f"must be {' or '.join(known)}, or left out", supported=known
         )
     return coding
 

@@ -35,7 +35,6 @@ logger = logging.getLogger("django_ojs.http")
 
 
 def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return the response to a request that raised an exception."""
     headers: dict[str, str] = {}
     error = _translate(exception, headers)
     status = error.status or 500

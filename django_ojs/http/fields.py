@@ -9,6 +9,7 @@ from django_ojs.spec.envelope import MAX_TIMEOUT_MS
 from django_ojs.spec.errors import InvalidRequest
 
 S = TypeVar("S", bound=str)
+V = TypeVar("V")
 
 
 def required(data: Mapping[str, Any], *names: str) -> Any:
@@ -21,10 +22,7 @@ def required(data: Mapping[str, Any], *names: str) -> Any:
 
 def string(data: Mapping[str, Any], name: str) -> str | None:
     """Return a string, or None where it is missing."""
-    value = data.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InvalidRequest.of(name, "must be a string")
-    return value
+    return _typed(data, name, str, "must be a string")
 
 
 def text(data: Mapping[str, Any], name: str, max_length: int = 255) -> str:
@@ -61,18 +59,12 @@ def integer(
 
 def boolean(data: Mapping[str, Any], name: str) -> bool:
     """Return a boolean, False where it is missing."""
-    value = data.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidRequest.of(name, "must be a boolean")
-    return bool(value)
+    return bool(_typed(data, name, bool, "must be a boolean"))
 
 
 def object_(data: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     """Return an object, or None where it is missing."""
-    value = data.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise InvalidRequest.of(name, "must be an object")
-    return value
+    return _typed(data, name, dict, "must be an object")
 
 
 def strings(data: Mapping[str, Any], name: str) -> list[str] | None:
@@ -111,9 +103,7 @@ def timestamp(data: Mapping[str, Any], name: str) -> datetime | None:
 def confirm(data: Mapping[str, Any]) -> None:
     """Raise InvalidRequest unless `confirm` is true (admin-api §4)."""
     if data.get("confirm") is not True:
-        raise InvalidRequest(
-            "confirm must be true: this cannot be undone.", details={"field": "confirm"}
-        )
+        raise InvalidRequest.of("confirm", "must be true: this cannot be undone.")
 
 
 def query_integer(
@@ -141,6 +131,13 @@ def query_timestamp(query: Mapping[str, str], name: str) -> datetime | None:
 def query_list(values: Sequence[str]) -> list[str]:
     """Return the names in a parameter that may be repeated and contain commas."""
     return [name for value in values for part in value.split(",") if (name := part.strip())]
+
+
+def _typed(data: Mapping[str, Any], name: str, kind: type[V], rule: str) -> V | None:
+    value = data.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise InvalidRequest.of(name, rule)
+    return value
 
 
 def _is_text(value: str, max_length: int) -> bool:

@@ -37,7 +37,6 @@ def check_version(request: HttpRequest) -> None:
 
 
 def add_standard_headers(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Add the headers that every response has."""
     response["OJS-Version"] = VERSION
     response["X-Request-Id"] = request_id(request)
 

@@ -55,7 +55,6 @@ class _DatabaseCollector(Collector):
         self._within = within
 
     def collect(self) -> Iterator[Metric]:
-        """Query the database and yield the metrics."""
         yield from _jobs(self._within)
         yield from _queues(self._within)
         yield from _bounds(self._within)

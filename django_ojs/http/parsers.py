@@ -8,7 +8,7 @@ from django_ojs.conf import settings
 from django_ojs.http import compression
 from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec import json
-from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLarge
+from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLarge, size_details
 
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
@@ -29,9 +29,8 @@ def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
     if not data and not required:
         return {}
     if data and request.content_type not in MEDIA_TYPES:
-        raise InvalidRequest(
-            "Content-Type must be application/openjobspec+json or application/json",
-            details={"field": "Content-Type"},
+        raise InvalidRequest.of(
+            "Content-Type", "must be application/openjobspec+json or application/json"
         )
     if not data.strip():
         raise InvalidPayload("the body is empty: send a JSON object")
@@ -119,11 +118,5 @@ def _chunks(request: HttpRequest) -> Any:
 def _too_large(actual: int, limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
         f"the body must be at most {limit} bytes",
-        details={
-            "field": "body",
-            "actual_bytes": actual,
-            "max_bytes": limit,
-            "size_bytes": actual,
-            "max_size_bytes": limit,
-        },
+        details={"field": "body", **size_details(actual, limit)},
     )

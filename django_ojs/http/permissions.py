@@ -19,7 +19,6 @@ class HasScope(BasePermission):
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Check the caller."""
         access = required_access(request)
         method = request.method or ""
         scope = _scope(view, method)

@@ -22,7 +22,7 @@ _QUEUE = "v1/queues/<str:name>"
 _DEAD_LETTER = "v1/dead-letter/<str:key>"
 
 urlpatterns: list[URLPattern] = [
-    route("manifest", system.Manifest, "ojs-manifest"),
+    route("manifest", system.ManifestView, "ojs-manifest"),
     route("v1/health", system.Health, "ojs-health"),
     route("v1/ready", system.Ready, "ojs-ready"),
     route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
@@ -40,10 +40,10 @@ urlpatterns: list[URLPattern] = [
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
     route("v1/workers/ack", workers.Ack, "ojs-ack"),
     route("v1/workers/nack", workers.Nack, "ojs-nack"),
-    route("v1/workers/heartbeat", workers.Heartbeat, "ojs-heartbeat"),
-    route("v1/workers/beat", workers.Heartbeat, "ojs-beat"),
+    route("v1/workers/heartbeat", workers.Beat, "ojs-heartbeat"),
+    route("v1/workers/beat", workers.Beat, "ojs-beat"),
     # Queues
-    route("v1/queues", queues.Queues, "ojs-queues"),
+    route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),
     route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
     route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),

@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 (
                     "dead_after_ms",
                     models.PositiveBigIntegerField(
-                        help_text="Silence after which it counts as dead."
+                        help_text="Time without a heartbeat after which the worker counts as dead."
                     ),
                 ),
                 ("session_pid", models.PositiveBigIntegerField(null=True)),
@@ -136,7 +136,8 @@ class Migration(migrations.Migration):
                 (
                     "returned",
                     models.PositiveIntegerField(
-                        default=0, help_text="Claims that were given back and spent no attempt."
+                        default=0,
+                        help_text="Claims that were returned without spending an attempt.",
                     ),
                 ),
                 ("run", models.PositiveIntegerField(default=0)),
@@ -158,7 +159,7 @@ class Migration(migrations.Migration):
                 (
                     "lease_until",
                     models.DateTimeField(
-                        blank=True, help_text="When the reservation lapses.", null=True
+                        blank=True, help_text="When the lease of the claim ends.", null=True
                     ),
                 ),
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
@@ -340,7 +341,7 @@ class Migration(migrations.Migration):
                 ],
                 "permissions": [
                     ("push_job", "Can enqueue jobs over HTTP"),
-                    ("work_job", "Can work jobs over HTTP"),
+                    ("work_job", "Can fetch jobs and report their outcomes over HTTP"),
                     ("operate_job", "Can operate: cancel, retry, pause and resume, direct workers"),
                     (
                         "administer_job",
@@ -363,10 +364,10 @@ class Migration(migrations.Migration):
                         choices=[
                             ("failed", "Failed"),
                             ("timeout", "Timed out"),
-                            ("lapsed", "Reservation lapsed"),
+                            ("lapsed", "Lease expired"),
                             ("lost", "Worker died"),
                             ("shutdown", "Worker shut down"),
-                            ("returned", "Given back"),
+                            ("returned", "Returned"),
                             ("cancelled", "Cancelled"),
                         ],
                         max_length=16,
@@ -450,7 +451,12 @@ class Migration(migrations.Migration):
             name="ApiKey",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("name", models.CharField(help_text="Who uses it, and for what.", max_length=100)),
+                (
+                    "name",
+                    models.CharField(
+                        help_text="The program that uses the key, and its purpose.", max_length=100
+                    ),
+                ),
                 ("prefix", models.CharField(editable=False, max_length=16, unique=True)),
                 ("digest", models.CharField(editable=False, max_length=64)),
                 (
@@ -464,7 +470,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="The queues it may use; empty: all of them.",
+                        help_text="The queues that the key may use; empty: all queues.",
                     ),
                 ),
                 (
@@ -497,7 +503,8 @@ class Migration(migrations.Migration):
                 (
                     "subject",
                     models.CharField(
-                        help_text="A job's id, a queue's or worker's name.", max_length=255
+                        help_text="The id of a job, or the name of a queue or worker.",
+                        max_length=255,
                     ),
                 ),
                 ("queue", models.CharField(blank=True, max_length=255)),
@@ -509,7 +516,7 @@ class Migration(migrations.Migration):
                     models.Index(
                         models.F("id"),
                         condition=models.Q(("position__isnull", True)),
-                        name="ojs_event_unplaced",
+                        name="ojs_event_no_position",
                     ),
                     models.Index(models.F("subject"), models.F("id"), name="ojs_event_subject"),
                     models.Index(models.F("time"), name="ojs_event_time"),
@@ -572,7 +579,7 @@ class Migration(migrations.Migration):
                     models.Index(
                         models.F("id"),
                         condition=models.Q(("position__isnull", True)),
-                        name="ojs_outbox_unplaced",
+                        name="ojs_outbox_no_position",
                     ),
                     models.Index(
                         models.F("destination"),
@@ -643,7 +650,7 @@ class Migration(migrations.Migration):
                 ("failed", models.PositiveBigIntegerField(default=0)),
                 ("reasons", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("errors", django_ojs.models.fields.StoredJSONField(blank=True, default=list)),
-                ("place", models.CharField(blank=True, max_length=255)),
+                ("cursor", models.CharField(blank=True, max_length=255)),
             ],
             options={
                 "verbose_name": "bulk operation",
@@ -659,7 +666,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="DeadLetter",
+            name="DeadLetterJob",
             fields=[],
             options={
                 "verbose_name": "dead letter",

@@ -5,7 +5,7 @@ from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation
 from django_ojs.models.count import Count
-from django_ojs.models.dead_letter import DeadLetter
+from django_ojs.models.dead_letter import DeadLetterJob
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.lease import Lease
@@ -21,7 +21,7 @@ __all__ = [
     "Bound",
     "BulkOperation",
     "Count",
-    "DeadLetter",
+    "DeadLetterJob",
     "Event",
     "Job",
     "Lease",

@@ -13,12 +13,14 @@ class ApiKey(StoredModel):
     """
 
     id = models.BigAutoField(primary_key=True)
-    name = models.CharField(max_length=100, help_text="Who uses it, and for what.")
+    name = models.CharField(
+        max_length=100, help_text="The program that uses the key, and its purpose."
+    )
     prefix = models.CharField(max_length=16, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
     scopes = models.JSONField(default=list, help_text="read, producer, worker, operator or admin.")
     queues = models.JSONField(
-        default=list, blank=True, help_text="The queues it may use; empty: all of them."
+        default=list, blank=True, help_text="The queues that the key may use; empty: all queues."
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)

@@ -15,10 +15,10 @@ class AttemptOutcome(models.TextChoices):
 
     FAILED = "failed", "Failed"
     TIMEOUT = "timeout", "Timed out"
-    LAPSED = "lapsed", "Reservation lapsed"
+    LAPSED = "lapsed", "Lease expired"
     LOST = "lost", "Worker died"
     SHUTDOWN = "shutdown", "Worker shut down"
-    RETURNED = "returned", "Given back"
+    RETURNED = "returned", "Returned"
     CANCELLED = "cancelled", "Cancelled"
 
 

@@ -8,9 +8,7 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 
 
-class Action(models.TextChoices):
-    """The action on the jobs."""
-
+class BulkActionName(models.TextChoices):
     RETRY = "retry", "Retry"
     CANCEL = "cancel", "Cancel"
     DELETE = "delete", "Delete"
@@ -30,11 +28,11 @@ class BulkOperation(StoredModel):
 
     `matched` is always `done` + `skipped` + `failed`: they change in the transaction that changes
     the jobs. `expected` is the number of jobs when the operation was created, if it was counted;
-    `place` is the position that the scan of the jobs has reached.
+    `cursor` is the position that the scan of the jobs has reached.
     """
 
     id = models.BigAutoField(primary_key=True)
-    action = models.CharField(max_length=16, choices=Action.choices)
+    action = models.CharField(max_length=16, choices=BulkActionName.choices)
     filter = StoredJSONField(default=dict)
     #: What a retry changes in the jobs first (ojs-dead-letter §6.3).
     changes = StoredJSONField(default=dict, blank=True)
@@ -54,7 +52,7 @@ class BulkOperation(StoredModel):
     reasons = StoredJSONField(default=dict, blank=True)
     #: The first hundred jobs that were left unchanged: {"job_id": …, "error": …}.
     errors = StoredJSONField(default=list, blank=True)
-    place = models.CharField(max_length=255, blank=True)
+    cursor = models.CharField(max_length=255, blank=True)
 
     class Meta:
         db_table = "ojs_bulk_operation"

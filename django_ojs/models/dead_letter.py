@@ -3,7 +3,7 @@
 from django_ojs.models.job import Job
 
 
-class DeadLetter(Job):
+class DeadLetterJob(Job):
     """A discarded job that is kept for an operator (ojs-dead-letter §3).
 
     The permission to view jobs includes these.

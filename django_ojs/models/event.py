@@ -20,7 +20,9 @@ class Event(StoredModel):
     event_id = models.UUIDField()
     type = models.CharField(max_length=64)
     time = models.DateTimeField(db_default=Now())
-    subject = models.CharField(max_length=255, help_text="A job's id, a queue's or worker's name.")
+    subject = models.CharField(
+        max_length=255, help_text="The id of a job, or the name of a queue or worker."
+    )
     queue = models.CharField(max_length=255, blank=True)
     data = StoredJSONField(default=dict)
 
@@ -29,7 +31,7 @@ class Event(StoredModel):
         indexes = [
             # The few events without a position.
             models.Index(
-                "id", name="ojs_event_unplaced", condition=models.Q(position__isnull=True)
+                "id", name="ojs_event_no_position", condition=models.Q(position__isnull=True)
             ),
             models.Index("subject", "id", name="ojs_event_subject"),
             models.Index("time", name="ojs_event_time"),

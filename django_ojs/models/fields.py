@@ -16,7 +16,6 @@ class StoredJSONField(models.JSONField):
     """
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        """Read a stored value."""
         if not isinstance(value, str) or isinstance(expression, KeyTransform):
             return super().from_db_value(value, expression, connection)
         return json.loads_stored(value, exact_integers=settings().exact_integers)

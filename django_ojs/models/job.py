@@ -1,4 +1,4 @@
-"""The job: its envelope, its state and its reservation, one row."""
+"""The job: its envelope, its state and its claim, one row."""
 
 from datetime import timedelta
 from typing import Any
@@ -41,7 +41,7 @@ class Job(StoredModel):
     attempt = models.PositiveIntegerField(default=0)
     max_attempts = models.PositiveIntegerField(default=3)
     returned = models.PositiveIntegerField(
-        default=0, help_text="Claims that were given back and spent no attempt."
+        default=0, help_text="Claims that were returned without spending an attempt."
     )
     run = models.PositiveIntegerField(default=0)
 
@@ -62,7 +62,7 @@ class Job(StoredModel):
 
     worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: not claimed
     lease_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the reservation lapses."
+        null=True, blank=True, help_text="When the lease of the claim ends."
     )
 
     # The hash of what the unique policy compares (ojs-unique-jobs §4). NULL without a policy.
@@ -82,7 +82,7 @@ class Job(StoredModel):
         # The scopes of the HTTP API and of the admin, for users; `view_job` is the scope to read.
         permissions = [
             ("push_job", "Can enqueue jobs over HTTP"),
-            ("work_job", "Can work jobs over HTTP"),
+            ("work_job", "Can fetch jobs and report their outcomes over HTTP"),
             ("operate_job", "Can operate: cancel, retry, pause and resume, direct workers"),
             ("administer_job", "Can do everything: configure, purge, delete, stop all queues"),
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
@@ -131,7 +131,8 @@ class Job(StoredModel):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=list(State)), name="ojs_job_state"),
             models.CheckConstraint(
-                condition=Q(priority__range=(-100, 100)), name="ojs_job_priority"
+                condition=Q(priority__range=(envelope.MIN_PRIORITY, envelope.MAX_PRIORITY)),
+                name="ojs_job_priority",
             ),
             models.CheckConstraint(
                 condition=~Q(state="active")

@@ -8,8 +8,6 @@ from django_ojs.models.base import StoredModel
 
 
 class Delivery(models.TextChoices):
-    """The state of a delivery."""
-
     PENDING = "pending"
     SENT = "sent"
     REFUSED = "refused"
@@ -46,7 +44,7 @@ class OutboxEntry(StoredModel):
         permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]
         indexes = [
             # The few rows without a position.
-            models.Index("id", name="ojs_outbox_unplaced", condition=Q(position__isnull=True)),
+            models.Index("id", name="ojs_outbox_no_position", condition=Q(position__isnull=True)),
             # The next row of a destination, and of one of its queues.
             models.Index(
                 "destination", "position", name="ojs_outbox_next", condition=Q(state="pending")

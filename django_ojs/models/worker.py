@@ -35,7 +35,7 @@ class Worker(StoredModel):
     started_at = models.DateTimeField(null=True)
     beat_at = models.DateTimeField()
     dead_after_ms = models.PositiveBigIntegerField(
-        help_text="Silence after which it counts as dead."
+        help_text="Time without a heartbeat after which the worker counts as dead."
     )
 
     # The worker's own database session, if it has one: when it no longer exists, the worker's

@@ -12,8 +12,8 @@ from django_ojs.models import OutboxEntry
 from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import size_limits
 from django_ojs.outbox.breaker import Breaker, BreakerState
-from django_ojs.outbox.remote_manifest import Manifest
-from django_ojs.outbox.responses import Result, DeliveryOutcome, Unreachable, unreachable
+from django_ojs.outbox.remote_manifest import RemoteManifest
+from django_ojs.outbox.responses import DeliveryOutcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
 from django_ojs.storage import outbox
 
@@ -29,7 +29,7 @@ RENEW_INTERVAL: Final = lease.TERM.total_seconds() / 3
 class SenderProtocol(Protocol):
     """The methods of a sender that a relay uses."""
 
-    def manifest(self) -> Manifest: ...
+    def manifest(self) -> RemoteManifest: ...
     def send(self, entries: list[OutboxEntry]) -> Result: ...
     def abort(self) -> None: ...
     def close(self) -> None: ...
@@ -85,7 +85,6 @@ class Relay:
         return 0.0
 
     def close(self) -> None:
-        """Release the lease and the connection."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._sender.close()
         lease.give(self._holder, self._lease)
@@ -94,12 +93,16 @@ class Relay:
         """End the current request, from another thread."""
         self._sender.abort()
 
-    def _one_request(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
+    def _one_request(
+        self, entries: list[OutboxEntry], manifest: RemoteManifest
+    ) -> list[OutboxEntry]:
         if not manifest.batches or self.breaker.state is not BreakerState.CLOSED:
             return entries[:1]
         return entries[: next(size_limits.batch_sizes(entries, manifest.body_bytes))]
 
-    def _refuse_large(self, entries: list[OutboxEntry], manifest: Manifest) -> list[OutboxEntry]:
+    def _refuse_large(
+        self, entries: list[OutboxEntry], manifest: RemoteManifest
+    ) -> list[OutboxEntry]:
         """Refuse the first jobs if they are too large; return those before the next such job."""
         fitting: list[OutboxEntry] = []
         for entry in entries:

@@ -9,7 +9,7 @@ MAX_AGE: Final = 300.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
+class RemoteManifest:
     """The part of a manifest that a sender needs. None: the manifest does not have the field."""
 
     envelope_bytes: int | None = None

@@ -75,7 +75,7 @@ def read(
             return DELIVERED
         return Result(
             outcome=DeliveryOutcome.LATER,
-            code="bad_answer",
+            code="bad_response",
             message=f"The server responded with {status} and without the job.",
         )
     found = document.get("error")
@@ -103,7 +103,11 @@ def _outcome(
         details = error.get("details")
         existing = details.get("existing_job_id") if isinstance(details, Mapping) else None
         # Its own id: an earlier request arrived. Another id: the job's unique policy rejected it.
-        return DeliveryOutcome.DELIVERED if existing in (None, str(job_ids[0])) else DeliveryOutcome.REFUSED
+        return (
+            DeliveryOutcome.DELIVERED
+            if existing in (None, str(job_ids[0]))
+            else DeliveryOutcome.REFUSED
+        )
     if status == 413:
         return DeliveryOutcome.REFUSED  # From a proxy too: this job is too large on this way.
     if 400 <= status < 500 and error and status not in _LATER:

@@ -5,22 +5,21 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
-from types import ModuleType
 from typing import Any, Final
 
 import httpx
 
+from django_ojs.http.compression import zstandard
+from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
-from django_ojs.outbox.remote_manifest import MAX_AGE, Manifest
+from django_ojs.outbox.remote_manifest import MAX_AGE, RemoteManifest
 from django_ojs.outbox.responses import Result, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
 from django_ojs.spec.errors import OJSError
 from django_ojs.version import VERSION
 
-CONTENT_TYPE: Final = "application/openjobspec+json"
 #: Seconds.
 CONNECT_TIMEOUT: Final = 5.0
 #: A body of fewer bytes is not compressed.
@@ -46,13 +45,12 @@ class Sender:
             limits=httpx.Limits(max_connections=1),
             transport=transport,
         )
-        self._manifest: Manifest | None = None
+        self._manifest: RemoteManifest | None = None
         self._fetched_at = 0.0
         #: The current connection, for `abort`.
         self._stream: Any = None
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def abort(self) -> None:
@@ -89,7 +87,7 @@ class Sender:
         finally:
             done.set()
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> RemoteManifest:
         """Return the manifest of the server, at most five minutes old. Raises Unreachable."""
         if self._manifest is None or time.monotonic() - self._fetched_at > MAX_AGE:
             status, headers, body = self._request("GET", "/ojs/manifest", None)
@@ -98,7 +96,7 @@ class Sender:
                     f"the manifest was not sent, but status {status}",
                     responses.retry_after(headers),
                 )
-            self._manifest = Manifest.parse(body if status == 200 else None)
+            self._manifest = RemoteManifest.parse(body if status == 200 else None)
             self._fetched_at = time.monotonic()
         return self._manifest
 
@@ -125,12 +123,12 @@ class Sender:
         status, headers, body = self._request("POST", path, compressed or content, bool(compressed))
         if status == 415 and compressed is not None:
             # A proxy, or a server that was replaced meanwhile, does not support the encoding.
-            self._manifest = Manifest()
+            self._manifest = RemoteManifest()
             return self._request("POST", path, content)
         return status, headers, body
 
     def _compress(self, content: bytes) -> bytes | None:
-        library = _zstandard()
+        library = zstandard()
         if len(content) < MIN_COMPRESS_BYTES or library is None or not self.manifest().zstd:
             return None
         compressed: bytes = library.ZstdCompressor().compress(content)
@@ -139,7 +137,7 @@ class Sender:
     def _request(
         self, method: str, path: str, content: bytes | None, compressed: bool = False
     ) -> tuple[int, httpx.Headers, Any]:
-        headers = {"Content-Type": CONTENT_TYPE} if content is not None else {}
+        headers = {"Content-Type": MEDIA_TYPE} if content is not None else {}
         if compressed:
             headers["Content-Encoding"] = "zstd"
         url = f"{self._destination.url}{path}"
@@ -166,11 +164,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body, exact_integers=True, max_depth=json.BODY_DEPTH + 4)
     except OJSError:
-        return None
-
-
-def _zstandard() -> ModuleType | None:
-    try:
-        return import_module("zstandard")
-    except ImportError:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from django_ojs.outbox.remote_manifest import Manifest
+from django_ojs.outbox.remote_manifest import RemoteManifest
 from django_ojs.spec import errors, json
 from django_ojs.spec.errors import OJSError
 
@@ -19,7 +19,7 @@ class OutboxItem(Protocol):
     envelope: str
 
 
-def check_size(job: OutboxItem, manifest: Manifest) -> OJSError | None:
+def check_size(job: OutboxItem, manifest: RemoteManifest) -> OJSError | None:
     """Return the error with which the server would refuse the job; None when it fits."""
     document: Any = json.loads_stored(job.envelope, exact_integers=True)
     meta = document.get("meta") if isinstance(document, dict) else None

@@ -20,7 +20,7 @@ from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ConnectionError, PayloadRefused, PayloadTooLarge
+from django_ojs.spec.errors import ConnectionError, PayloadRefused, PayloadTooLarge, size_details
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs.payloads")
@@ -149,9 +149,10 @@ def _uris(options: dict[str, Any]) -> list[str]:
 def _check_size(size: int, index: int) -> None:
     limit = settings().payload_max_bytes
     if size > limit:
-        raise PayloadTooLarge(
-            f"args[{index}] must be at most {limit} bytes of JSON",
-            details={"field": f"args[{index}]", "actual_bytes": size, "max_bytes": limit},
+        raise PayloadTooLarge.of(
+            f"args[{index}]",
+            f"must be at most {limit} bytes of JSON",
+            **size_details(size, limit),
         )
 
 

@@ -36,14 +36,12 @@ class PayloadFile:
 
     @property
     def path(self) -> str:
-        """The path of the file."""
         return self._file.name
 
     def __fspath__(self) -> str:
         return self._file.name
 
     def open(self) -> IO[bytes]:
-        """Open the file for reading."""
         return open(self._file.name, "rb")
 
     def close(self) -> None:

@@ -55,7 +55,6 @@ class Reference:
 
     @property
     def algorithm(self) -> str | None:
-        """The algorithm of the checksum."""
         return None if self.checksum is None else self.checksum.partition(":")[0]
 
     def matches(self, digest: str) -> bool:
@@ -63,7 +62,6 @@ class Reference:
         return self.checksum is None or hmac.compare_digest(self.checksum.partition(":")[2], digest)
 
     def render(self) -> dict[str, Any]:
-        """Return the JSON object."""
         out: dict[str, Any] = {KEY: self.uri}
         if self.size is not None:
             out["size"] = self.size

@@ -57,7 +57,6 @@ class Resolved:
             reader.finish()
 
     def close(self) -> None:
-        """Close streams and files."""
         for reader in self._readers:
             reader.abandon()
         for stream in self._streams:
@@ -119,7 +118,7 @@ class Resolved:
 
 def _parsed(data: bytes, field: str) -> Any:
     try:
-        return json.loads(data, place=field, exact_integers=settings().exact_integers)
+        return json.loads(data, path=field, exact_integers=settings().exact_integers)
     except InvalidPayload as error:
         raise PayloadRefused(
             f"the payload of {field} is not a JSON value: {error}",

@@ -39,7 +39,6 @@ def client_for(options: tuple[tuple[str, str], ...]) -> Any:
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of a failed request."""
     botocore = import_module("botocore.exceptions")
     return botocore.BotoCoreError, botocore.ClientError, OSError
 

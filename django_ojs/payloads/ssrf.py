@@ -11,8 +11,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.payload_config import Network
 
-Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
 # Own tables: `is_global` of the standard library differs between versions, and has been true for
@@ -25,7 +25,7 @@ _NOT_PUBLIC_V4: Final = tuple(
         "100.64.0.0/10",  # carrier-grade NAT; a cloud's metadata
         "127.0.0.0/8",
         "168.63.129.16/32",  # a cloud's metadata, at a public address
-        "169.254.0.0/16",  # link-local; metadata of max_bytes clouds
+        "169.254.0.0/16",  # link-local; metadata of most clouds
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",

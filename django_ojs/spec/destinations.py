@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django_ojs.spec.times import parse_duration
+from django_ojs.spec.payload_config import strings
+from django_ojs.spec.times import parse_seconds
 
 #: The destination of jobs that return to this site's own tables.
 LOCAL: Final = "local"
@@ -65,7 +66,7 @@ def _destination(name: object, given: object) -> Destination:
     if key is not None and (not isinstance(key, str) or not _KEY(key)):
         raise ValueError
     for patterns in ("queues", "types"):
-        values[patterns] = _patterns(values.get(patterns, ()))
+        values[patterns] = strings(values.get(patterns, ()))
     size = values.get("batch_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_BATCH:
         raise ValueError
@@ -86,16 +87,8 @@ def _url(value: object) -> str:
     return value.rstrip("/").removesuffix("/v1").removesuffix("/ojs")
 
 
-def _patterns(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise ValueError
-    return tuple(value)
-
-
 def _timeout(value: object) -> timedelta:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = timedelta(seconds=value)
-    timeout = parse_duration(value, "timeout")
+    timeout = parse_seconds(value, "timeout")
     if timeout <= timedelta(0):
         raise ValueError
     return timeout

@@ -59,6 +59,16 @@ class OJSError(Exception):
         return self
 
 
+def size_details(actual: int, limit: int) -> dict[str, Any]:
+    """Return the details of a size over its limit, in the spellings of ojs-errors and the site."""
+    return {
+        "actual_bytes": actual,
+        "max_bytes": limit,
+        "size_bytes": actual,
+        "max_size_bytes": limit,
+    }
+
+
 def _rebuild(
     cls: Callable[..., OJSError], message: str, details: dict[str, Any], hint: str | None
 ) -> OJSError:

@@ -88,7 +88,7 @@ def matching(patterns: Iterable[str]) -> frozenset[EventType]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class NewEvent:
     """An event to publish. `queue` is empty when it concerns no queue."""
 
     type: EventType

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from django_ojs.spec.errors import InvalidRequest, OJSError
-from django_ojs.spec.times import parse_duration
+from django_ojs.spec.times import parse_seconds
 
 #: core §8.1 recommends both.
 MAX_FRAMES: Final = 50
@@ -45,12 +45,7 @@ class Retry(HandlerResponse):
 
     def __init__(self, message: str = "", delay: timedelta | str | float | None = None) -> None:
         super().__init__(message)
-        if isinstance(delay, int | float) and not isinstance(delay, bool):
-            try:
-                delay = timedelta(seconds=delay)
-            except (OverflowError, ValueError):
-                raise InvalidRequest("delay must be at most 1000 years") from None
-        self.delay = None if delay is None else parse_duration(delay, "delay")
+        self.delay = None if delay is None else parse_seconds(delay, "delay")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.__class__, (self.message, self.delay)
@@ -148,16 +143,6 @@ class Failure:
         if self.details is not None:
             out["details"] = self.details
         return out
-
-
-def parse(data: object) -> Failure:
-    """Return Failure.parse(data)."""
-    return Failure.parse(data)
-
-
-def from_exception(exception: BaseException, *, backtrace: bool = True) -> Failure:
-    """Return Failure.from_exception(exception)."""
-    return Failure.from_exception(exception, backtrace=backtrace)
 
 
 def clean(text: str, limit: int) -> str:

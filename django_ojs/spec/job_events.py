@@ -6,10 +6,10 @@ and an event outlives its job. The document requires the message of an error; it
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
-from uuid import UUID
+from typing import Any, Final
 
-from django_ojs.spec.events import Event, EventType
+from django_ojs.spec.envelope import StoredJob
+from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import clean
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
@@ -17,38 +17,7 @@ from django_ojs.spec.times import format_timestamp
 MAX_MESSAGE_CHARACTERS: Final = 1_000
 
 
-class EventJob(Protocol):
-    """The attributes of a job that events contain; a Job and a claimed job have them."""
-
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def queue(self) -> str: ...
-    @property
-    def priority(self) -> int: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def worker_id(self) -> str | None: ...
-    @property
-    def created_at(self) -> datetime | None: ...
-    @property
-    def due_at(self) -> datetime | None: ...
-    @property
-    def expires_at(self) -> datetime | None: ...
-    @property
-    def started_at(self) -> datetime | None: ...
-    @property
-    def finished_at(self) -> datetime | None: ...
-    @property
-    def lease_until(self) -> datetime | None: ...
-
-
-def enqueued(job: EventJob) -> Event:
+def enqueued(job: StoredJob) -> NewEvent:
     """The job became available, from any state."""
     data: dict[str, Any] = {"priority": job.priority}
     if job.due_at is not None:
@@ -56,26 +25,25 @@ def enqueued(job: EventJob) -> Event:
     return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data)
 
 
-def scheduled(job: EventJob) -> Event:
+def scheduled(job: StoredJob) -> NewEvent:
     """The job was accepted for later."""
     data = {"scheduled_at": _time(job.due_at)}
     return _event(EventType.JOB_SCHEDULED, job, State.SCHEDULED, data)
 
 
-def started(job: EventJob) -> Event:
+def started(job: StoredJob) -> NewEvent:
     """A worker claimed the job."""
     return _event(EventType.JOB_STARTED, job, State.ACTIVE, _run(job))
 
 
-def completed(job: EventJob) -> Event:
-    """The handler succeeded."""
+def completed(job: StoredJob) -> NewEvent:
     data = _run(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
     return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data)
 
 
 def failed(
-    job: EventJob, error: Mapping[str, Any], state: State, *, worker_id: str | None
-) -> Event:
+    job: StoredJob, error: Mapping[str, Any], state: State, *, worker_id: str | None
+) -> NewEvent:
     """A run failed; `state` is the new state of the job, `worker_id` the worker that ran it."""
     retryable = error.get("retryable")
     if retryable is None:
@@ -88,8 +56,7 @@ def failed(
     return _event(EventType.JOB_FAILED, job, state, data)
 
 
-def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) -> Event:
-    """The job waits for its next attempt."""
+def retrying(job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None) -> NewEvent:
     data = {
         "worker_id": worker_id or "",
         "attempt": job.attempt,
@@ -101,8 +68,8 @@ def retrying(job: EventJob, error: Mapping[str, Any], *, worker_id: str | None) 
 
 
 def discarded(
-    job: EventJob, error: Mapping[str, Any], *, worker_id: str | None, dead_letter: bool
-) -> Event:
+    job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None, dead_letter: bool
+) -> NewEvent:
     """A failure ended the job."""
     data = {
         "worker_id": worker_id or "",
@@ -113,12 +80,11 @@ def discarded(
     return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data)
 
 
-def cancelled(job: EventJob) -> Event:
-    """The job was cancelled."""
+def cancelled(job: StoredJob) -> NewEvent:
     return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {})
 
 
-def expired(job: EventJob) -> Event:
+def expired(job: StoredJob) -> NewEvent:
     """The deadline passed before the job ran."""
     data = {
         "created_at": _time(job.created_at),
@@ -128,13 +94,13 @@ def expired(job: EventJob) -> Event:
     return _event(EventType.JOB_EXPIRED, job, State.DISCARDED, data)
 
 
-def heartbeat(job: EventJob) -> Event:
-    """The reservation was extended."""
+def heartbeat(job: StoredJob) -> NewEvent:
+    """The lease was extended."""
     data = _run(job) | {"visible_until": _time(job.lease_until)}
     return _event(EventType.JOB_HEARTBEAT, job, State.ACTIVE, data)
 
 
-def progress(job: EventJob, percent: float, message: str = "") -> Event:
+def progress(job: StoredJob, percent: float, message: str = "") -> NewEvent:
     """The handler reported progress, in per cent."""
     data = _run(job) | {"progress_percent": percent}
     if message:
@@ -142,13 +108,13 @@ def progress(job: EventJob, percent: float, message: str = "") -> Event:
     return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
 
 
-def _event(type: EventType, job: EventJob, state: State, data: Mapping[str, Any]) -> Event:
+def _event(type: EventType, job: StoredJob, state: State, data: Mapping[str, Any]) -> NewEvent:
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
-    return Event(type=type, subject=key, queue=job.queue, data={**which, **data})
+    return NewEvent(type=type, subject=key, queue=job.queue, data={**which, **data})
 
 
-def _run(job: EventJob) -> dict[str, Any]:
+def _run(job: StoredJob) -> dict[str, Any]:
     # A claim over HTTP need not name its worker.
     return {"worker_id": job.worker_id or "", "attempt": job.attempt}
 

@@ -290,7 +290,7 @@ def pretty(value: Any) -> str:
 def loads(
     data: str | bytes,
     *,
-    place: str = "",
+    path: str = "",
     exact_integers: bool = False,
     max_depth: int = MAX_DEPTH,
 ) -> JSON:
@@ -328,7 +328,7 @@ def loads(
     try:
         measure(value, exact_integers=exact_integers, depth=max_depth)
     except Refused:
-        found = explain(value, place, exact_integers=exact_integers, depth=max_depth)
+        found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
         raise InvalidPayload(found or "the document cannot be stored") from None
     return value  # type: ignore[no-any-return]  # json.loads returns Any
 

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from django_ojs.spec.times import parse_duration
+from django_ojs.spec.times import parse_seconds
 
 #: Options of the S3 client, as boto3 names them.
 S3_OPTIONS: Final = (
@@ -45,7 +45,6 @@ class Offload:
 
 
 def offload(value: object) -> Offload | None:
-    """Read OFFLOAD."""
     if value is None or isinstance(value, Offload):
         return value
     if not isinstance(value, Mapping):
@@ -58,12 +57,7 @@ def offload(value: object) -> Offload | None:
     if isinstance(over, bool) or not isinstance(over, int) or over < 1:
         raise ValueError
     if "sweep_after" in given:
-        age = given["sweep_after"]
-        given["sweep_after"] = (
-            timedelta(seconds=age)
-            if isinstance(age, int | float)
-            else (parse_duration(age, "the setting"))
-        )
+        given["sweep_after"] = parse_seconds(given["sweep_after"], "sweep_after")
         # An object of a transaction that is still open must not be removed as an orphan.
         if given["sweep_after"] < timedelta(hours=1):
             raise ValueError
@@ -72,7 +66,7 @@ def offload(value: object) -> Offload | None:
 
 def hosts(value: object) -> tuple[str, ...]:
     """Read host names; one that begins with a dot matches all its subdomains."""
-    names = tuple(text.lower() for text in _strings(value))
+    names = tuple(text.lower() for text in strings(value))
     if not all(_HOST(name) for name in names):
         raise ValueError
     return names
@@ -80,7 +74,7 @@ def hosts(value: object) -> tuple[str, ...]:
 
 def buckets(value: object) -> tuple[str, ...]:
     """Read bucket names, each with an optional prefix of keys."""
-    names = _strings(value)
+    names = strings(value)
     if not all(_BUCKET(name) for name in names):
         raise ValueError
     return names
@@ -88,7 +82,7 @@ def buckets(value: object) -> tuple[str, ...]:
 
 def roots(value: object) -> tuple[str, ...]:
     """Read folders: absolute paths."""
-    paths = _strings(value)
+    paths = strings(value)
     if not all(
         PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
         for path in paths
@@ -99,7 +93,7 @@ def roots(value: object) -> tuple[str, ...]:
 
 def networks(value: object) -> tuple[Network, ...]:
     """Read networks: "10.1.0.0/16", "fd12::/48", or one address."""
-    return tuple(ip_network(text) for text in _strings(value))
+    return tuple(ip_network(text) for text in strings(value))
 
 
 def s3(value: object) -> tuple[tuple[str, str], ...]:
@@ -115,13 +109,13 @@ def s3(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def path(value: object) -> str | None:
-    """Read the path of a file."""
     if value is not None and (not isinstance(value, str) or not value.startswith("/")):
         raise ValueError
     return value
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def strings(value: object) -> tuple[str, ...]:
+    """Read texts that are not empty. Raises ValueError, TypeError."""
     if isinstance(value, str | bytes | Mapping):
         raise ValueError
     texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # a non-iterable raises TypeError

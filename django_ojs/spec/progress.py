@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from django_ojs.spec import json
-from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
+from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, size_details
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 
@@ -47,15 +47,11 @@ class Report:
             raise PayloadTooLarge.of(
                 "data",
                 f"and checkpoint must be at most {MAX_BYTES} bytes of JSON",
-                actual_bytes=size,
-                max_bytes=MAX_BYTES,
-                size_bytes=size,
-                max_size_bytes=MAX_BYTES,
+                **size_details(size, MAX_BYTES),
             )
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self:
-        """Read a report from the JSON of a request."""
         return cls(
             progress=body.get("progress"),
             data=body.get("data"),

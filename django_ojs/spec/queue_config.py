@@ -89,7 +89,7 @@ def check(
     `path` is its field in the request, `max_envelope_bytes` the server's own limit. Raises
     InvalidRequest.
     """
-    place, whole = f"{path}." if path else "", path or "the configuration"
+    prefix, whole = f"{path}." if path else "", path or "the configuration"
     if not isinstance(given, dict):
         raise InvalidRequest(f"{whole} must be an object", details={"field": path})
     json.check(given, whole, error=InvalidRequest)
@@ -99,15 +99,15 @@ def check(
         if name.startswith("_"):
             raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         if value is not None and name in _CHECKS:
-            _CHECKS[name](value, f"{place}{name}")
+            _CHECKS[name](value, f"{prefix}{name}")
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
         rule = f"must be at most {max_envelope_bytes}, the limit of the server"
-        raise InvalidRequest.of(f"{place}max_envelope_bytes", rule)
+        raise InvalidRequest.of(f"{prefix}max_envelope_bytes", rule)
     bounds = merge({}, given).get("backpressure", {})
     if default_policy and bounds.get("strategy") == "drop_oldest":
         # It discards jobs, so it must be set for a named queue (backpressure §5.3).
         rule = "must not be drop_oldest in the default policy"
-        raise InvalidRequest.of(f"{place}backpressure.strategy", rule)
+        raise InvalidRequest.of(f"{prefix}backpressure.strategy", rule)
     return given
 
 

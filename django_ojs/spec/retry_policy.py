@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
-from django_ojs.spec.times import format_duration, parse_duration
+from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 Exhaustion = Literal["dead_letter", "discard"]
 Strategy = Literal["exponential", "linear", "constant", "polynomial"]
@@ -162,16 +162,7 @@ class RetryPolicy:
         return out
 
 
-_FIELDS: Final = (
-    "max_attempts",
-    "initial_interval",
-    "backoff_coefficient",
-    "max_interval",
-    "jitter",
-    "non_retryable_errors",
-    "on_exhaustion",
-    "backoff_strategy",
-)
+_FIELDS: Final = tuple(each.name for each in fields(RetryPolicy) if each.name != "extra")
 
 
 def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
@@ -193,7 +184,7 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
     for name in ("initial_interval", "max_interval"):
         milliseconds = given.pop(f"{name}_ms", None)
         if milliseconds is not None and name not in given:
-            given[name] = _milliseconds(milliseconds, f"{name}_ms")
+            given[name] = _interval(milliseconds, f"{name}_ms", parse_milliseconds)
         elif isinstance(given.get(name), int | float):
             # Seconds in Python, but on the wire a bare number could be either.
             raise InvalidRetryPolicy.of(
@@ -211,22 +202,13 @@ def _attempts(value: object) -> int:
     return value
 
 
-def _interval(value: object, name: str) -> timedelta:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _milliseconds(value * 1000 if isinstance(value, int) else value * 1000.0, name)
+def _interval(
+    value: object, name: str, parse: Callable[[object, str], timedelta] = parse_seconds
+) -> timedelta:
     try:
-        return parse_duration(value, f"retry.{name}")
+        return parse(value, f"retry.{name}")
     except InvalidRequest as error:
         raise InvalidRetryPolicy(error.message, details=error.details) from None
-
-
-def _milliseconds(value: object, name: str) -> timedelta:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return parse_duration(timedelta(milliseconds=value), f"retry.{name}")
-        except (InvalidRequest, OverflowError, ValueError):
-            pass
-    raise InvalidRetryPolicy.of(f"retry.{name}", "must be a number between zero and 1000 years")
 
 
 def _coefficient(value: object) -> float:

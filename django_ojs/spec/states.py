@@ -80,7 +80,7 @@ def _rows() -> Iterator[Transition]:
     yield row(Trigger.CANCEL, State.RETRYABLE, State.CANCELLED)
     yield row(Trigger.RETRY, State.DISCARDED, State.AVAILABLE)
 
-    # worker-protocol §5.5 (4): a lapsed reservation whose attempts are spent.
+    # worker-protocol §5.5 (4): a lease that expires when no attempt is left.
     yield row(Trigger.LAPSE, State.ACTIVE, State.DISCARDED)
     # http-binding, nack with `requeue`; worker-protocol §7.2: a worker that shuts down gives its
     # jobs back.
@@ -132,5 +132,4 @@ def initial(target: State) -> State:
 
 
 def allows(trigger: Trigger, source: State, target: State) -> bool:
-    """Return whether the table has this row."""
     return Transition(trigger=trigger, source=source, target=target) in TRANSITIONS

@@ -113,6 +113,26 @@ def parse_duration(value: object, field: str) -> timedelta:
     raise InvalidRequest.of(field, "must be an ISO 8601 duration such as PT30S")
 
 
+def parse_seconds(value: object, field: str) -> timedelta:
+    """Return a number of seconds, or a duration as `parse_duration` takes it. Raises as it does."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            value = timedelta(seconds=value)
+        except (OverflowError, ValueError):
+            raise InvalidRequest.of(field, "must be at most 1000 years") from None
+    return parse_duration(value, field)
+
+
+def parse_milliseconds(value: object, field: str) -> timedelta:
+    """Return a number of milliseconds as a timedelta. Raises InvalidRequest."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return _bounded(timedelta(milliseconds=value), field)
+        except (InvalidRequest, OverflowError, ValueError):
+            pass
+    raise InvalidRequest.of(field, "must be a number between zero and 1000 years")
+
+
 def format_duration(duration: timedelta) -> str:
     """Return a duration as ISO 8601 in hours, minutes and seconds: PT24H, PT1M0.5S, PT0S.
 

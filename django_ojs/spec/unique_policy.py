@@ -1,15 +1,15 @@
 """The unique policy of a job (ojs-unique-jobs): which jobs are duplicates, and what follows."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.times import format_duration, parse_duration
+from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 OnConflict = Literal["reject", "replace", "replace_except_schedule", "ignore"]
 Duration = timedelta | str | float
@@ -18,9 +18,6 @@ DIMENSIONS: Final = ("type", "queue", "args", "meta")
 STRATEGIES: Final = ("reject", "replace", "replace_except_schedule", "ignore")
 #: The states of a job that has not ended (§6.1).
 DEFAULT_STATES: Final = tuple(state for state in State if state not in TERMINAL)
-
-_FIELDS: Final = ("keys", "args_keys", "meta_keys", "period", "states", "on_conflict")
-_KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
@@ -114,6 +111,10 @@ class UniquePolicy:
         return out
 
 
+_FIELDS: Final = tuple(each.name for each in fields(UniquePolicy) if each.name != "extra")
+_KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
+
+
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
@@ -132,7 +133,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     given = {name: value for name, value in data.items() if value is not None}
     milliseconds = given.pop("period_ms", None)
     if milliseconds is not None and "period" not in given:
-        given["period"] = _milliseconds(milliseconds)
+        given["period"] = _period(milliseconds, parse_milliseconds)
     elif "period" in given and not isinstance(given["period"], str | timedelta):
         # Seconds in Python, but on the wire a bare number could be either.
         raise UniqueKeyInvalid.of("unique.period", "must be an ISO 8601 duration such as PT1H")
@@ -225,24 +226,15 @@ def _strategy(value: object) -> str:
     return value
 
 
-def _period(value: object) -> timedelta | None:
+def _period(
+    value: object, parse: Callable[[object, str], timedelta] = parse_seconds
+) -> timedelta | None:
     if value is None:
         return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = _milliseconds(value * 1000)
     try:
-        period = parse_duration(value, "unique.period")
+        period = parse(value, "unique.period")
     except InvalidRequest as error:
         raise UniqueKeyInvalid(error.message, details=error.details) from None
     if not period:
         raise UniqueKeyInvalid.of("unique.period", "must be greater than zero")
     return period
-
-
-def _milliseconds(value: object) -> timedelta:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return parse_duration(timedelta(milliseconds=value), "unique.period")
-        except (InvalidRequest, OverflowError, ValueError):
-            pass
-    raise UniqueKeyInvalid.of("unique.period", "must lie between zero and 1000 years")

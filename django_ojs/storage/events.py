@@ -19,7 +19,7 @@ def kept() -> QuerySet[Event]:
     return Event.primary.all()
 
 
-def add(happened: Collection[events.Event]) -> None:
+def add(happened: Collection[events.NewEvent]) -> None:
     """Store events in the current transaction, in one statement."""
     if not happened:
         return

@@ -25,7 +25,6 @@ register.filter("ojs_duration", duration)
 
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
-    """Show a share of one as a percentage."""
     return DASH if share is None else f"{share * 100:.0f}\u202f%"
 
 

@@ -1,4 +1,4 @@
-"""Store the outcomes of jobs: completions in groups, all other transitions one by one."""
+"""Store the outcomes of jobs: completions in groups, all other changes of state one by one."""
 
 import logging
 import queue
@@ -19,7 +19,7 @@ from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
-from django_ojs.spec.failure import Failure, from_exception
+from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Run
@@ -40,15 +40,13 @@ RETRY_INTERVAL = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A run that succeeded, and its result."""
-
     run: Run
     result: Any
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class StateChange:
     """Any other change of state of some runs, and the operation that stores it."""
 
     runs: list[Run]
@@ -72,7 +70,7 @@ class Completer:
         self._in_flight = in_flight
         self._job_log = job_log
         self._on_slot_free = on_slot_free
-        self._items: deque[Completion | Transition] = deque()
+        self._items: deque[Completion | StateChange] = deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
         self._closing = threading.Event()
@@ -88,13 +86,13 @@ class Completer:
         if error is not None:
             self.fail(
                 run,
-                from_exception(error, backtrace=settings().backtraces),
+                Failure.from_exception(error, backtrace=settings().backtraces),
                 seconds=seconds,
                 cause=error,
             )
         elif committed:
             self._note_completed(run, seconds)
-            self._add(Transition([run], lambda: _send_completed(run)))
+            self._add(StateChange([run], lambda: _send_completed(run)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -114,12 +112,12 @@ class Completer:
             job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
 
-        self._add(Transition([run], write))
+        self._add(StateChange([run], write))
 
     def hold(self, run: Run, failure: Failure) -> None:
         """Hold back a job of a type that has no handler here."""
         self._add(
-            Transition(
+            StateChange(
                 [run],
                 lambda: fail.postpone(
                     run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
@@ -130,7 +128,7 @@ class Completer:
     def requeue(self, run: Run, failure: Failure) -> None:
         """Make a job available again whose handler was stopped, without spending an attempt."""
         self._add(
-            Transition(
+            StateChange(
                 [run],
                 lambda: fail.requeue(
                     run.job.id, failure, claim=run.claim, outcome=AttemptOutcome.SHUTDOWN
@@ -142,7 +140,9 @@ class Completer:
         """Make jobs available again that never started."""
         if runs:
             claims = [(run.job.id, run.job.run) for run in runs]
-            self._add(Transition(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id)))
+            self._add(
+                StateChange(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id))
+            )
 
     def close(self, timeout: float) -> bool:
         """Store what is left and end. Return whether all of it was stored within the timeout."""
@@ -151,7 +151,7 @@ class Completer:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _add(self, item: Completion | Transition) -> None:
+    def _add(self, item: Completion | StateChange) -> None:
         self._items.append(item)
         if self._asleep:
             self._asleep = False
@@ -174,22 +174,22 @@ class Completer:
 
     def _drain(self) -> None:
         completions: list[Completion] = []
-        transitions: list[Transition] = []
+        changes: list[StateChange] = []
         while self._items and len(completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
                 completions.append(item)
             else:
-                transitions.append(item)
+                changes.append(item)
         if completions:
             if not self._store(lambda: self._complete(completions)):
                 # One of them cannot be stored. Each by itself, so that the others can.
                 for item in completions:
                     self._store(partial(self._complete, [item]), [item.run])
             self._in_flight.remove([item.run for item in completions])
-        for transition in transitions:
-            self._store(transition.write, transition.runs)
-            self._in_flight.remove(transition.runs)
+        for change in changes:
+            self._store(change.write, change.runs)
+            self._in_flight.remove(change.runs)
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(
@@ -214,7 +214,7 @@ class Completer:
                 write()
                 return True
             except (Conflict, JobNotFound):
-                # Cancelled, claimed by another worker after its reservation lapsed, or pruned: the
+                # Cancelled, claimed by another worker after its lease expired, or pruned: the
                 # outcome of this run is discarded.
                 for run in runs:
                     self._job_log.claim_lost(run)
@@ -222,7 +222,7 @@ class Completer:
             except (OperationalError, InterfaceError) as error:
                 self._job_log.database_away(error)
                 connections.close_all()
-                # The reservations outlive a short outage. After a long one other workers may have
+                # The leases outlive a short outage. After a long one other workers may have
                 # claimed the jobs: the fence then rejects this write.
                 time.sleep(RETRY_INTERVAL)
             except Exception:
@@ -230,7 +230,7 @@ class Completer:
                 # too, and the jobs behind this one wait.
                 logger.exception(
                     "The outcome of %d jobs could not be stored. They become available again when "
-                    "their reservations lapse.",
+                    "their leases expire.",
                     max(1, len(runs)),
                 )
                 return False

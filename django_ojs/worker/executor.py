@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 from django.db import connections
@@ -124,19 +125,16 @@ def _run(run: Run) -> tuple[Any, bool]:
 
 
 def _run_handler(run: Run, resolved: Resolved | None) -> tuple[Any, bool]:
-    if run.handler.atomic:
-        with database.atomic():
-            result = checked_result(run, _call_and_flush(run))
-            if resolved is not None:
-                resolved.finish()
+    atomic = run.handler.atomic
+    with database.atomic() if atomic else nullcontext():
+        result = checked_result(run, _call_and_flush(run))
+        if resolved is not None:
+            resolved.finish()
+        if atomic:
             # The handler's rows and the completion commit together or not at all: when the run has
             # lost its claim, this raises and the rows are rolled back.
             ack.complete(run.job.id, claim=run.claim, result=result)
-        return result, True
-    result = checked_result(run, _call_and_flush(run))
-    if resolved is not None:
-        resolved.finish()
-    return result, False
+    return result, atomic
 
 
 def _call_and_flush(run: Run) -> Any:

@@ -55,7 +55,8 @@ class Heartbeat:
         self._registration = registration
         self._on_directive = on_directive
         self._on_stuck_thread = on_stuck_thread
-        self._interrupted: list[Run] = []
+        #: Runs whose threads must end soon.
+        self.interrupted: list[Run] = []
         self._stop = WakeEvent()
         self.state = Directive.RUNNING
         self.session: Session | None = None
@@ -77,13 +78,8 @@ class Heartbeat:
         return self.session is not None
 
     def close(self) -> None:
-        """Stop beating."""
         self._stop.set()
         self._thread.join(CLOSE_TIMEOUT)
-
-    def watch_interrupted(self, run: Run) -> None:
-        """Check from now on whether the thread of an interrupted run ends."""
-        self._interrupted.append(run)
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval.total_seconds()
@@ -101,7 +97,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         runs = {run.job.id: run for run in self._in_flight.all()}
-        # Reservations are long and beats are many: one is extended when half of it is over.
+        # Leases are long and beats are many: a lease is extended when half of it is over.
         to_extend = [key for key, run in runs.items() if _is_half_over(run)]
         try:
             response = beat.beat(
@@ -140,23 +136,23 @@ class Heartbeat:
                     outcome=AttemptOutcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )
-        if self._interrupted:
+        if self.interrupted:
             self._check_for_stuck_threads()
 
     def _interrupt(self, run: Run) -> None:
         interrupt(run)
-        self.watch_interrupted(run)
+        self.interrupted.append(run)
 
     def _check_for_stuck_threads(self) -> None:
         stuck_before = time.monotonic() - STUCK_AFTER
-        self._interrupted = [
+        self.interrupted = [
             run
-            for run in self._interrupted
+            for run in self.interrupted
             # The thread object: the system may have given the thread's number to another one.
             if run.cancel_task is None and run.thread is not None and run.thread.is_alive()
         ]
-        if any(run.revoked_at < stuck_before for run in self._interrupted):
-            self._interrupted.clear()
+        if any(run.revoked_at < stuck_before for run in self.interrupted):
+            self.interrupted.clear()
             self._on_stuck_thread()
 
 

@@ -25,8 +25,6 @@ class Phase(Enum):
 
 
 class Run:
-    """One claimed job in this process."""
-
     __slots__ = (
         "_handler",
         "cancel_task",
@@ -113,8 +111,6 @@ class Run:
 
 
 class JobsInFlight:
-    """All runs of a process."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[tuple[UUID, int], Run] = {}
@@ -149,5 +145,4 @@ class JobsInFlight:
             return list(self._runs.values())
 
     def in_phase(self, phase: Phase) -> list[Run]:
-        """Return the runs that are in a phase now."""
         return [run for run in self.all() if run.phase is phase]

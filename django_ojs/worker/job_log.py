@@ -32,7 +32,6 @@ class JobLog:
         self._summary_at, self._summary_count = time.monotonic(), 0
 
     def completed(self, run: Run, seconds: float) -> None:
-        """Log a job that succeeded."""
         with self._lock:
             self.completed_count += 1
         if logger.isEnabledFor(logging.INFO):
@@ -75,7 +74,7 @@ class JobLog:
     def claim_lost(self, run: Run) -> None:
         """Log a run whose job was cancelled, or claimed by another worker."""
         logger.warning(
-            "%s %s: its claim is gone (cancelled, or its reservation lapsed and another worker "
+            "%s %s: its claim is gone (cancelled, or its lease expired and another worker "
             "claimed it); the result of this run was discarded",
             run.job.type,
             run.job.id,
@@ -92,9 +91,8 @@ class JobLog:
         )
 
     def database_away(self, error: Exception) -> None:
-        """Warn that the database cannot be reached."""
         self.warn_once(
-            "database", f"The database does not answer ({type(error).__name__}); trying again."
+            "database", f"The database does not respond ({type(error).__name__}); trying again."
         )
 
     def warn_once(self, key: str, message: str) -> None:

@@ -38,7 +38,6 @@ class Listener:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop listening."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(WAIT * 2)

@@ -36,7 +36,7 @@ class Step:
     interval: float
 
 
-class Maintenance:
+class MaintenanceThread:
     """A thread that runs the steps while this worker holds the lease."""
 
     def __init__(self, worker_id: str, job_log: JobLog) -> None:
@@ -70,7 +70,6 @@ class Maintenance:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and release the lease."""
         self._stop.set()
         self._thread.join(5)
 

@@ -30,7 +30,7 @@ from django_ojs.worker.in_flight import JobsInFlight, Phase
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
-from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
@@ -95,7 +95,7 @@ class WorkerProcess:
             on_directive=self._lifecycle.on_directive,
             on_stuck_thread=self._on_stuck_thread,
         )
-        self._maintenance = Maintenance(self.id, self.job_log)
+        self._maintenance = MaintenanceThread(self.id, self.job_log)
         # `once` runs the jobs that are there now; a relay would never end.
         self._relays = Relays([] if config.once else relays(self.id))
         self._listener = Listener(config.queues, self._on_notify, self._heartbeat.attach_session)

@@ -42,8 +42,6 @@ MAX_RESTART_DELAY = 15.0
 
 @dataclass(kw_only=True, slots=True)
 class Child:
-    """One worker process."""
-
     pid: int
     worker_id: str
     started: float

@@ -38,7 +38,7 @@ _KINDS: Final = [
     (queue, kind) for queue, share, kinds in QUEUES for _ in range(share) for kind in kinds
 ]
 ERRORS: Final = (
-    ("ConnectionTimeout", "The payment gateway did not answer in 10 s."),
+    ("ConnectionTimeout", "The payment gateway did not respond in 10 s."),
     ("CardDeclined", "The card was declined."),
     ("SMTPServerDisconnected", "Connection unexpectedly closed."),
     ("KeyError", "'shipping_address'"),

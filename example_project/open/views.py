@@ -15,7 +15,7 @@ from django_ojs.spec.states import State
 from example_project.open.reset import reset
 
 
-class Heartbeat(workers.Heartbeat):
+class Heartbeat(workers.Beat):
     """BEAT, with a directive that a job can request, to test how a worker obeys it.
 
     A job whose meta has `"test_directive": "quiet"` or `"terminate"` (`options.metadata` of a PUSH)

@@ -16,7 +16,7 @@ _FONTS = files("font_roboto") / "files"
 _INK, _GREY, _ACCENT, _TINT = (33, 37, 41), (108, 117, 125), (15, 98, 84), (240, 246, 244)
 _COLUMNS = (92.0, 20.0, 29.0, 29.0)
 
-# fontTools tells of every table it drops from a subset, at a level that is meant for its own users.
+# fontTools logs a warning for every table that it drops from a subset.
 logging.getLogger("fontTools").setLevel(logging.ERROR)
 
 

@@ -13,7 +13,7 @@ def store(order: Order) -> str:
     The name is the order's reference, and the storage is one that overwrites (see `STORAGES` in the
     settings): to draw an invoice twice leaves one file.
     """
-    # Imported here: the PDF library takes as long to import as Django, and most processes draw none.
+    # Imported here: the PDF library takes as long to import as Django; most processes draw none.
     from example_project.shop.invoice_page import render
 
     content = ContentFile(render(order, list(order.items.all())))

@@ -18,7 +18,7 @@ PAYMENTS, LABELS, MAIL, DOCUMENTS = "payments", "labels", "mail", "documents"
     # The payment and the job's completion are one commit: the customer pays once, whatever
     # happens to the worker.
     atomic=True,
-    # A slow network answers on the third attempt; the fourth is for one that dies with its worker.
+    # A slow network responds to the third attempt; the fourth is for a worker that dies.
     retry=ojs.RetryPolicy(
         max_attempts=4,
         initial_interval=timedelta(milliseconds=500),

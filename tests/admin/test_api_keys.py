@@ -49,16 +49,16 @@ def page_of(key: ApiKey) -> str:
     return f"{LIST}{key.pk}/change/"
 
 
-def test_a_new_key_is_shown_in_the_answer_and_nowhere_after() -> None:
+def test_a_new_key_is_shown_in_the_response_and_nowhere_after() -> None:
     client = root()
-    answer = client.post(ADD, FORM)
-    assert answer.status_code == 200
-    assert "no-store" in answer["Cache-Control"]
-    (text,) = set(KEY.findall(answer.content.decode()))
+    response = client.post(ADD, FORM)
+    assert response.status_code == 200
+    assert "no-store" in response["Cache-Control"]
+    (text,) = set(KEY.findall(response.content.decode()))
     key = api_keys.find(text)
     assert (key.name, key.scopes, key.queues) == ("billing", ["producer"], ["a", "b"])
     secret = text.rpartition("_")[2]
-    assert secret not in str(answer.cookies)
+    assert secret not in str(response.cookies)
     for url in (LIST, page_of(key), f"{LIST}{key.pk}/history/", "/admin/"):
         after = client.get(url)
         assert after.status_code == 200
@@ -74,8 +74,8 @@ def test_a_new_key_is_shown_in_the_answer_and_nowhere_after() -> None:
 
 @pytest.mark.parametrize("button", ["_continue", "_addanother", "_popup", "_saveasnew"])
 def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
-    answer = root().post(ADD, {**FORM, button: "1"})
-    assert KEY.search(answer.content.decode())
+    response = root().post(ADD, {**FORM, button: "1"})
+    assert KEY.search(response.content.decode())
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
     ],
 )
 def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None:
-    answer = root().post(ADD, FORM | change)
-    assert answer.status_code == 200
-    assert field in answer.context["adminform"].form.errors
+    response = root().post(ADD, FORM | change)
+    assert response.status_code == 200
+    assert field in response.context["adminform"].form.errors
     assert ApiKey.objects.count() == 0
 
 
@@ -179,8 +179,8 @@ def test_a_key_that_may_more_than_the_user_is_left_alone() -> None:
     chosen = {"action": "delete_selected", "_selected_action": [key.pk], "post": "yes"}
     assert client.post(LIST, chosen).status_code == 403
     assert client.post(page_of(key), FORM).status_code == 403
-    answer = client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]}, follow=True)
-    assert "0 revoked, 1 skipped." in answer.content.decode()
+    response = client.post(LIST, {"action": "revoke", "_selected_action": [key.pk]}, follow=True)
+    assert "0 revoked, 1 skipped." in response.content.decode()
     assert api_keys.find(text).queues == ["a"]
 
 

@@ -24,9 +24,9 @@ from tests.admin.users import root
 )
 def test_pages_link_to_the_site_they_are_on(page: str) -> None:
     fill(1)
-    answer = root().get(f"/back/office/django_ojs/{page}")
-    assert answer.status_code == 200
-    text = answer.content.decode()
+    response = root().get(f"/back/office/django_ojs/{page}")
+    assert response.status_code == 200
+    text = response.content.decode()
     assert "/back/office/django_ojs/queue/" in text
     assert 'href="/admin/' not in text
     assert structure(text).forbidden == []
@@ -36,8 +36,8 @@ def test_pages_link_to_the_site_they_are_on(page: str) -> None:
 @override_settings(ROOT_URLCONF="tests.admin.site")
 def test_an_action_leads_back_into_its_site() -> None:
     fill(1)
-    answer = root().post("/back/office/django_ojs/queue/action/pause/", {"key": "queue-0"})
-    assert answer["Location"] == "/back/office/django_ojs/queue/"
+    response = root().post("/back/office/django_ojs/queue/action/pause/", {"key": "queue-0"})
+    assert response["Location"] == "/back/office/django_ojs/queue/"
     assert Queue.objects.get(pk="queue-0").paused
 
 

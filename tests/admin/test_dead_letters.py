@@ -20,7 +20,7 @@ from tests.factories import MINUTE, active, age, hourly, in_state, jobs, push_ma
 
 pytestmark = pytest.mark.django_db
 
-PAGE = "/admin/django_ojs/deadletter/"
+PAGE = "/admin/django_ojs/deadletterjob/"
 BULK = "/admin/django_ojs/bulkoperation/"
 DEAD = hourly(1, on_exhaustion="dead_letter")
 
@@ -32,8 +32,8 @@ def dead(error: str = "Boom", message: str = "it broke", **values: Any) -> Any:
     return job.pk
 
 
-def text(answer: Any) -> str:
-    return re.sub(r"\s+", " ", unescape(answer.content.decode()))
+def text(response: Any) -> str:
+    return re.sub(r"\s+", " ", unescape(response.content.decode()))
 
 
 def work() -> None:
@@ -101,15 +101,15 @@ def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
     assert "3 jobs" in text(question)
     assert not BulkOperation.objects.exists()
     (search,) = re.findall(r'name="q" value="([^"]*)"', question.content.decode())
-    answer = client.post(addresses[0], {"q": unescape(search)})
-    assert answer.status_code == 302
-    assert "waiting" in text(client.get(answer["Location"]))
+    response = client.post(addresses[0], {"q": unescape(search)})
+    assert response.status_code == 302
+    assert "waiting" in text(client.get(response["Location"]))
     work()
     assert {read(key).state for key in mine} == {"available"}
     assert read(other).state == "discarded"
     operation = BulkOperation.objects.get()
     assert (operation.done, operation.ordered_by) == (3, "root")
-    done = text(client.get(answer["Location"]))
+    done = text(client.get(response["Location"]))
     assert "✓ done" in done
     assert "100 %" in done
     assert LogEntry.objects.get().user.get_username() == "root"
@@ -158,7 +158,7 @@ def test_an_operation_is_stopped_with_a_button() -> None:
 
 
 @pytest.mark.django_db(transaction=True)  # A rejection is published by another thread.
-def test_what_was_left_alone_is_told_with_its_reason() -> None:
+def test_what_was_skipped_is_reported_with_its_reason() -> None:
     for _ in range(3):
         dead()
     queues.configure("q", {"backpressure": {"max_depth": 1}})
@@ -201,14 +201,14 @@ def test_an_order_needs_its_permission(
 def test_an_order_that_means_everything_or_nothing_is_refused(search: str) -> None:
     push_many(2)
     client = root()
-    answer = client.post(f"{BULK}create/cancel/", {"q": search}, follow=True)
-    assert answer.status_code == 200
+    response = client.post(f"{BULK}create/cancel/", {"q": search}, follow=True)
+    assert response.status_code == 200
     assert not BulkOperation.objects.exists()
 
 
 def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
-    answer = root().post(f"{BULK}create/retry/", {"q": "state:completed"}, follow=True)
-    assert "Retry needs jobs that are discarded" in text(answer)
+    response = root().post(f"{BULK}create/retry/", {"q": "state:completed"}, follow=True)
+    assert "Retry needs jobs that are discarded" in text(response)
     assert not BulkOperation.objects.exists()
 
 

@@ -86,9 +86,9 @@ def pages_with(
     client = root()
     found = []
     for page in make(text):
-        answer = client.get(BASE + page)
-        assert answer.status_code == 200, page
-        read = structure(answer.content.decode())
+        response = client.get(BASE + page)
+        assert response.status_code == 200, page
+        read = structure(response.content.decode())
         assert read.forbidden == []
         found.append(read.tags)
     return found
@@ -129,11 +129,11 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) ->
     client = root()
     assert client.get(BASE + address).status_code in (200, 302, 404)
     if "action/" in address:
-        answer = client.post(
+        response = client.post(
             BASE + address.partition("?")[0], {"key": "\0", "next": "//elsewhere.example/"}
         )
-        assert answer.status_code in (200, 302, 404)
-        assert "elsewhere" not in answer.get("Location", "") + answer.content.decode()
+        assert response.status_code in (200, 302, 404)
+        assert "elsewhere" not in response.get("Location", "") + response.content.decode()
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) ->
     ],
 )
 def test_an_old_link_leads_on_to_the_list(address: str, list_address: str, why: str) -> None:
-    answer = root().get(BASE + address)
-    assert answer.status_code == 404
-    page = answer.content.decode()
+    response = root().get(BASE + address)
+    assert response.status_code == 404
+    page = response.content.decode()
     assert why in page
     assert f'<a href="{BASE}{list_address}">' in page

@@ -44,12 +44,12 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     found = []
     for page in (
         *("job/", f"job/{job.pk}/change/", f"job/{job.pk}/history/", "bulkoperation/"),
-        *(f"bulkoperation/{operation.pk}/change/", "deadletter/"),
+        *(f"bulkoperation/{operation.pk}/change/", "deadletterjob/"),
         *(f"job/action/retry-with/?key={job.pk}", f"job/action/delete/?key={job.pk}"),
     ):
-        answer = client.get(BASE + page)
-        assert answer.status_code == 200, page
-        read = structure(answer.content.decode())
+        response = client.get(BASE + page)
+        assert response.status_code == 200, page
+        read = structure(response.content.decode())
         assert read.forbidden == [], page
         found.append(read.tags)
     return found
@@ -71,6 +71,6 @@ def test_what_a_job_carries_changes_no_pages_structure(text: str) -> None:
 def test_what_is_searched_for_changes_no_pages_structure(text: str) -> None:
     client = root()
     for search in (text, f"tag:{text}", f'meta.{text}:"{text}"', f"error:{text}"):
-        answer = client.get(f"{BASE}job/", {"q": search, "after": text, "before": text})
-        assert answer.status_code == 200
-        assert structure(answer.content.decode()).forbidden == []
+        response = client.get(f"{BASE}job/", {"q": search, "after": text, "before": text})
+        assert response.status_code == 200
+        assert structure(response.content.decode()).forbidden == []

@@ -45,9 +45,9 @@ BUDGET = 40
 
 
 def text(client: Client, address: str = LIST, **query: str) -> str:
-    answer = client.get(address, query)
-    assert answer.status_code == 200
-    return re.sub(r"\s+", " ", unescape(answer.content.decode()))
+    response = client.get(address, query)
+    assert response.status_code == 200
+    return re.sub(r"\s+", " ", unescape(response.content.decode()))
 
 
 def page_of(key: UUID) -> str:
@@ -102,8 +102,8 @@ class TestList:
         age(job.pk, MINUTE)
         page = text(root())
         assert words in page
-        told = "in 5" if state in ("scheduled", "retryable") else ">1 min"
-        assert told in page
+        reported = "in 5" if state in ("scheduled", "retryable") else ">1 min"
+        assert reported in page
 
     def test_the_tabs_count_what_the_search_names_of_queues(self) -> None:
         client = root()
@@ -182,8 +182,8 @@ class TestList:
         keys = [in_state("discarded").pk for _ in range(3)]
         waits = push().pk
         body = {"key": [str(key) for key in [*keys, waits]], "confirmed": "1"}
-        answer = client.post(f"{LIST}action/retry/", body, follow=True)
-        assert "3 retried, 1 skipped" in answer.content.decode()
+        response = client.post(f"{LIST}action/retry/", body, follow=True)
+        assert "3 retried, 1 skipped" in response.content.decode()
         assert {read(key).state for key in keys} == {"available"}
         assert LogEntry.objects.count() == 3
 
@@ -212,7 +212,7 @@ class TestJob:
         job = in_state(state, **(policy if state is State.DISCARDED else {}))
         assert offered(text(root(), page_of(job.pk))) == names
 
-    def test_the_story_of_a_job_is_told(self) -> None:
+    def test_the_history_of_a_job_is_shown(self) -> None:
         job = in_state("discarded", retry=hourly(1), args=[{"n": 9007199254740991}])
         page = text(root(), page_of(job.pk))
         assert "available → active → discarded" in page
@@ -267,8 +267,8 @@ class TestJob:
 
     def test_a_deleted_job_leads_back_to_the_list(self) -> None:
         job, client = in_state("completed"), root()
-        answer = do(client, "delete", job.pk, next=page_of(job.pk))
-        assert answer["Location"] == LIST
+        response = do(client, "delete", job.pk, next=page_of(job.pk))
+        assert response["Location"] == LIST
         assert not jobs().filter(pk=job.pk).exists()
         assert client.get(page_of(job.pk)).status_code in (302, 404)
 
@@ -282,15 +282,15 @@ class TestJob:
     def test_a_wrong_change_is_said_and_nothing_happens(self) -> None:
         job = in_state("discarded", retry=hourly(1, on_exhaustion="dead_letter"))
         assert job.dead_letter
-        answer = do(root(), "retry-with", job.pk, queue="Not A Queue")
-        assert "ojs-error" in answer.content.decode()
+        response = do(root(), "retry-with", job.pk, queue="Not A Queue")
+        assert "ojs-error" in response.content.decode()
         assert read(job.pk).state == "discarded"
 
-    def test_who_lost_the_race_is_told(self) -> None:
+    def test_the_loser_of_a_race_gets_a_message(self) -> None:
         job, client = in_state("discarded"), root()
         retry.retry(job.pk)
-        answer = client.post(f"{LIST}action/retry/", {"key": str(job.pk)}, follow=True)
-        assert "The job is available; retry needs it discarded." in answer.content.decode()
+        response = client.post(f"{LIST}action/retry/", {"key": str(job.pk)}, follow=True)
+        assert "The job is available; retry needs it discarded." in response.content.decode()
 
     @pytest.mark.parametrize("key", ["1", "x", "%00", NOBODY])
     def test_a_job_that_is_not_there_is_a_page_that_is_not_there(self, key: str) -> None:

@@ -144,8 +144,10 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server_and_finds_nothin
 ) -> None:
     known = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}
     with override_settings(OJS=known):
-        answer = staff("view_outboxentry").get(f"{LIST}?{query}")
-    assert answer.status_code == (400 if query.startswith(("state__", "qu", "job", "env")) else 200)
+        response = staff("view_outboxentry").get(f"{LIST}?{query}")
+    assert response.status_code == (
+        400 if query.startswith(("state__", "qu", "job", "env")) else 200
+    )
 
 
 def test_destinations_to_filter_by_are_those_of_the_settings(refused: OutboxEntry) -> None:

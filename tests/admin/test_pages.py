@@ -44,16 +44,16 @@ def budget(address: str) -> int:
     client = root()
     client.get(address)
     with CaptureQueriesContext(database.connection()) as captured:
-        answer = client.get(address)
-    assert answer.status_code == 200
+        response = client.get(address)
+    assert response.status_code == 200
     return len(captured)
 
 
 @pytest.mark.parametrize("page", LISTS)
 def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
-    answer = root().get(f"{BASE}{page}/")
-    assert answer.status_code == 200
-    assert "ojs-empty" in answer.content.decode()
+    response = root().get(f"{BASE}{page}/")
+    assert response.status_code == 200
+    assert "ojs-empty" in response.content.decode()
 
 
 @pytest.mark.parametrize("page", LISTS)
@@ -67,13 +67,13 @@ def test_a_page_takes_as_many_queries_for_many_queues_as_for_few(page: str) -> N
     assert budget(f"{BASE}{page}/") <= few
 
 
-def test_the_page_of_a_queue_and_of_a_worker_answer_within_the_budget() -> None:
+def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
     (name,) = fill(1)
     assert budget(f"{BASE}queue/{name}/change/") <= BUDGET
     assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET
 
 
-@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletter"])
+@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletterjob"])
 def test_a_page_says_at_what_time_it_was_true(page: str) -> None:
     # How long ago stays wrong in a tab that rests.
     fill(1)

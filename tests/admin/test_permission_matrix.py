@@ -32,7 +32,7 @@ PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, Opera
 PARTS: dict[str, Any] = {"name": "pause", "content_type_id": 1}
 
 #: Lists of jobs under another name.
-SEEN_BY = {"deadletter": "view_job", "bulkoperation": "view_job"}
+SEEN_BY = {"deadletterjob": "view_job", "bulkoperation": "view_job"}
 
 
 def addresses() -> Iterator[tuple[type[models.Model], URLPattern]]:
@@ -64,7 +64,7 @@ def things() -> dict[str, str]:
     queues.listing()
     queues.configure("alpha", {"max_size": 1000})
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
-    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletter": str(dead.pk)} | (
+    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletterjob": str(dead.pk)} | (
         {"event": str(event.pk)} if event else {}
     )
 
@@ -110,12 +110,12 @@ def test_an_address_is_closed_to_staff_without_permission(
 def test_an_address_asks_strangers_to_log_in(
     model: type[models.Model], pattern: URLPattern, things: dict[str, str]
 ) -> None:
-    for answer in (
+    for response in (
         Client().get(address_of(model, pattern, things)),
         Client().post(address_of(model, pattern, things), {"key": key_of(model, things)}),
     ):
-        assert answer.status_code == 302
-        assert answer["Location"].startswith("/admin/login/")
+        assert response.status_code == 302
+        assert response["Location"].startswith("/admin/login/")
 
 
 @pytest.mark.parametrize(("model", "pattern"), list(addresses()), ids=name_of)

@@ -38,7 +38,7 @@ FROM generate_series(1, %s) AS n
 _PAGES = (
     *("overview/", "queue/", "queue/?sort=depth", "queue/queue-1/change/", "worker/"),
     *("worker/worker-0/change/", "event/", "queue/action/purge/?key=queue-1"),
-    *("worker/action/deregister/?key=worker-0", "bulkoperation/", "deadletter/"),
+    *("worker/action/deregister/?key=worker-0", "bulkoperation/", "deadletterjob/"),
     "bulkoperation/create/retry/?q=is:dead",
     "bulkoperation/create/retry/?q=is:dead+queue:queue-1+type:type.t1+error_type:Boom",
     "bulkoperation/create/cancel/?q=state:available+type:type.t3",

@@ -66,7 +66,7 @@ def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) 
     fill(1)
     monkeypatch.setattr(rollup_queries, "flows", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
-    answer = root().get(BASE + page)
-    assert answer.status_code == 200
-    assert "took too long: throughput" in answer.content.decode()
-    assert "queue-0" in answer.content.decode()
+    response = root().get(BASE + page)
+    assert response.status_code == 200
+    assert "took too long: throughput" in response.content.decode()
+    assert "queue-0" in response.content.decode()

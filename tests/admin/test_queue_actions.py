@@ -28,18 +28,18 @@ def known(*names: str) -> None:
     queues.listing()
 
 
-def said(answer: object) -> str:
-    return " ".join(str(each) for each in get_messages(answer.wsgi_request))  # type: ignore[attr-defined]
+def said(response: object) -> str:
+    return " ".join(str(each) for each in get_messages(response.wsgi_request))  # type: ignore[attr-defined]
 
 
 def test_pausing_several_counts_those_that_were_paused_and_says_why() -> None:
     known("alpha", "beta")
     queues.pause("beta")
-    answer = root().post(
+    response = root().post(
         f"{DO}pause/", {"key": ["alpha", "beta", "gone"], "next": f"{BASE}queue/?q=a"}
     )
-    assert answer["Location"] == f"{BASE}queue/?q=a"
-    text = said(answer)
+    assert response["Location"] == f"{BASE}queue/?q=a"
+    text = said(response)
     assert "1 paused, 2 skipped" in text
     assert "already paused" in text
     assert "does not exist" in text
@@ -62,21 +62,21 @@ def test_purging_needs_the_name_typed_and_takes_the_chosen_states() -> None:
     factories.in_state("scheduled", queue="alpha")
     client, order = root(), {"key": "alpha", "confirmed": "1", "states": ["available"]}
     for wrong in ({}, {"confirm_name": "alph"}, {"confirm_name": "alpha", "states": ["active"]}):
-        answer = client.post(f"{DO}purge/", {**order, **wrong})
-        assert answer.status_code == 200
+        response = client.post(f"{DO}purge/", {**order, **wrong})
+        assert response.status_code == 200
         assert jobs().filter(queue="alpha").count() == 2
-    answer = client.post(f"{DO}purge/", {**order, "confirm_name": "alpha"})
-    assert "1 job of alpha (available) deleted." in said(answer)
+    response = client.post(f"{DO}purge/", {**order, "confirm_name": "alpha"})
+    assert "1 job of alpha (available) deleted." in said(response)
     assert list(jobs().filter(queue="alpha").values_list("state", flat=True)) == ["scheduled"]
 
 
 def test_a_purge_that_was_not_asked_about_asks_first() -> None:
     known("alpha")
-    answer = root().post(
+    response = root().post(
         f"{DO}purge/", {"key": "alpha", "confirm_name": "alpha", "states": ["available"]}
     )
-    assert answer.status_code == 200
-    assert "1 available" in answer.content.decode()
+    assert response.status_code == 200
+    assert "1 available" in response.content.decode()
     assert jobs().filter(queue="alpha").exists()
 
 
@@ -84,11 +84,11 @@ def test_a_purge_says_when_more_is_left(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(queue_actions, "_PURGE_LIMIT", 2)
     factories.push_many(3, queue="alpha")
     queues.listing()
-    answer = root().post(
+    response = root().post(
         f"{DO}purge/",
         {"key": "alpha", "confirmed": "1", "confirm_name": "alpha", "states": ["available"]},
     )
-    assert "purge the queue again" in said(answer)
+    assert "purge the queue again" in said(response)
     assert jobs().filter(queue="alpha").count() == 1
 
 
@@ -137,8 +137,8 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
 )
 def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> None:
     known("alpha")
-    answer = root().post(f"{DO}configure/", {**CONFIGURE, **wrong})
-    assert answer.status_code == 200
+    response = root().post(f"{DO}configure/", {**CONFIGURE, **wrong})
+    assert response.status_code == 200
     assert Queue.objects.get(pk="alpha").config == {}
     assert not LogEntry.objects.exists()
 
@@ -146,8 +146,8 @@ def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> 
 @pytest.mark.parametrize("keys", [[], ["alpha", "beta"]])
 def test_what_is_for_one_at_a_time_is_done_to_no_other_number(keys: list[str]) -> None:
     known("alpha", "beta")
-    answer = root().post(f"{DO}purge/", {"key": keys, "confirmed": "1", "states": ["available"]})
-    assert answer.status_code == 302
+    response = root().post(f"{DO}purge/", {"key": keys, "confirmed": "1", "states": ["available"]})
+    assert response.status_code == 302
     assert jobs().filter(queue__in=["alpha", "beta"]).count() == 2
 
 

@@ -24,9 +24,9 @@ SECRET = [{"card": {"number": 4111}, "order": 7}]
 
 
 def finds(client: Client, search: str, job_id: object) -> bool:
-    answer = client.get(JOBS, {"q": search})
-    assert answer.status_code == 200
-    return f"{job_id}/change/" in answer.content.decode()
+    response = client.get(JOBS, {"q": search})
+    assert response.status_code == 200
+    return f"{job_id}/change/" in response.content.decode()
 
 
 def says(client: Client, search: str) -> str:
@@ -48,7 +48,7 @@ def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) ->
     assert finds(root(), search, failed)
     assert not finds(root("second"), search, other.pk)
     blind = staff(*VIEW)
-    # The condition is left out, so that the two jobs cannot be told apart, and the page says so.
+    # The condition is left out, so that the two jobs cannot be distinguished, and the page says so.
     assert finds(blind, search, failed)
     assert finds(blind, search, other.pk)
     assert "You need the permission to see payloads to search" in says(blind, search)

@@ -31,9 +31,9 @@ PACKAGE = Path(django_ojs.__file__).parent
 )
 def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:
     fill(2)
-    answer = root().get(BASE + page)
-    assert answer.status_code == 200
-    assert structure(answer.content.decode()).forbidden == []
+    response = root().get(BASE + page)
+    assert response.status_code == 200
+    assert structure(response.content.decode()).forbidden == []
 
 
 def test_what_the_policy_forbids_is_recognised() -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 DO = f"{BASE}worker/action/"
 
 
-def test_a_worker_is_told_to_be_quiet_and_to_run_again() -> None:
+def test_a_worker_is_directed_to_be_quiet_and_to_run_again() -> None:
     factories.worker("w")
     client = root()
     client.post(f"{DO}quiet/", {"key": "w"})
@@ -32,8 +32,8 @@ def test_terminating_asks_first_and_nothing_leads_back() -> None:
     assert Worker.objects.get(pk="w").directive == Directive.RUNNING
     client.post(f"{DO}terminate/", {"key": "w", "confirmed": "1"})
     assert Worker.objects.get(pk="w").directive == Directive.TERMINATE
-    answer = client.post(f"{DO}resume/", {"key": "w"})
-    assert "terminate, which is final" in " ".join(map(str, get_messages(answer.wsgi_request)))
+    response = client.post(f"{DO}resume/", {"key": "w"})
+    assert "terminate, which is final" in " ".join(map(str, get_messages(response.wsgi_request)))
 
 
 def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beats() -> None:
@@ -44,8 +44,8 @@ def test_deregistering_says_how_many_jobs_come_back_and_skips_whoever_still_beat
     client = root()
     asked = client.get(f"{DO}deregister/", {"key": "silent"}).content.decode()
     assert "1 job in flight is recovered" in asked
-    answer = client.post(f"{DO}deregister/", {"key": ["silent", "alive"], "confirmed": "1"})
-    text = " ".join(map(str, get_messages(answer.wsgi_request)))
+    response = client.post(f"{DO}deregister/", {"key": ["silent", "alive"], "confirmed": "1"})
+    text = " ".join(map(str, get_messages(response.wsgi_request)))
     assert "1 deregistered, 1 skipped" in text
     assert "still sends its beats" in text
     assert list(Worker.objects.values_list("pk", flat=True)) == ["alive"]

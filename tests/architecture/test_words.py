@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,9 @@ RETIRED_PHRASES = {
 #: Lines with a value that clients receive.
 ON_THE_WIRE = {'FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope))'}
 
+#: Names of classes that Django looks up by their name.
+CONVENTIONAL_NAMES = {"Command", "Meta", "Migration"}
+
 _PHRASES = [
     (re.compile(rf"\b(?:{text})\b", re.IGNORECASE), term) for text, term in RETIRED_PHRASES.items()
 ]
@@ -138,6 +142,18 @@ def _defined(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.arg.lstrip("_"), node.lineno
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id.lstrip("_"), node.lineno
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(f"{module}:{node.lineno}")
+    repeated = {name: places for name, places in found.items() if len(places) > 1}
+
+    assert repeated.keys() <= CONVENTIONAL_NAMES, repeated
+    assert "Meta" in repeated, "no class was found"
 
 
 @pytest.mark.parametrize("path", [*_TEXTS, *PAGES], ids=lambda path: name_of(path))

@@ -22,7 +22,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, request: bytes) -> bytes:
-        """Send a request and return the body of its answer. Raises RuntimeError for an error."""
+        """Send a request and return the body of its response. Raises RuntimeError for an error."""
         self._socket.sendall(request)
         data = b""
         while b"\r\n\r\n" not in data:
@@ -34,7 +34,7 @@ class Connection:
             parts.append(self._receive())
             missing -= len(parts[-1])
         if not head.startswith(b"HTTP/1.1 20"):
-            raise RuntimeError(f"the server answered {head[:12].decode()}")
+            raise RuntimeError(f"the server returned {head[:12].decode()}")
         return b"".join(parts)
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ def request(key: str, method: str, path: str, body: Any = None) -> bytes:
 def rate(port: int, shares: Sequence[Sequence[bytes]]) -> float:
     """Send the requests of each share over a connection of its own, all at once.
 
-    Return how many were answered in a second.
+    Return how many responses came in a second.
     """
     shares = [share for share in shares if share]
     connections = [Connection(port) for _ in shares]

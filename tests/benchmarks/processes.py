@@ -13,7 +13,7 @@ from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-#: A worker that was told to stop has this long.
+#: Seconds that a worker may take to stop.
 STOP_SECONDS = 20.0
 
 

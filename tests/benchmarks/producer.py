@@ -1,4 +1,4 @@
-"""A contender's own process on the enqueuing side, which the harness tells what to measure.
+"""A contender's own process on the enqueuing side, which measures what the harness orders.
 
 The harness writes one JSON line for a task and reads one line back. Each contender has its
 settings, its database and its warm connection, and all can take turns in short rounds.
@@ -150,8 +150,8 @@ TASKS = {
 
 def main() -> None:
     """Do what the lines on the standard input say."""
-    # Libraries may print; the answers have a channel of their own.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    # Libraries may print; the results have a channel of their own.
+    responses = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     import django
 
@@ -159,7 +159,7 @@ def main() -> None:
     contender = contenders.by_name(os.environ[VARIABLE])
     for line in sys.stdin:
         task, arguments = json.loads(line)
-        answers.write(json.dumps(TASKS[task](contender, **arguments)) + "\n")
+        responses.write(json.dumps(TASKS[task](contender, **arguments)) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ DATABASES = {
     }
 }
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
-# It says how long an answer is; without it a connection could be kept only by chunks.
+# It sets Content-Length; without it a connection could be kept open only with chunks.
 MIDDLEWARE = ["django.middleware.common.CommonMiddleware"]
 ALLOWED_HOSTS = ["127.0.0.1"]
 LOGGING = {

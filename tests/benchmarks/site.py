@@ -15,7 +15,7 @@ from django_ojs.spec.scopes import Scope
 
 
 class Nothing(OJSView):
-    """The ceiling: reads, asks who it is, and answers, as each of our views does."""
+    """The upper limit: reads, authenticates and responds, as each view of the package does."""
 
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 

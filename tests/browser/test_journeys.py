@@ -94,8 +94,8 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
     policy = hourly(1, on_exhaustion="dead_letter")
     for _ in range(12):
         claimed = active(queue="payments", type="payment.charge", retry=policy)
-        fail.fail(claimed.id, Failure(type="GatewayDown", message="No answer in 10 s."))
-    page.goto(f"{ADMIN}deadletter/")
+        fail.fail(claimed.id, Failure(type="GatewayDown", message="No response in 10 s."))
+    page.goto(f"{ADMIN}deadletterjob/")
     row = page.locator(".ojs-page tbody tr", has_text="GatewayDown")
     shows(row, "12")
     follow(page, row.get_by_role("link", name="Retry group"))
@@ -106,7 +106,7 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
         pass
     shows(body(page), "✓ done")
     assert jobs().filter(queue="payments", state="available").count() == 12
-    page.goto(f"{ADMIN}deadletter/")
+    page.goto(f"{ADMIN}deadletterjob/")
     shows(body(page), "There are no dead letters")
 
 
@@ -198,7 +198,7 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
     addresses = (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
         *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
-        *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletter/", "bulkoperation/"),
+        *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletterjob/", "bulkoperation/"),
         "bulkoperation/create/retry/?q=is:dead",
     )
     # One test, because to start a browser takes longer than to look at all pages.

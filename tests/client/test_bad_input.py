@@ -61,8 +61,8 @@ def refused(error: type[OJSError], says: str) -> Iterator[list[OJSError]]:
     found.append(caught.value)
     assert type(caught.value) is error
     assert str(caught.value).startswith(says)
-    told = f"{caught.value} {caught.value.details} {caught.value.hint}"
-    assert not [value for value in VALUES if value in told]
+    reported = f"{caught.value} {caught.value.details} {caught.value.hint}"
+    assert not [value for value in VALUES if value in reported]
     assert Thing.objects.count() == 2
     assert Job.objects.count() == 0
 

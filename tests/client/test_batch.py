@@ -81,7 +81,7 @@ def test_a_taken_id_refuses_all_and_leaves_the_transaction_usable(index: int) ->
     assert list(Job.objects.values_list("type", flat=True)) == ["test.first"]
 
 
-def test_a_batch_of_one_tells_its_index_too() -> None:
+def test_a_batch_of_one_reports_its_index_too() -> None:
     taken = ids.uuid7()
     ojs.enqueue("test.first", id=taken)
     with pytest.raises(DuplicateJob) as caught:

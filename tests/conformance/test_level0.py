@@ -144,13 +144,13 @@ def test_only_the_moves_of_the_table_are_made_and_any_other_is_explained(
 ) -> None:
     job = in_state(state)
     before = snapshot(job.pk)
-    answer = api.post(f"jobs/{job.pk}/{move}", {"error": ERROR})
+    response = api.post(f"jobs/{job.pk}/{move}", {"error": ERROR})
     sources, targets = MOVES[move]
     if state in sources:
-        answer.ok()
+        response.ok()
         assert api.info(str(job.pk))["state"] in targets
     else:
-        error = answer.error(409, "conflict", job_id=str(job.pk), current_state=state)
+        error = response.error(409, "conflict", job_id=str(job.pk), current_state=state)
         expected = error["details"]["expected_state"]
         assert set([expected] if isinstance(expected, str) else expected) == sources
         assert snapshot(job.pk) == before
@@ -172,14 +172,14 @@ def test_each_step_of_a_job_is_an_event_that_names_it(settings: Any) -> None:
     api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
     other = api.active(queue="other")["id"]
     api.post("workers/ack", {"job_id": other}).ok()
-    told = api.get("events?queues=q").ok()["events"]
+    reported = api.get("events?queues=q").ok()["events"]
     expected = {
         "job.enqueued": "available",
         "job.started": "active",
         "job.failed": "discarded",
     }
     for type_, state in expected.items():
-        (event,) = [event for event in told if event["type"] == type_]
+        (event,) = [event for event in reported if event["type"] == type_]
         assert event["subject"] == event["data"]["job_id"] == key
         assert event["data"].items() >= {"job_type": "a.b", "queue": "q", "state": state}.items()
         assert event["time"].endswith("Z")
@@ -196,11 +196,11 @@ def test_a_job_without_a_queue_is_in_the_default_one() -> None:
 @pytest.mark.requirement("L0-WF-001")
 def test_a_job_is_json_in_utf_8_under_the_media_type() -> None:
     body = '{"type":"a","args":["Grüße","\\ud83d\\ude00"],"meta":{"ü":1.5e3}}'.encode()
-    answer = api.post("jobs", body)
-    job = answer.ok(201)["job"]
+    response = api.post("jobs", body)
+    job = response.ok(201)["job"]
     assert (job["args"], job["meta"]) == (["Grüße", "😀"], {"ü": 1500.0})
-    assert json.loads(answer.response.content.decode("utf-8")) == answer.body
-    assert answer.headers["Content-Type"] == "application/openjobspec+json"
+    assert json.loads(response.raw.content.decode("utf-8")) == response.body
+    assert response.headers["Content-Type"] == "application/openjobspec+json"
 
 
 @pytest.mark.requirement("L0-MW-001")

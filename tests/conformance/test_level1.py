@@ -24,10 +24,10 @@ def failed(key: str, **error: Any) -> Any:
     return api.post("workers/nack", {"job_id": key, "error": ERROR | error}).ok()
 
 
-def wait_of(answer: Any) -> timedelta:
-    (entry,) = answer["job"]["errors"][-1:]
+def wait_of(response: Any) -> timedelta:
+    (entry,) = response["job"]["errors"][-1:]
     began = datetime.fromisoformat(entry["timestamp"])
-    return datetime.fromisoformat(answer["next_attempt_at"]) - began
+    return datetime.fromisoformat(response["next_attempt_at"]) - began
 
 
 @pytest.mark.requirement("L1-RET-001", "L1-RET-002")
@@ -44,9 +44,9 @@ def test_a_job_waits_longer_after_each_failure_up_to_the_largest_wait() -> None:
     for _ in range(4):
         (job,) = api.fetch()
         assert job["id"] == key
-        answer = failed(key)
-        waits.append(answer["retry_delay_ms"] // 60_000)
-        assert abs(wait_of(answer) - waits[-1] * MINUTE) < timedelta(seconds=2)
+        response = failed(key)
+        waits.append(response["retry_delay_ms"] // 60_000)
+        assert abs(wait_of(response) - waits[-1] * MINUTE) < timedelta(seconds=2)
         assert api.fetch() == []
         age(UUID(key), HOUR)
     assert waits == [1, 3, 5, 5]
@@ -110,7 +110,7 @@ def test_a_beat_keeps_what_the_worker_holds() -> None:
 
 @pytest.mark.requirement("L1-HB-002")
 @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
-def test_a_worker_is_told_by_its_beat_what_to_do(directive: Directive) -> None:
+def test_the_response_to_a_beat_has_the_directive(directive: Directive) -> None:
     api.post("workers/heartbeat", {"worker_id": "w"}).ok()
     beat.direct("w", directive)
     assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive
@@ -140,8 +140,8 @@ def test_a_job_whose_reservation_ends_goes_to_the_next_worker() -> None:
 @pytest.mark.parametrize("state", ["scheduled", "available", "pending", "retryable", "active"])
 def test_a_job_that_has_not_ended_can_be_cancelled(state: str) -> None:
     key = str(in_state(state).pk)
-    answer = api.delete(f"jobs/{key}").ok()["job"]
-    assert (answer["state"], answer["previous_state"]) == ("cancelled", state)
+    response = api.delete(f"jobs/{key}").ok()["job"]
+    assert (response["state"], response["previous_state"]) == ("cancelled", state)
     assert api.info(key)["state"] == "cancelled"
 
 
@@ -172,6 +172,6 @@ def test_retries_and_cancellations_are_events(settings: Any) -> None:
     key = api.active()["id"]
     failed(key)
     api.delete(f"jobs/{key}").ok()
-    told = api.get("events?types=job.retrying,job.cancelled").ok()["events"]
-    assert [event["type"] for event in told] == ["job.retrying", "job.cancelled"]
-    assert {event["subject"] for event in told} == {key}
+    reported = api.get("events?types=job.retrying,job.cancelled").ok()["events"]
+    assert [event["type"] for event in reported] == ["job.retrying", "job.cancelled"]
+    assert {event["subject"] for event in reported} == {key}

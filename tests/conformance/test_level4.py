@@ -88,9 +88,9 @@ def test_the_figures_of_a_queue_have_each_state_and_what_was_done() -> None:
     api.post("workers/ack", {"job_id": done}).ok()
     for values in ({}, {"scheduled_at": "+PT1H"}, {"pending": True}):
         api.push(**values)
-    answer = api.get("queues/default/stats").ok()
-    states = answer["queue"]
+    response = api.get("queues/default/stats").ok()
+    states = response["queue"]
     assert states.items() >= {"available": 1, "scheduled": 1, "active": 0, "retryable": 0}.items()
     assert states.keys() >= {"completed", "discarded", "cancelled", "pending"}
-    assert answer["stats"]["depth"] == 2
-    assert answer["stats"].keys() >= {"completed_last_hour", "throughput_per_second"}
+    assert response["stats"]["depth"] == 2
+    assert response["stats"].keys() >= {"completed_last_hour", "throughput_per_second"}

@@ -109,13 +109,13 @@ def meta(
 
 
 def in_a_request(enqueue: Callable[[], object], request: HttpRequest | None = None) -> None:
-    """Call this while a request is answered."""
+    """Call this while a request is processed."""
 
-    def answer(request: HttpRequest) -> HttpResponse:
+    def response(request: HttpRequest) -> HttpResponse:
         enqueue()
         return HttpResponse()
 
-    RequestContextMiddleware(answer)(request or RequestFactory().get("/"))
+    RequestContextMiddleware(response)(request or RequestFactory().get("/"))
 
 
 @pytest.mark.parametrize("view", [plain, asynchronous])
@@ -231,15 +231,15 @@ def test_outside_of_a_request_nothing_is_added() -> None:
     assert meta_after is not None
 
 
-def test_requests_that_are_answered_side_by_side_are_not_mixed_up() -> None:
-    async def answer(request: HttpRequest) -> HttpResponse:
+def test_concurrent_requests_are_not_mixed_up() -> None:
+    async def response(request: HttpRequest) -> HttpResponse:
         await asyncio.sleep(0)
         await ojs.aenqueue("test.context", [request.path])
         return HttpResponse()
 
     async def ask(name: str) -> None:
         request = AsyncRequestFactory().get(f"/{name}", headers={"X-Request-ID": name})
-        await RequestContextMiddleware(answer)(request)  # type: ignore[misc]  # asynchronous, as its `answer`
+        await RequestContextMiddleware(response)(request)  # type: ignore[misc]  # asynchronous, as its `response`
 
     async def ask_all() -> None:
         await asyncio.gather(*(ask(f"r{n}") for n in range(5)))
@@ -251,7 +251,7 @@ def test_requests_that_are_answered_side_by_side_are_not_mixed_up() -> None:
 
 
 def run(meta: dict[str, Any], *, is_async: bool) -> str:
-    """Run a handler that tells its language, as the worker would."""
+    """Run a handler that returns its language, as the worker would."""
 
     async def speak() -> str:
         await asyncio.sleep(0)

@@ -1,9 +1,9 @@
-"""Run the `$ curl …` lines of a page against a live server, and compare what they answer.
+"""Run the `$ curl …` lines of a page against a live server, and compare what they print.
 
 A command goes on over lines that end in a backslash, or while a quotation is open. What stands
-between it and the next prompt is its answer: JSON (see `shape`), text, or with `curl -i` a status
-line, the headers that the page wants to show, an empty line and the body. No text: any answer that
-curl takes for one.
+between it and the next prompt is its response: JSON (see `shape`), text, or with `curl -i` a status
+line, the headers that the page wants to show, an empty line and the body. No text: any response
+that curl takes for one.
 
 `http://127.0.0.1:8000` is the live server; `:8080` is too, with the routes of the open one.
 Variables work as in a shell: `$ KEY=…` sets one for the rest of the page, and a command in
@@ -42,10 +42,10 @@ _MANAGED = re.compile(r"\$\(\S+ manage\.py (.*)\)", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """A command line of a block, and what the page shows as its answer."""
+    """A command line of a block, and what the page shows as its response."""
 
     text: str
-    answer: str
+    response: str
 
     @property
     def is_for_us(self) -> bool:
@@ -69,10 +69,10 @@ def commands(block: Block) -> Iterator[Command]:
         text = line.removeprefix("$ ")
         while lines and (text.endswith("\\") or _is_open(text)):
             text += "\n" + lines.pop(0)
-        answer = []
+        response = []
         while lines and not lines[0].startswith("$ "):
-            answer.append(lines.pop(0))
-        yield Command(text=text, answer="\n".join(answer).strip())
+            response.append(lines.pop(0))
+        yield Command(text=text, response="\n".join(response).strip())
 
 
 def _is_open(text: str) -> bool:
@@ -89,7 +89,7 @@ class Shell:
         self._variables = {"OJS_URL": url, "OJS_API_KEY": key}
 
     def run(self, command: Command) -> None:
-        """Run a command. Raises AssertionError when its answer is not the one that is shown."""
+        """Run a command. Raises AssertionError when its response is not the one that is shown."""
         text = self._ids.put_in(command.text)
         for shown in SHOWN_URLS:
             text = text.replace(shown, self._url)
@@ -97,8 +97,8 @@ class Shell:
             self._variables[command.variable] = self._value(text, command.variable)
             return
         came = self._bash(text)
-        if command.answer:
-            check(command.answer, came, self._ids)
+        if command.response:
+            check(command.response, came, self._ids)
 
     def _value(self, text: str, name: str) -> str:
         if managed := _MANAGED.search(text):
@@ -124,7 +124,7 @@ class Shell:
 
 
 def check(shown: str, came: str, ids: shape.Ids) -> None:
-    """Compare an answer: its head where one is shown, then its body."""
+    """Compare a response: its head where one is shown, then its body."""
     came = came.replace("\r\n", "\n").strip()
     if shown.startswith("HTTP/"):
         head, _, shown = shown.partition("\n\n")
@@ -136,11 +136,11 @@ def check(shown: str, came: str, ids: shape.Ids) -> None:
         try:
             actual = shape.parse(came)
         except ValueError:
-            raise AssertionError(f"the answer is no JSON: {came}") from None
+            raise AssertionError(f"the response is no JSON: {came}") from None
         try:
             shape.compare(shape.parse(shown), actual, ids)
         except AssertionError as error:
-            error.add_note(f"The whole answer: {came}")
+            error.add_note(f"The whole response: {came}")
             raise
     else:
         shape.compare_text(shown, came, ids)

@@ -1,4 +1,4 @@
-"""Compare the answer that a page shows with the one that came.
+"""Compare the response that a page shows with the one that came.
 
 Ids and times are matched loosely, everything else exactly. In what a page shows, `…` stands for
 what it leaves out: an element or a member (`{"job": {"id": …, …}}`), or a part of a string. An id
@@ -57,7 +57,7 @@ def compare(shown: Any, came: Any, ids: Ids, at: str = "") -> None:
     """Raise AssertionError naming the place where the two differ."""
     if shown == REST:
         return
-    place = at or "the answer"
+    place = at or "the response"
     if isinstance(shown, dict):
         assert isinstance(came, dict), f"{place} is no object"
         names = shown.keys() - {REST}
@@ -80,7 +80,7 @@ def compare(shown: Any, came: Any, ids: Ids, at: str = "") -> None:
         assert (type(shown), shown) == (type(came), came), f"{place} is {came!r}"
 
 
-def compare_text(shown: str, came: str, ids: Ids, place: str = "the answer") -> None:
+def compare_text(shown: str, came: str, ids: Ids, place: str = "the response") -> None:
     """Compare two texts: ids and times of the same form are alike, `…` is any text."""
     pattern, learned = _pattern(shown)
     found = re.fullmatch(pattern, came, re.DOTALL)

@@ -40,7 +40,7 @@ def differ(shown: str, came: Any) -> bool:
         ('["… and …"]', ["this and that"]),
     ],
 )
-def test_answers_that_are_alike(shown: str, came: Any) -> None:
+def test_responses_that_are_alike(shown: str, came: Any) -> None:
     assert not differ(shown, came)
 
 
@@ -57,15 +57,15 @@ def test_answers_that_are_alike(shown: str, came: Any) -> None:
         ('["a"]', ["b"]),
         (f'["{MORNING}"]', ["yesterday"]),
         (f'["{ONE}"]', ["1"]),
-        # One id twice in the page is one id twice in the answer.
+        # One id twice in the page is one id twice in the response.
         (f'["{ONE}", "{ONE}"]', [ONE, OTHER]),
     ],
 )
-def test_answers_that_differ(shown: str, came: Any) -> None:
+def test_responses_that_differ(shown: str, came: Any) -> None:
     assert differ(shown, came)
 
 
-def test_a_block_is_taken_apart_into_commands_and_answers() -> None:
+def test_a_block_is_split_into_commands_and_responses() -> None:
     first, second, third = curl.commands(
         console(
             "$ curl -s http://127.0.0.1:8000/ojs/manifest \\\n    -H 'A: b'\n{}\n"
@@ -74,9 +74,9 @@ def test_a_block_is_taken_apart_into_commands_and_answers() -> None:
         )
     )
     assert first.text.endswith("\\\n    -H 'A: b'")
-    assert first.answer == "{}"
+    assert first.response == "{}"
     assert second.text == "curl -d '{\n  \"a\": 1\n}' x"
-    assert (third.variable, third.answer) == ("KEY", "")
+    assert (third.variable, third.response) == ("KEY", "")
 
 
 def test_manage_py_is_left_to_the_other_runner() -> None:
@@ -111,7 +111,7 @@ $ curl -s $OJS_URL/nothing/$KEY > /dev/null
         )
 
     @pytest.mark.parametrize(
-        "answer",
+        "response",
         [
             "HTTP/1.1 404 Not Found\nOJS-Version: 1.0\n\n",
             "HTTP/1.1 200 OK\nX-Nothing: …\n\n",
@@ -119,9 +119,9 @@ $ curl -s $OJS_URL/nothing/$KEY > /dev/null
             "HTTP/1.1 200 OK\n\n[]",
         ],
     )
-    def test_a_page_that_is_wrong(self, live_server: LiveServer, answer: str) -> None:
+    def test_a_page_that_is_wrong(self, live_server: LiveServer, response: str) -> None:
         with pytest.raises(AssertionError):
-            self.run(live_server, f"$ curl -si http://127.0.0.1:8000/ojs/manifest\n{answer}\n")
+            self.run(live_server, f"$ curl -si http://127.0.0.1:8000/ojs/manifest\n{response}\n")
 
     def test_a_command_that_fails(self, live_server: LiveServer) -> None:
         with pytest.raises(AssertionError, match="ended with 22"):

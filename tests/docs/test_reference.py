@@ -252,5 +252,5 @@ def _described(tag: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("tag", tags())
-def test_every_route_is_there_with_its_scope_and_answers(tag: str) -> None:
+def test_every_route_is_there_with_its_scope_and_responses(tag: str) -> None:
     assert table("reference/http-api.md", tag) == _described(tag)

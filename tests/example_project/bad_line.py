@@ -1,4 +1,4 @@
-"""A bad line to a server: it loses answers, or says that it is busy, as often as it is told to."""
+"""A proxy with faults: it loses responses, or returns 503, as often as a test wants."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def bad_line(server: str, **troubles: list[Trouble]) -> Iterator[BadLine]:
             if trouble == "busy":
                 self._say(503, b"<html>A proxy's own page", {"Retry-After": "1"})
                 return
-            status, answer = self._ask(body)
+            status, response = self._ask(body)
             if trouble == "lost":
                 # The server has done it, and nobody hears of it.
                 self.close_connection = True
                 return
-            self._say(status, answer, {"Content-Type": "application/openjobspec+json"})
+            self._say(status, response, {"Content-Type": "application/openjobspec+json"})
 
         def _ask(self, body: bytes) -> tuple[int, bytes]:
             connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=60)

@@ -53,7 +53,7 @@ def test_a_total_is_the_sum_of_its_lines() -> None:
     assert basket.total == expected
 
 
-def test_a_slow_network_answers_on_the_third_attempt() -> None:
+def test_a_slow_network_responds_on_the_third_attempt() -> None:
     for attempt in (1, 2):
         with pytest.raises(cards.CardNetworkTimeout):
             cards.authorise(cards.SLOW_NETWORK, attempt=attempt)

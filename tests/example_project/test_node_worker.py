@@ -19,7 +19,7 @@ from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
-from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.maintenance import MaintenanceThread
 from example_project.demo.node import unavailable_reason
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
@@ -47,7 +47,7 @@ def start(live_server: LiveServer) -> Iterator[Start]:
 
 def _starter(live_server: LiveServer) -> Iterator[Start]:
     _, key = api_keys.create(name="node", scopes=["worker"], queues=[QUEUE])
-    maintenance = Maintenance("maintenance", JobLog())
+    maintenance = MaintenanceThread("maintenance", JobLog())
     nodes: list[Node] = []
 
     def starter(*, url: str = live_server.url, key: str = key, **variables: str) -> Node:
@@ -125,10 +125,10 @@ def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
         lambda: Job.objects.filter(pk=key, returned__gte=2).first(), "it is not given back"
     )
     assert returned.attempt - returned.returned <= 1
-    # Once told is enough, however often it comes.
-    told = Attempt.objects.get(job=key)
-    assert told.error is not None
-    assert told.error["type"] == "NoHandlerRegistered"
+    # The error is reported once, however often the job is claimed.
+    reported = Attempt.objects.get(job=key)
+    assert reported.error is not None
+    assert reported.error["type"] == "NoHandlerRegistered"
     assert node.process.poll() is None
 
 
@@ -137,7 +137,7 @@ def test_a_cancelled_job_is_stopped(start: Start) -> None:
     key = job_of("test.sleep", 60_000)
     becomes(key, "active")
     cancel.cancel(key)
-    node.said("the claim is gone, the handler is asked to end", job_id=str(key))
+    node.said("the claim is lost, the signal of the handler is aborted", job_id=str(key))
     becomes(job_of("test.echo"), "completed")
     assert Job.objects.get(pk=key).state == "cancelled"
 
@@ -149,7 +149,7 @@ def test_quiet_and_running_again_on_the_servers_word(start: Start) -> None:
     becomes(running, "active")
 
     beat.direct(node.id, Directive.QUIET)
-    node.said("quiet: claiming nothing more", by="server")
+    node.said("quiet: no more jobs are claimed", by="server")
     wait_for(lambda: Worker.objects.filter(pk=node.id, state="quiet"), "it does not say so")
     waiting = job_of("test.echo")
     becomes(running, "completed")
@@ -187,7 +187,7 @@ def test_terminate_on_the_servers_word_lets_the_running_job_end(start: Start) ->
     beat.direct(node.id, Directive.TERMINATE)
     assert node.wait() == 0
     assert Job.objects.get(pk=key).state == "completed"
-    node.said("terminating", why="server", in_hand=1)
+    node.said("terminating", why="server", in_flight=1)
 
 
 def test_sigterm_lets_the_running_job_end(start: Start) -> None:
@@ -242,7 +242,7 @@ def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
     second.said("job completed", job_id=str(key), attempt=2)
 
 
-def test_a_wrong_key_ends_it_with_an_error_that_does_not_tell_the_key(start: Start) -> None:
+def test_a_wrong_key_ends_it_with_an_error_without_the_key(start: Start) -> None:
     node = start(key="ojs_nobody_secret")
     assert node.wait() == 1
     node.said("the server refuses these credentials, see OJS_API_KEY", status=401)
@@ -256,14 +256,14 @@ def test_a_server_that_is_not_there_is_tried_again(start: Start, unused_port: in
     assert node.wait() == 0
 
 
-def test_an_answer_that_is_lost_is_given_again_and_nothing_happens_twice(
+def test_an_outcome_whose_response_is_lost_is_sent_again_and_nothing_happens_twice(
     start: Start, live_server: LiveServer
 ) -> None:
     keys = [job_of("test.echo"), job_of("test.never")]
     with bad_line(live_server.url, ack=["lost", "busy"], nack=["busy", "lost"]) as line:
         node = start(url=line.url)
         for key in keys:
-            node.said("the answer was not taken", job_id=str(key), error="409 conflict")
+            node.said("the outcome was not accepted", job_id=str(key), error="409 conflict")
         node.send(signal.SIGTERM)
         assert node.wait() == 0
     assert (line.asked["ack"], line.asked["nack"]) == (3, 3)

@@ -20,7 +20,7 @@ from tests.factories import push
     [("127.0.0.1", 200), ("::1", 200), ("192.0.2.1", 403), ("", 403), ("unix", 403)],
 )
 @override_settings(DEBUG=True)
-def test_only_this_machine_is_answered(address: str, status: int) -> None:
+def test_only_this_machine_gets_a_response(address: str, status: int) -> None:
     request = RequestFactory().get("/", REMOTE_ADDR=address)
     assert loopback_only(lambda request: HttpResponse())(request).status_code == status
 

@@ -54,8 +54,8 @@ def test_the_site_is_up_until_a_signal_ends_it(tmp_path: Path) -> None:
 
 def status(url: str) -> int | None:
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            found: int = answer.status
+        with urllib.request.urlopen(url, timeout=SECONDS) as response:
+            found: int = response.status
             return found
     except urllib.error.HTTPError as error:
         return error.code

@@ -56,13 +56,13 @@ class Server:
             data=json.dumps(data).encode(),
             headers={"Content-Type": "application/openjobspec+json"},
         )
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            found: dict[str, Any] = json.loads(response.read())
             return found
 
     def get(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=SECONDS) as answer:
-            found: dict[str, Any] = json.loads(answer.read())
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=SECONDS) as response:
+            found: dict[str, Any] = json.loads(response.read())
             return found
 
     def is_listening(self) -> bool:
@@ -86,13 +86,13 @@ def wait_until(true: Any, what: str) -> None:
         time.sleep(0.05)  # Of another process: there is no signal of it to wait on.
 
 
-def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_told_so(server: Server) -> None:
+def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_rejected(server: Server) -> None:
     # Who sends what it is still writing knows no length: urllib sends chunks then, as Go does.
     pieces = iter([b'{"type": "a.b", ', b'"args": [1]}'])
     kind = {"Content-Type": "application/openjobspec+json"}
     request = urllib.request.Request(f"{server.url}/jobs", data=pieces, headers=kind)
-    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-        assert json.loads(answer.read())["job"]["args"] == [1]
+    with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        assert json.loads(response.read())["job"]["args"] == [1]
     port = int(server.url.split(":")[2].split("/")[0])
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
         head = "POST /ojs/v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked"

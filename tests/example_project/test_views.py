@@ -62,7 +62,7 @@ def test_the_button_places_an_order(client: Client, monkeypatch: pytest.MonkeyPa
     assert Job.objects.count() == 4
 
 
-def test_the_button_tells_of_an_order_that_rolled_back(
+def test_the_button_reports_an_order_that_rolled_back(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "choice", lambda _: basket(product=min(SOLD_OUT)))

@@ -14,31 +14,31 @@ from tests.faults import ledger
 from tests.faults.site import Site
 from tests.sizes import FULL as FULL
 
-_told: list[str] = []
+_reported: list[str] = []
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if _told:
+    if _reported:
         terminalreporter.section("faults")
-        for line in _told:
+        for line in _reported:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Tell:
+def report(request: pytest.FixtureRequest) -> Report:
     """Return a function that prints a line at the end of the run."""
 
     def say(line: str) -> None:
         print(line)
-        _told.append(f"{request.node.name}: {line}")
+        _reported.append(f"{request.node.name}: {line}")
 
     return say
 
 
 @pytest.fixture
-def seed(tell: Tell) -> int:
+def seed(report: Report) -> int:
     """Return the seed of this test: a new one each time, or the one in OJS_FAULTS_SEED."""
     chosen = int(os.environ.get("OJS_FAULTS_SEED") or secrets.randbelow(2**32))
     print(f"OJS_FAULTS_SEED={chosen}")

@@ -23,7 +23,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def tell(self, what: str, *ids: UUID) -> None:
+    def report(self, what: str, *ids: UUID) -> None:
         os.write(self._file, "".join(f"{what} {key}\n" for key in ids).encode())
 
     def error(self, error: Exception) -> None:
@@ -48,7 +48,7 @@ class Enqueuer:
 
     def _ids(self, number: int) -> list[UUID]:
         ids = [self._new_id() for _ in range(number)]
-        self._log.tell("attempted", *ids)
+        self._log.report("attempted", *ids)
         return ids
 
     def _enqueue(self, *keys: UUID) -> None:
@@ -77,7 +77,7 @@ class Enqueuer:
         (key,) = self._ids(1)
         with transaction.atomic():
             self._enqueue(key)
-        self._log.tell("acknowledged", key)
+        self._log.report("acknowledged", key)
         return 1
 
     def batch(self) -> int:
@@ -86,7 +86,7 @@ class Enqueuer:
         keys = self._ids(5)
         with transaction.atomic(durable=True):
             self._enqueue(*keys)
-        self._log.tell("acknowledged", *keys)
+        self._log.report("acknowledged", *keys)
         return 5
 
     def rolled_back(self) -> int:
@@ -98,7 +98,7 @@ class Enqueuer:
                 self._enqueue(*keys)
                 raise Rollback
         except Rollback:
-            self._log.tell("rolled-back", *keys)
+            self._log.report("rolled-back", *keys)
         return 0
 
     def savepoint(self) -> int:
@@ -116,8 +116,8 @@ class Enqueuer:
             except Rollback:
                 pass
             self._enqueue(after)
-        self._log.tell("rolled-back", inside, nested)
-        self._log.tell("acknowledged", before, after)
+        self._log.report("rolled-back", inside, nested)
+        self._log.report("acknowledged", before, after)
         return 2
 
 

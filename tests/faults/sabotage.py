@@ -65,8 +65,8 @@ def _die(where: str, flag: str) -> None:
             os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
-        with open(flag, "w") as told:
-            told.write(str(os.getpid()))
+        with open(flag, "w") as noted:
+            noted.write(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGKILL)
 
     def wrapper(

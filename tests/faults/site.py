@@ -191,9 +191,11 @@ class Site:
         for tree in self.trees:
             tree.kill()
         for tree in self.trees[-4:]:
-            told = [line for line in tree.log.splitlines() if " completed in " not in line]
+            noted = [line for line in tree.log.splitlines() if " completed in " not in line]
             print(
-                f"--- worker {tree.pid}, exit code {tree.process.returncode}", *told[-40:], sep="\n"
+                f"--- worker {tree.pid}, exit code {tree.process.returncode}",
+                *noted[-40:],
+                sep="\n",
             )
 
 

@@ -27,7 +27,7 @@ from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
 from tests.factories import GENERATED, envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
@@ -40,7 +40,7 @@ PRODUCERS = 32
 SECONDS = 30.0 if FULL else 6.0
 GENEROUS = 30
 
-#: Holds a turn, or as much as it is told, and never commits.
+#: Holds the queue lock, or a given number of jobs, and never commits.
 HOLDER = """
 import sys, time
 import django
@@ -108,7 +108,7 @@ def test_who_dies_with_a_turn_leaves_it_to_the_next(process_environment: dict[st
 
 @pytest.mark.postgresql
 def test_an_idle_transaction_does_not_block_other_enqueues_for_ever(
-    process_environment: dict[str, str], tell: Tell
+    process_environment: dict[str, str], report: Report
 ) -> None:
     bound(1_000)
     with holder(process_environment, 5):
@@ -121,24 +121,26 @@ def test_an_idle_transaction_does_not_block_other_enqueues_for_ever(
         with pytest.raises(QueueFull, match="transactions are open"):
             add(250)
         near = time.monotonic() - began
-        tell(f"beside an idle transaction: 100 jobs in {far:.2f} s; refused after {near:.2f} s")
+        report(f"beside an idle transaction: 100 jobs in {far:.2f} s; refused after {near:.2f} s")
         assert near < bounds.LOCK_TIMEOUT + GENEROUS
     assert depth() == 700
 
 
 @pytest.mark.parametrize("strategy", ["reject", "block", "drop_oldest"])
-def test_a_crowd_and_an_operator_who_changes_his_mind(strategy: str, tell: Tell, seed: int) -> None:
+def test_a_crowd_and_an_operator_who_changes_his_mind(
+    strategy: str, report: Report, seed: int
+) -> None:
     """All ways to enqueue, at bounds that move, with workers; afterwards the bound holds exactly.
 
     While it is lowered there may be more than it says: what is there stays.
     """
     said = _crowd(strategy, seed)
-    tell(f"{strategy}: {said}")
+    report(f"{strategy}: {said}")
 
 
 @pytest.mark.postgresql
 @pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (package: pgbouncer)")
-def test_through_a_transaction_pooler_the_bound_holds_too(tell: Tell, seed: int) -> None:
+def test_through_a_transaction_pooler_the_bound_holds_too(report: Report, seed: int) -> None:
     ours = connection.settings_dict
     kept = dict(ours)
     # As many as there are producers: who waits for a turn holds a connection, and so does whom he
@@ -147,7 +149,7 @@ def test_through_a_transaction_pooler_the_bound_holds_too(tell: Tell, seed: int)
         connection.close()
         ours.update(clients)
         try:
-            tell(f"through PgBouncer: {_crowd('reject', seed)}")
+            report(f"through PgBouncer: {_crowd('reject', seed)}")
         finally:
             connection.close()
             ours.update(kept)

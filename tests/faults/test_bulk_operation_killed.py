@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
@@ -51,7 +51,7 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     with database.connection().cursor() as cursor:
         cursor.execute(_DISCARDED, [JOBS])
     operation = bulk_operations.order(
-        Action.RETRY, JobFilter(queue="q", states=(State.DISCARDED,)), by="ann"
+        BulkActionName.RETRY, JobFilter(queue="q", states=(State.DISCARDED,)), by="ann"
     )
     assert operation.expected == JOBS
     for kill in range(KILLS):

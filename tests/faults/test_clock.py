@@ -42,7 +42,7 @@ def test_a_clock_that_jumps_two_hours_neither_hurries_nor_holds_nor_repeats_a_jo
     assert not Attempt.objects.exists()  # Nothing lapsed, timed out or was given up.
     assert tree.process.poll() is None
     # It did jump.
-    told = stored(handlers.now.enqueue())
+    noted = stored(handlers.now.enqueue())
     site.drained()
-    told.refresh_from_db()
-    assert told.result == pytest.approx(time.time() + jump, abs=600)
+    noted.refresh_from_db()
+    assert noted.result == pytest.approx(time.time() + jump, abs=600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.databases import ALIASES
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
 
 #: Producers that are killed.
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_promise_1_a_job_is_stored_if_and_only_if_its_transaction_commits(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     for number in range(KILLS):
         # Nothing but transactions, back to back: most kills hit one.
@@ -36,7 +36,7 @@ def test_promise_1_a_job_is_stored_if_and_only_if_its_transaction_commits(
     attempted, acknowledged = (set(site.known(k)) for k in ("attempted", "acknowledged"))
     rolled_back = set(site.known("rolled-back"))
     unknown = attempted - acknowledged - rolled_back
-    tell(
+    report(
         f"{KILLS} producers killed: attempted {len(attempted)} acknowledged {len(acknowledged)} "
         f"rolled back {len(rolled_back)} stored {len(stored)} cut off {len(unknown)}, "
         f"of which stored {len(unknown & stored)}"
@@ -48,7 +48,7 @@ def test_promise_1_a_job_is_stored_if_and_only_if_its_transaction_commits(
     site.start("--threads", "8")
     site.drained(180)
     verdict = site.verdict()
-    tell(verdict.line)
+    report(verdict.line)
     verdict.good()
     assert verdict.executed == len(stored)
     site.completed_once()

@@ -47,11 +47,11 @@ def test_promise_4_a_worker_thawed_after_its_lease_cannot_change_the_job(
         if thawed == "when the other is done":
             site.drained()
     finally:
-        # Its handler's time is long up: it answers at once.
+        # The timeout of its handler has passed: it reports at once.
         os.kill(frozen, signal.SIGCONT)
     eventually(lambda: ledger.count("done") == 2, "both came to their end")
     site.drained()
-    eventually(lambda: "its claim is gone" in first.log, "the thawed one was told")
+    eventually(lambda: "its claim is gone" in first.log, "the continued worker logged it")
     job.refresh_from_db()
     assert (job.state, job.attempt, job.run, job.result) == ("completed", 2, 2, "run 2")
     assert [(a.run, a.outcome) for a in job.attempts.all()] == [(1, "lapsed")]

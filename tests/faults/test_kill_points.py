@@ -67,7 +67,7 @@ def test_promise_3_killed_between_effect_and_ack_the_job_runs_again_with_a_highe
 
 
 @pytest.mark.postgresql  # SQLite commits a statement that returns rows when they have been read.
-def test_killed_after_the_ack_and_before_its_answer_the_job_does_not_run_again(
+def test_killed_after_the_ack_and_before_its_response_the_job_does_not_run_again(
     site: Site, tmp_path: Path
 ) -> None:
     job = stored(handlers.effect.enqueue())

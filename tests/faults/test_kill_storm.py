@@ -8,7 +8,7 @@ import pytest
 
 from tests.databases import ALIASES, KIND
 from tests.faults import ledger
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import DRAIN, Site, until
 from tests.worker.processes import Tree
 
@@ -36,7 +36,7 @@ class Crew:
             tree.ready(2)
 
     def _start(self) -> Tree:
-        # SQLite has no sessions whose end tells of a dead machine: three missed beats do.
+        # SQLite has no sessions whose end shows a dead machine: three missed beats show it.
         beat = 5 if KIND == "postgresql" else 2
         return self._site.start(
             *("--processes", "2", "--threads", "4"), ojs={"HEARTBEAT_INTERVAL": beat}
@@ -60,9 +60,9 @@ class Crew:
 
 
 def test_promises_2_and_3_a_kill_storm_loses_nothing_and_explains_what_ran_twice(
-    site: Site, tell: Tell, seed: int
+    site: Site, report: Report, seed: int
 ) -> None:
-    tell(f"seed {seed}, {JOBS} jobs, {KILLS} kills")
+    report(f"seed {seed}, {JOBS} jobs, {KILLS} kills")
     crew = Crew(site)
     # About half of the slots are busy at any time: a kill hits some jobs.
     site.enqueue(JOBS, milliseconds=40, pause=0.004)
@@ -76,7 +76,7 @@ def test_promises_2_and_3_a_kill_storm_loses_nothing_and_explains_what_ran_twice
     site.drained(DRAIN + KILLS * 2)
     verdict = site.verdict()
     kinds = ", ".join(f"{killed.count(kind)} {kind}" for kind in sorted(set(killed)))
-    tell(f"{verdict.line} (killed: {kinds})")
+    report(f"{verdict.line} (killed: {kinds})")
     verdict.good()
     assert site.stored_with_their_rows() == set(site.known("acknowledged"))
     site.completed_once()

@@ -9,7 +9,7 @@ from django.db import connection
 
 from tests.databases import ALIASES
 from tests.faults import ledger
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
 
 #: How long connections are killed, in seconds, and how often.
@@ -31,7 +31,7 @@ ORDER BY random() LIMIT 1
 
 
 def test_promise_2_jobs_survive_connections_that_are_terminated_at_random(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     site.start("--processes", "2", "--threads", "4").ready(2)
     enqueuer = site.enqueue(10**6, milliseconds=8, pause=0.005)
@@ -51,7 +51,7 @@ def test_promise_2_jobs_survive_connections_that_are_terminated_at_random(
     site.enqueued()
     site.drained()
     verdict = site.verdict()
-    tell(f"{terminated} connections terminated: {verdict.line}")
+    report(f"{terminated} connections terminated: {verdict.line}")
     verdict.good()
     assert terminated > SECONDS / EVERY / 3
     assert before > 50, "work went on meanwhile"

@@ -19,7 +19,7 @@ import django_ojs as ojs
 from django_ojs.models import OutboxEntry
 from django_ojs.operations import queues
 from tests.factories import own_connections
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.operations.routers import PATH
 from tests.outbox.conftest import remote as remote
 from tests.outbox.killed_relay import JOBS
@@ -67,7 +67,7 @@ def test_each_job_arrives_once_though_relays_are_killed(
 @pytest.mark.storm  # Among the relay's own tests is one without producers.
 @pytest.mark.requirement("FA-003")
 def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothing(
-    remote: Remote, start: Start, tell: Tell
+    remote: Remote, start: Start, report: Report
 ) -> None:
     """For a minute the remote queue has no worker; a relay in a separate process still sends."""
     _bound(DEPTH)
@@ -136,7 +136,7 @@ def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothi
     )
     _bound(0)
     eventually(lambda: not left.exists(), f"all arrive; it said:\n{tree.log}", within=120)
-    tell(
+    report(
         f"full for {FULL_FOR:.0f} s: {len(wanted)} jobs of {PRODUCERS} producers, the slowest "
         f"enqueue {max(slowest) * 1000:.0f} ms; {waited} waited, and came in "
         f"{time.monotonic() - began:.0f} s"
@@ -161,5 +161,5 @@ def _work(remote: Remote) -> None:
     wanted: dict[str, Any] = {"queues": [QUEUE], "count": 100, "worker_id": "w"}
     fetched = httpx.post(f"{api}/fetch", json=wanted, trust_env=False, timeout=BOUND).json()
     for job in fetched["jobs"]:
-        answer = httpx.post(f"{api}/ack", json={"job_id": job["id"]}, trust_env=False)
-        answer.raise_for_status()
+        response = httpx.post(f"{api}/ack", json={"job_id": job["id"]}, trust_env=False)
+        response.raise_for_status()

@@ -14,7 +14,7 @@ from django_ojs.models import Worker
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.bouncer import PROGRAM, bouncer
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.site import Site
 from tests.testapp import fault_jobs as handlers
 from tests.worker.acceptance.ledger import stored
@@ -49,7 +49,7 @@ def pooled(site: Site) -> Iterator[None]:
 
 
 def test_promise_6_workers_and_enqueuers_work_through_a_transaction_pooler(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     site.start("--processes", "2", "--threads", "8").ready(2)
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_promise_6_workers_and_enqueuers_work_through_a_transaction_pooler(
     site.enqueued()
     site.drained()
     verdict = site.verdict()
-    tell(f"through PgBouncer, {POOL} connections: {verdict.line}")
+    report(f"through PgBouncer, {POOL} connections: {verdict.line}")
     verdict.good()
     assert verdict.duplicated == 0
     assert site.known("error") == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.databases import ALIASES
 from tests.faults import ledger
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
 from tests.testapp import fault_jobs as handlers
 from tests.worker.acceptance.ledger import stored
@@ -33,7 +33,7 @@ def start(site: Site) -> Tree:
 @pytest.mark.postgresql  # SQLite has no sessions that end with their process.
 @pytest.mark.parametrize("what", ["child", "tree"])
 def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
-    site: Site, tell: Tell, what: str
+    site: Site, report: Report, what: str
 ) -> None:
     waits = []
     older = start(site)
@@ -57,7 +57,7 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
         assert again, "the killed worker had jobs"
         waits += again
         victim.kill()
-    tell(
+    report(
         f"rescue after the kill of a {what}: median {median(waits):.2f} s, "
         f"worst {max(waits):.2f} s, {len(waits)} jobs in {ROUNDS} rounds"
     )
@@ -68,7 +68,7 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
 
 @pytest.mark.sqlite  # On PostgreSQL the end of its session says so before (see `test_pgbouncer`).
 def test_a_worker_that_just_falls_silent_is_given_up_after_three_beats(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     job = stored(handlers.effect.enqueue(5_000))
     victim = site.start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
@@ -79,7 +79,7 @@ def test_a_worker_that_just_falls_silent_is_given_up_after_three_beats(
         site.kill(victim, child)
     site.start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     eventually(lambda: ledger.count("start") == 2, "another has it")
-    tell(f"three beats of 1 s: again after {ledger.starts()[1].at - killed_at:.2f} s")
+    report(f"three beats of 1 s: again after {ledger.starts()[1].at - killed_at:.2f} s")
     site.drained()
     job.refresh_from_db()
     assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")

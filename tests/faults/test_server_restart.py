@@ -14,7 +14,7 @@ from django.db import connection
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.cluster import Cluster, own_cluster
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
 from tests.worker.processes import ROOT
 
@@ -66,7 +66,7 @@ def pause(site: Site) -> float:
 
 
 def test_promise_2_jobs_survive_a_crash_of_the_server_under_load(
-    site: Site, cluster: Cluster, tell: Tell
+    site: Site, cluster: Cluster, report: Report
 ) -> None:
     site.start("--processes", "2", "--threads", "4")
     site.start("--processes", "1", "--threads", "4")
@@ -86,7 +86,7 @@ def test_promise_2_jobs_survive_a_crash_of_the_server_under_load(
     connection.close()
     site.drained()
     verdict = site.verdict()
-    tell(f"{CRASHES} crashes, work goes on after {max(pauses):.1f} s at most: {verdict.line}")
+    report(f"{CRASHES} crashes, work goes on after {max(pauses):.1f} s at most: {verdict.line}")
     verdict.good()
     assert site.known("error"), "the enqueuer saw the crash"
     stored = site.stored_with_their_rows()

@@ -10,7 +10,7 @@ from django.db import connections
 from django_ojs.operations import ack, fetch
 from tests.databases import ALIASES
 from tests.factories import push_many
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 
 JOBS = 30_000 if FULL else 3_000
 BATCH = 10
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def test_claims_stay_right_while_a_snapshot_is_held_open(tell: Tell) -> None:
+def test_claims_stay_right_while_a_snapshot_is_held_open(report: Report) -> None:
     holder = connections.create_connection("default")
     try:
         with holder.cursor() as cursor:
@@ -47,7 +47,7 @@ def test_claims_stay_right_while_a_snapshot_is_held_open(tell: Tell) -> None:
     assert len(seen) == len(set(seen)) == JOBS + 1
     tenth = max(1, len(times) // 10)
     first, last = (_share(part, 0.5) for part in (times[:tenth], times[-tenth:]))
-    tell(
+    report(
         f"{JOBS} jobs under an open snapshot, claims of {BATCH}: "
         f"p50 {_share(times, 0.5):.2f} ms, p99 {_share(times, 0.99):.2f} ms; "
         f"median of the first tenth {first:.2f} ms, of the last {last:.2f} ms"

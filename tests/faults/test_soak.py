@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from tests.databases import ALIASES, KIND
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
 from tests.worker.processes import Tree
 
@@ -49,7 +49,7 @@ def connected() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_a_soak_leaves_memory_flat_and_connections_as_they_were(site: Site, tell: Tell) -> None:
+def test_a_soak_leaves_memory_flat_and_connections_as_they_were(site: Site, report: Report) -> None:
     tree = site.start("--processes", "2", "--threads", "4").ready(2)
     enqueuer = site.enqueue(10**9, milliseconds=3, pause=0.005)
     samples: list[tuple[float, int]] = []
@@ -66,7 +66,7 @@ def test_a_soak_leaves_memory_flat_and_connections_as_they_were(site: Site, tell
     before, after = (median(size for size, _ in part) for part in (middle, last))
     most = [max(number for _, number in part) for part in (middle, last)]
     verdict = site.verdict()
-    tell(
+    report(
         f"{SECONDS:.0f} s, {verdict.executed} jobs: memory {before:.1f} MB, at the end "
         f"{after:.1f} MB; connections at most {most[0]}, at the end {most[1]}"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.databases import ALIASES
 from tests.faults import ledger
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
 
 JOBS = 5_000 if FULL else 600
@@ -21,14 +21,14 @@ pytestmark = [
 
 
 def test_statements_that_fail_now_and_then_lose_nothing_and_run_nothing_twice(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     tree = site.start("--processes", "2", "--threads", "4", sabotage={"fail": 0.02})
     site.enqueue(JOBS, milliseconds=2, pause=0.001)
     site.enqueued(120)
     site.drained(120)
     verdict = site.verdict()
-    tell(f"2 % of statements failed: {verdict.line}")
+    report(f"2 % of statements failed: {verdict.line}")
     verdict.good()
     # An atomic handler's own transaction is hit too: a failed attempt, rolled back whole. What a
     # worker writes for itself it tries again, and the handler is not run for it.

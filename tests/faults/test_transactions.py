@@ -12,7 +12,7 @@ from django_ojs.spec import ids
 from tests.databases import ALIASES
 from tests.factories import own_connections
 from tests.faults import ledger
-from tests.faults.conftest import FULL, Tell
+from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
 from tests.worker.waiting import BOUND, eventually
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def test_promise_1_what_was_rolled_back_never_runs_and_what_was_committed_does(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     site.start("--processes", "2", "--threads", "4").ready(2)
     for _ in range(3):
@@ -34,7 +34,7 @@ def test_promise_1_what_was_rolled_back_never_runs_and_what_was_committed_does(
     site.drained(120)
     verdict = site.verdict()
     rolled_back = set(site.known("rolled-back"))
-    tell(f"{verdict.line} (rolled back {len(rolled_back)})")
+    report(f"{verdict.line} (rolled back {len(rolled_back)})")
     assert len(rolled_back) > 100
     verdict.good()
     assert verdict.duplicated == 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.databases import ALIASES
 from tests.faults import ledger
-from tests.faults.conftest import Tell
+from tests.faults.conftest import Report
 from tests.faults.site import Site
 from tests.testapp import fault_jobs as handlers
 from tests.worker.acceptance.ledger import stored
@@ -21,7 +21,7 @@ POLL = 0.4
 
 
 def test_promise_6_without_notify_an_idle_worker_finds_each_job_with_its_next_poll(
-    site: Site, tell: Tell
+    site: Site, report: Report
 ) -> None:
     # The producer is this process, which sends NOTIFY; no process listens.
     site.start(ojs={"NOTIFY": False, "POLL_INTERVAL": POLL}).ready()
@@ -36,7 +36,7 @@ def test_promise_6_without_notify_an_idle_worker_finds_each_job_with_its_next_po
         (start,) = [start for start in ledger.starts() if start.job == str(job.pk)]
         waits.append(start.at - before)
     site.drained()
-    tell(
+    report(
         f"pickup without NOTIFY, polls {POLL:.1f} s apart: "
         f"median {median(waits):.3f} s, worst {max(waits):.3f} s"
     )

@@ -4,23 +4,23 @@ import django_ojs as ojs
 from django_ojs import JobContext
 
 
-def _answer(ctx: JobContext, greeting: str) -> str:
+def _response(ctx: JobContext, greeting: str) -> str:
     return f"{greeting} {ctx.attempt}"
 
 
 @ojs.job("test.annotated.name")
 def by_name(ctx: JobContext, greeting: str) -> str:
-    return _answer(ctx, greeting)
+    return _response(ctx, greeting)
 
 
 @ojs.job("test.annotated.module")
 def by_module(ctx: ojs.JobContext, greeting: str) -> str:
-    return _answer(ctx, greeting)
+    return _response(ctx, greeting)
 
 
 @ojs.job("test.annotated.quoted")
 def by_quoted_name(ctx: "ojs.JobContext", greeting: str) -> str:
-    return _answer(ctx, greeting)
+    return _response(ctx, greeting)
 
 
 @ojs.job("test.annotated.plain")

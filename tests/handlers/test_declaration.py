@@ -170,7 +170,7 @@ def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: 
 @pytest.mark.parametrize(
     "delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, []]
 )
-def test_an_answer_that_asks_for_an_impossible_delay_is_refused(delay: Any) -> None:
+def test_a_retry_with_an_impossible_delay_is_refused(delay: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^delay must") as caught:
         ojs.Retry("later", delay=delay)
     assert "4711" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Bodies that no honest client sends, and what each is told."""
+"""Malformed and hostile bodies, and the error of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Abuse:
 
     name: str
     make: Callable[[], bytes]
-    answer: tuple[int, str]
+    response: tuple[int, str]
     path: str = "jobs"
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -50,10 +50,12 @@ def meta(total: int) -> bytes:
 
 
 def bodies(
-    name: str, answer: tuple[int, str], *made: Callable[[], bytes], **more: Any
+    name: str, response: tuple[int, str], *made: Callable[[], bytes], **more: Any
 ) -> list[Abuse]:
     return [
-        Abuse(name=f"{name} {number}" if len(made) > 1 else name, make=one, answer=answer, **more)
+        Abuse(
+            name=f"{name} {number}" if len(made) > 1 else name, make=one, response=response, **more
+        )
         for number, one in enumerate(made, 1)
     ]
 

@@ -1,4 +1,4 @@
-"""A client of the HTTP API that looks at the frame of every answer it gets."""
+"""A client of the HTTP API that checks the frame of every response."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ ALWAYS = {"code", "message", "retryable", "details", "request_id"}
 SOMETIMES = {"type", "hint", "docs_url", "queue", "depth", "bound", "strategy"}
 
 
-class Answer:
-    """An answer whose frame is right: see `framed`."""
+class ApiResponse:
+    """A response whose frame is right: see `framed`."""
 
-    def __init__(self, response: HttpResponse) -> None:
-        self.response = response
-        self.status = response.status_code
-        self.headers = response.headers
-        is_json = bool(response.content) and response["Content-Type"] != TEXT_TYPE
-        self.body: Any = json.loads(response.content) if is_json else None
+    def __init__(self, raw: HttpResponse) -> None:
+        self.raw = raw
+        self.status = raw.status_code
+        self.headers = raw.headers
+        is_json = bool(raw.content) and raw["Content-Type"] != TEXT_TYPE
+        self.body: Any = json.loads(raw.content) if is_json else None
 
     def __getitem__(self, name: str) -> Any:
         return self.body[name]
 
     def ok(self, status: int = 200) -> Any:
-        """Return the body of an answer that has this status."""
+        """Return the body of a response that has this status."""
         assert self.status == status, (self.status, self.body)
         return self.body
 
     def error(self, status: int, code: str, **details: Any) -> dict[str, Any]:
-        """Return the error of an answer with this status and code, and these details among its."""
+        """Return the error of a response with this status and code; it has these details."""
         assert (self.status, self.body["error"]["code"]) == (status, code), self.body
         error: dict[str, Any] = self.body["error"]
         assert error["details"].items() >= details.items(), error
@@ -64,32 +64,30 @@ class Api:
         content_type: str = JSON_TYPE,
         headers: dict[str, str] | None = None,
         **extra: Any,
-    ) -> Answer:
+    ) -> ApiResponse:
         """Send a body (bytes as they are, anything else as JSON, None not at all)."""
         where = path if path.startswith("/") else f"/ojs/v1/{path}"
         if body is None:
-            response = self.client.generic(method, where, headers=headers, **extra)
+            raw = self.client.generic(method, where, headers=headers, **extra)
         else:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            response = self.client.generic(
-                method, where, data, content_type, headers=headers, **extra
-            )
-        return framed(response)
+            raw = self.client.generic(method, where, data, content_type, headers=headers, **extra)
+        return framed(raw)
 
-    def get(self, path: str, **values: Any) -> Answer:
+    def get(self, path: str, **values: Any) -> ApiResponse:
         return self.ask("GET", path, **values)
 
-    def post(self, path: str, body: Any = None, **values: Any) -> Answer:
+    def post(self, path: str, body: Any = None, **values: Any) -> ApiResponse:
         return self.ask("POST", path, body, **values)
 
-    def put(self, path: str, body: Any = None, **values: Any) -> Answer:
+    def put(self, path: str, body: Any = None, **values: Any) -> ApiResponse:
         return self.ask("PUT", path, body, **values)
 
-    def delete(self, path: str, body: Any = None, **values: Any) -> Answer:
+    def delete(self, path: str, body: Any = None, **values: Any) -> ApiResponse:
         return self.ask("DELETE", path, body, **values)
 
     def push(self, status: int = 201, **values: Any) -> Any:
-        """PUSH a job and return it as it was answered."""
+        """PUSH a job and return it as the response has it."""
         return self.post("jobs", {"type": "test.job", "args": []} | values).ok(status)["job"]
 
     def fetch(self, queue: str = "default", **values: Any) -> list[Any]:
@@ -110,39 +108,39 @@ class Api:
         return self.get(f"jobs/{job_id}").ok()["job"]
 
 
-def is_text(response: HttpResponse) -> bool:
-    """Whether this is the one answer that is no JSON: metrics."""
-    return response.content.startswith(b"# HELP ojs_")
+def is_text(raw: HttpResponse) -> bool:
+    """Whether this is the one response that is no JSON: metrics."""
+    return raw.content.startswith(b"# HELP ojs_")
 
 
-def framed(response: HttpResponse) -> Answer:
-    """Check what every answer has to have, whatever it says."""
-    assert response["Content-Type"] == (TEXT_TYPE if is_text(response) else JSON_TYPE)
-    assert response["OJS-Version"] == "1.0"
-    assert response["X-Request-Id"]
-    answer = Answer(response)
-    if answer.body is None:
-        return answer
-    assert isinstance(answer.body, dict)
-    if answer.status >= 400 and "backend" not in answer.body:
-        assert list(answer.body) == ["error"]
-        error = answer.body["error"]
+def framed(raw: HttpResponse) -> ApiResponse:
+    """Check what every response must have."""
+    assert raw["Content-Type"] == (TEXT_TYPE if is_text(raw) else JSON_TYPE)
+    assert raw["OJS-Version"] == "1.0"
+    assert raw["X-Request-Id"]
+    response = ApiResponse(raw)
+    if response.body is None:
+        return response
+    assert isinstance(response.body, dict)
+    if response.status >= 400 and "backend" not in response.body:
+        assert list(response.body) == ["error"]
+        error = response.body["error"]
         assert set(error) >= ALWAYS
         assert set(error) <= ALWAYS | SOMETIMES
         assert isinstance(error["details"], dict)
-        assert error["retryable"] is (answer.status in (429, 500, 503))
-        assert error["request_id"] == response["X-Request-Id"]
+        assert error["retryable"] is (response.status in (429, 500, 503))
+        assert error["request_id"] == raw["X-Request-Id"]
         assert error["message"]
-        if answer.status == 404:
+        if response.status == 404:
             assert error["hint"]
             assert error["docs_url"]
-        if answer.status in (429, 503):
-            assert int(response["Retry-After"]) >= 1
-        if answer.status == 401:
-            assert response["WWW-Authenticate"]
+        if response.status in (429, 503):
+            assert int(raw["Retry-After"]) >= 1
+        if response.status == 401:
+            assert raw["WWW-Authenticate"]
     else:
-        assert answer.status < 400 or answer.status == 503
-    return answer
+        assert response.status < 400 or response.status == 503
+    return response
 
 
 def make_key(*scopes: str, queues: tuple[str, ...] = ()) -> str:

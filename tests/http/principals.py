@@ -11,7 +11,7 @@ from typing import Any
 
 #: What a key for the queue "mine" gets where something belongs to the queue "other".
 DENIED = "denied"  # 403
-HIDDEN = "hidden"  # an answer, without what is in the other queue
+HIDDEN = "hidden"  # a success, without what is in the other queue
 OPEN = "open"  # nothing here belongs to a queue
 ALL = "all queues"  # 403, because it concerns all queues at once
 

@@ -1,4 +1,4 @@
-"""The table of abuse: each body is told what is wrong, quickly, and leaves nothing behind."""
+"""The table of abuse: each error names what is wrong, quickly, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.test import RequestFactory
 
 from tests.http.abuse import MIB, STORED, TABLE, TOO_LARGE, Abuse, job, sized
-from tests.http.api import JSON_TYPE, Answer, Api, framed, stored
+from tests.http.api import JSON_TYPE, Api, ApiResponse, framed, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -26,30 +26,30 @@ FACTOR, FLOOR = 100, 16 * MIB
 api = Api()
 
 
-def send(abuse: Abuse, body: bytes) -> Answer:
+def send(abuse: Abuse, body: bytes) -> ApiResponse:
     return api.post(abuse.path, body, headers=abuse.headers)
 
 
 @pytest.mark.parametrize("abuse", TABLE, ids=lambda abuse: abuse.name)
-def test_it_is_told_what_is_wrong_and_leaves_nothing_behind(abuse: Abuse) -> None:
+def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> None:
     body = abuse.make()
     began = time.monotonic()
-    answer = send(abuse, body)
+    response = send(abuse, body)
     took = time.monotonic() - began
-    if abuse.answer == STORED:
-        key = answer.ok(201)["job"]["id"]
-        assert api.info(key)["args"] == answer["job"]["args"]
+    if abuse.response == STORED:
+        key = response.ok(201)["job"]["id"]
+        assert api.info(key)["args"] == response["job"]["args"]
         assert stored() == 1
     else:
-        answer.error(*abuse.answer)
-        assert len(answer.response.content) < 2_000
+        response.error(*abuse.response)
+        assert len(response.raw.content) < 2_000
         assert stored() == 0
-    assert took < (STORED_WITHIN if abuse.answer == STORED else REFUSED_WITHIN)
+    assert took < (STORED_WITHIN if abuse.response == STORED else REFUSED_WITHIN)
 
 
 @pytest.mark.parametrize(
     "abuse",
-    [abuse for abuse in TABLE if abuse.answer != STORED and len(abuse.make()) > 900_000],
+    [abuse for abuse in TABLE if abuse.response != STORED and len(abuse.make()) > 900_000],
     ids=lambda abuse: abuse.name,
 )
 def test_what_is_refused_takes_little_memory(abuse: Abuse) -> None:
@@ -75,7 +75,7 @@ class Slow(io.RawIOBase):
         return self.data.read(size)
 
 
-def raw(body: Any, length: str | None, **more: Any) -> Answer:
+def raw(body: Any, length: str | None, **more: Any) -> ApiResponse:
     """Send a body with a Content-Length of its own, past the test client's care for it."""
     environ = RequestFactory().generic("POST", "/ojs/v1/jobs", b"", JSON_TYPE).environ
     environ |= {"wsgi.input": body, "CONTENT_TYPE": JSON_TYPE, **more}
@@ -94,8 +94,8 @@ class TestContentLength:
     def test_a_body_that_ends_before_it_is_refused_though_it_looks_complete(
         self, more: int
     ) -> None:
-        answer = raw(io.BytesIO(job()), str(len(job()) + more))
-        assert "Content-Length" in answer.error(400, "invalid_payload")["message"]
+        response = raw(io.BytesIO(job()), str(len(job()) + more))
+        assert "Content-Length" in response.error(400, "invalid_payload")["message"]
         assert stored() == 0
 
     def test_what_comes_after_it_is_not_read(self) -> None:
@@ -125,7 +125,7 @@ class TestContentLength:
 class TestChunks:
     """What a server that reads chunks, gunicorn for one, hands on: a stream that ends by itself."""
 
-    def send(self, body: Any, **more: Any) -> Answer:
+    def send(self, body: Any, **more: Any) -> ApiResponse:
         values = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True, **more}
         return raw(body, None, **values)
 
@@ -158,16 +158,16 @@ class TestChunks:
 
     def test_a_server_that_does_not_say_where_the_body_ends_is_not_waited_for(self) -> None:
         body = Slow(job())
-        answer = self.send(body, **{"wsgi.input_terminated": False})
-        assert "Content-Length" in answer.error(400, "invalid_payload")["message"]
+        response = self.send(body, **{"wsgi.input_terminated": False})
+        assert "Content-Length" in response.error(400, "invalid_payload")["message"]
         assert body.asked == 0
 
 
 @pytest.mark.requirement("PL-001", "PL-008")
 def test_a_job_of_ten_mebibytes_passes_djangos_own_limits_at_their_defaults(settings: Any) -> None:
     assert settings.DATA_UPLOAD_MAX_MEMORY_SIZE == 2_621_440
-    answer = api.post("jobs", job(b'["%s"]' % (b"x" * (10 * MIB - 100))))
-    assert len(api.info(answer.ok(201)["job"]["id"])["args"][0]) == 10 * MIB - 100
+    response = api.post("jobs", job(b'["%s"]' % (b"x" * (10 * MIB - 100))))
+    assert len(api.info(response.ok(201)["job"]["id"])["args"][0]) == 10 * MIB - 100
 
 
 @pytest.mark.requirement("PL-006")
@@ -175,8 +175,8 @@ def test_an_envelope_over_the_declared_maximum_is_413(settings: Any) -> None:
     settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": MIB}
     declared = api.get("/ojs/manifest").ok()["limits"]["max_envelope_bytes"]
     assert api.post("jobs", sized(declared)).status == 201
-    answer = api.post("jobs", sized(declared + 1))
-    answer.error(*TOO_LARGE, actual_bytes=declared + 1, max_bytes=declared, field="envelope")
+    response = api.post("jobs", sized(declared + 1))
+    response.error(*TOO_LARGE, actual_bytes=declared + 1, max_bytes=declared, field="envelope")
 
 
 def test_the_largest_body_is_a_setting(settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP, and what the others are told."""
+"""Which credentials are accepted over HTTP, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def key(*scopes: str, **values: Any) -> tuple[ApiKey, str]:
 def ask(method: str = "get", text: str | None = None, **headers: str) -> HttpResponse:
     if text is not None:
         headers["Authorization"] = f"Bearer {text}"
-    answer: HttpResponse = getattr(Client(), method)("/probe/x", headers=headers)
-    return answer
+    response: HttpResponse = getattr(Client(), method)("/probe/x", headers=headers)
+    return response
 
 
-def code(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error"]["code"]
+def code(response: Any) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
 
 
 def user(*permissions: str, **values: Any) -> User:
@@ -100,24 +100,24 @@ def user(*permissions: str, **values: Any) -> User:
 
 
 @pytest.mark.parametrize("method", ["get", "head", "post", "put", "delete"])
-def test_without_credentials_nothing_is_answered(method: str) -> None:
-    answer = ask(method)
-    assert answer.status_code == 401
-    assert answer["WWW-Authenticate"].startswith("Bearer")
+def test_without_credentials_every_response_is_a_401(method: str) -> None:
+    response = ask(method)
+    assert response.status_code == 401
+    assert response["WWW-Authenticate"].startswith("Bearer")
     if method != "head":
-        error = answer.json()["error"]
+        error = response.json()["error"]
         assert (error["code"], error["retryable"]) == ("UNAUTHENTICATED", False)
 
 
 def test_a_key_is_let_in_by_its_scopes_and_is_kept_to_its_queues() -> None:
     made, text = key("producer", queues=["b", "a"])
-    answer = ask("post", text)
-    assert answer.json() == {"name": f"k ({made.prefix})", "queues": ["a", "b"]}
-    answer = ask("get", text)
-    assert code(answer) == (403, "PERMISSION_DENIED")
-    assert answer.json()["error"]["details"] == {"required_scope": "read"}
+    response = ask("post", text)
+    assert response.json() == {"name": f"k ({made.prefix})", "queues": ["a", "b"]}
+    response = ask("get", text)
+    assert code(response) == (403, "PERMISSION_DENIED")
+    assert response.json()["error"]["details"] == {"required_scope": "read"}
     assert code(ask("delete", text)) == (403, "PERMISSION_DENIED")
-    assert "WWW-Authenticate" not in answer
+    assert "WWW-Authenticate" not in response
 
 
 def test_an_admin_key_may_do_all_of_it() -> None:
@@ -146,28 +146,28 @@ def test_what_is_no_key_is_as_good_as_nothing(header: str) -> None:
     assert code(ask(Authorization=header.format(key()[1]))) == (401, "UNAUTHENTICATED")
 
 
-def test_wrong_and_unknown_keys_get_the_same_answer() -> None:
+def test_wrong_and_unknown_keys_get_the_same_response() -> None:
     made, _ = key()
-    answers = []
+    responses = []
     for text in ("ojs_0000000000_" + "a" * 43, f"ojs_{made.prefix}_" + "a" * 43, "ojs_\xff"):
-        answer = ask(text=text)
-        assert code(answer) == (401, "UNAUTHENTICATED")
-        assert answer["WWW-Authenticate"].startswith("Bearer")
-        error = answer.json()["error"]
+        response = ask(text=text)
+        assert code(response) == (401, "UNAUTHENTICATED")
+        assert response["WWW-Authenticate"].startswith("Bearer")
+        error = response.json()["error"]
         assert text not in str(error)
         del error["request_id"]
-        answers.append(error)
-    assert answers[0] == answers[1] == answers[2]
+        responses.append(error)
+    assert responses[0] == responses[1] == responses[2]
 
 
-def test_a_key_that_was_right_is_told_so() -> None:
+def test_a_key_that_was_valid_gets_a_response_that_says_so() -> None:
     _, old = key(expires=datetime(2020, 1, 1, tzinfo=UTC))
     gone, text = key()
     api_keys.revoke(gone.prefix)
     for presented in (old, text):
-        answer = ask(text=presented)
-        assert code(answer) == (401, "TOKEN_EXPIRED")
-        assert answer["WWW-Authenticate"].startswith("Bearer")
+        response = ask(text=presented)
+        assert code(response) == (401, "TOKEN_EXPIRED")
+        assert response["WWW-Authenticate"].startswith("Bearer")
 
 
 def test_a_wrong_key_is_not_forgiven_for_a_session() -> None:
@@ -219,9 +219,9 @@ def test_a_session_needs_the_csrf_token_to_write_and_a_key_does_not() -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(user(is_superuser=True))
     assert client.get("/probe/x").status_code == 200
-    answer = client.post("/probe/x", headers={"Origin": "https://evil.example"})
-    assert code(answer) == (403, "PERMISSION_DENIED")
-    assert "evil" not in answer.content.decode()
+    response = client.post("/probe/x", headers={"Origin": "https://evil.example"})
+    assert code(response) == (403, "PERMISSION_DENIED")
+    assert "evil" not in response.content.decode()
     request = RequestFactory().get("/")
     token = get_token(request)
     client.cookies["csrftoken"] = request.META["CSRF_COOKIE"]
@@ -245,8 +245,8 @@ def test_a_session_needs_the_csrf_token_to_write_and_a_key_does_not() -> None:
 def test_a_strangers_form_cannot_use_a_session(kind: str) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(user(is_superuser=True))
-    answer = client.post("/probe/x", b"csrfmiddlewaretoken=a&x", content_type=kind)
-    assert code(answer) == (403, "PERMISSION_DENIED")
+    response = client.post("/probe/x", b"csrfmiddlewaretoken=a&x", content_type=kind)
+    assert code(response) == (403, "PERMISSION_DENIED")
 
 
 @override_settings(OJS={"HTTP_AUTHENTICATION": [ALLOW_ANY]})

@@ -17,16 +17,16 @@ JOB = {"type": "a", "args": []}
 
 def test_jobs_come_back_in_the_order_of_the_request() -> None:
     jobs = [{"type": "a", "args": [n], "options": {"priority": -n}} for n in range(20)]
-    answer = api.post("jobs/batch", {"jobs": jobs}).ok(201)
-    assert answer["count"] == 20
-    assert [job["args"] for job in answer["jobs"]] == [[n] for n in range(20)]
-    assert [job["id"] for job in api.fetch(count=50)] == [job["id"] for job in answer["jobs"]]
+    response = api.post("jobs/batch", {"jobs": jobs}).ok(201)
+    assert response["count"] == 20
+    assert [job["args"] for job in response["jobs"]] == [[n] for n in range(20)]
+    assert [job["id"] for job in api.fetch(count=50)] == [job["id"] for job in response["jobs"]]
 
 
 def test_a_thousand_jobs_and_more_are_one_request() -> None:
-    answer = api.post("jobs/batch", {"jobs": [JOB | {"args": [n]} for n in range(1_200)]}).ok(201)
-    assert answer["count"] == len(answer["jobs"]) == stored() == 1_200
-    assert answer["jobs"][777]["args"] == [777]
+    response = api.post("jobs/batch", {"jobs": [JOB | {"args": [n]} for n in range(1_200)]}).ok(201)
+    assert response["count"] == len(response["jobs"]) == stored() == 1_200
+    assert response["jobs"][777]["args"] == [777]
 
 
 @pytest.mark.parametrize("index", [0, 1, 4])
@@ -56,22 +56,22 @@ def test_one_bad_job_rejects_all_and_is_named(bad: Any, status: int, code: str, 
 
 def test_an_id_that_is_taken_rejects_all() -> None:
     own = api.push()["id"]
-    answer = api.post("jobs/batch", {"jobs": [JOB, JOB, JOB | {"id": own}]})
-    answer.error(409, "duplicate", index=2, existing_job_id=own)
+    response = api.post("jobs/batch", {"jobs": [JOB, JOB, JOB | {"id": own}]})
+    response.error(409, "duplicate", index=2, existing_job_id=own)
     assert stored() == 1
 
 
 def test_an_id_that_comes_twice_rejects_all() -> None:
     twice = JOB | {"id": str(ids.uuid7())}
-    answer = api.post("jobs/batch", {"jobs": [twice, JOB, twice]})
-    answer.error(409, "duplicate", index=2, existing_job_id=twice["id"])
+    response = api.post("jobs/batch", {"jobs": [twice, JOB, twice]})
+    response.error(409, "duplicate", index=2, existing_job_id=twice["id"])
     assert stored() == 0
 
 
 @pytest.mark.parametrize("bad", [None, [], {}, "x", 1, True])
 def test_what_is_no_array_of_jobs_is_refused(bad: Any) -> None:
-    answer = api.post("jobs/batch", {"jobs": bad})
-    answer.error(400, "invalid_request", field="jobs")
+    response = api.post("jobs/batch", {"jobs": bad})
+    response.error(400, "invalid_request", field="jobs")
     api.post("jobs/batch", {}).error(400, "invalid_request", field="jobs")
 
 

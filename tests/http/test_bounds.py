@@ -13,7 +13,7 @@ from django_ojs.http import long_poll
 from django_ojs.operations import queues
 from django_ojs.storage import queue_configs
 from tests.factories import in_state, own_connections
-from tests.http.api import Answer, Api, state_of, stored
+from tests.http.api import Api, ApiResponse, state_of, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,34 +28,34 @@ def bound(depth: int | None, **more: Any) -> None:
     api.put(f"admin/queues/{NAME}/config", config).ok()
 
 
-def push(**headers: str) -> Answer:
+def push(**headers: str) -> ApiResponse:
     return api.post("jobs", {"type": "a", "args": [], "queue": NAME}, headers=headers)
 
 
-def push_batch(number: int, **headers: str) -> Answer:
+def push_batch(number: int, **headers: str) -> ApiResponse:
     jobs = [{"type": "a", "args": [], "queue": NAME}] * number
     return api.post("jobs/batch", {"jobs": jobs}, headers=headers)
 
 
-def pressure(answer: Answer) -> tuple[str | None, ...]:
+def pressure(response: ApiResponse) -> tuple[str | None, ...]:
     names = ("Depth", "Bound", "Pressure")
-    return tuple(answer.headers.get(f"X-OJS-Queue-{name}") for name in names)
+    return tuple(response.headers.get(f"X-OJS-Queue-{name}") for name in names)
 
 
 @pytest.mark.requirement("BP-002")
 @pytest.mark.requirement("BP-003")
 @pytest.mark.requirement("BP-005")
-def test_a_full_queue_answers_429_says_where_it_stands_and_when_to_come_back() -> None:
+def test_a_full_queue_returns_429_with_its_depth_and_retry_after() -> None:
     bound(2)
     push().ok(201)
     push().ok(201)
-    answer = push()
+    response = push()
     where = {"queue": NAME, "depth": 2, "bound": 2, "strategy": "reject"}
-    error = answer.error(429, "QUEUE_FULL", **where)
+    error = response.error(429, "QUEUE_FULL", **where)
     assert error.items() >= where.items()
     assert error["retryable"] is True
-    assert int(answer.headers["Retry-After"]) >= 1
-    assert pressure(answer) == ("2", "2", None)
+    assert int(response.headers["Retry-After"]) >= 1
+    assert pressure(response) == ("2", "2", None)
     assert stored() == 2
 
 
@@ -91,7 +91,7 @@ def test_of_several_queues_the_headers_are_of_the_fullest() -> None:
     assert pressure(api.post("jobs/batch", {"jobs": jobs})) == ("2", "4", "0.5")
 
 
-def test_a_bound_in_bytes_is_told_in_bytes() -> None:
+def test_a_bound_in_bytes_is_reported_in_bytes() -> None:
     config = {"backpressure": {"max_size_bytes": 5_000, "warning_threshold": 0.1}}
     api.put(f"admin/queues/{NAME}/config", config).ok()
     body = {"type": "a", "args": ["x" * 2_000], "queue": NAME}
@@ -128,11 +128,11 @@ def test_drop_oldest_takes_the_job_in() -> None:
 
 
 @pytest.mark.requirement("BP-R002")
-def test_a_request_that_blocks_is_answered_when_there_is_room() -> None:
+def test_a_request_that_blocks_gets_its_response_when_there_is_room() -> None:
     bound(1, strategy="block")
     push().ok(201)
 
-    def wait() -> Answer:
+    def wait() -> ApiResponse:
         with own_connections():
             return push(**{"OJS-Block-Timeout": str(GENEROUS)})
 
@@ -156,7 +156,7 @@ def test_without_the_header_or_with_another_strategy_nobody_waits() -> None:
     assert time.monotonic() - began < 40
 
 
-def test_a_wait_that_is_over_is_answered_with_429_and_told_once() -> None:
+def test_a_wait_that_is_over_returns_429_and_is_published_once() -> None:
     bound(1, strategy="block")
     push().ok(201)
     push(**{"OJS-Block-Timeout": "1"}).error(429, "QUEUE_FULL", strategy="block")
@@ -179,11 +179,11 @@ def test_who_finds_no_place_to_wait_is_refused_at_once(settings: Any) -> None:
 
 @pytest.mark.parametrize("bad", ["-1", "1.5", "", "soon", "1e3", "9" * 10, "٣"])
 def test_a_bad_time_to_wait_is_refused_whether_or_not_there_is_room(bad: str) -> None:
-    for answer in (
+    for response in (
         push(**{"OJS-Block-Timeout": bad}),
         push_batch(1, **{"OJS-Block-Timeout": bad}),
     ):
-        answer.error(400, "invalid_request", field="OJS-Block-Timeout")
+        response.error(400, "invalid_request", field="OJS-Block-Timeout")
     assert stored() == 0
 
 
@@ -191,9 +191,9 @@ def test_a_deduplicated_job_is_no_job_too_many() -> None:
     bound(1)
     body = {"type": "a", "args": [], "queue": NAME, "unique": {"on_conflict": "ignore"}}
     first = api.post("jobs", body).ok(201)["job"]["id"]
-    answer = api.post("jobs", body)
-    assert answer.ok(200)["job"]["id"] == first
-    assert pressure(answer) == ("1", "1", "1")
+    response = api.post("jobs", body)
+    assert response.ok(200)["job"]["id"] == first
+    assert pressure(response) == ("1", "1", "1")
 
 
 def test_activation_and_retry_need_room_too() -> None:
@@ -201,16 +201,16 @@ def test_activation_and_retry_need_room_too() -> None:
     pending = api.push(type="a", queue=NAME, pending=True)["id"]
     dead = in_state("discarded", queue=NAME)
     push().ok(201)
-    for answer in (
+    for response in (
         api.post(f"jobs/{pending}/activate"),
         api.post(f"dead-letter/{dead.pk}/retry"),
         api.post(f"admin/jobs/{dead.pk}/retry"),
         api.post(f"admin/dead-letter/{dead.pk}/retry"),
     ):
-        error = answer.error(429, "QUEUE_FULL", queue=NAME, depth=1)
+        error = response.error(429, "QUEUE_FULL", queue=NAME, depth=1)
         assert error["bound"] == 1
-        assert pressure(answer) == ("1", "1", None)
-        assert int(answer.headers["Retry-After"]) > 1
+        assert pressure(response) == ("1", "1", None)
+        assert int(response.headers["Retry-After"]) > 1
     assert (state_of(pending), state_of(str(dead.pk))) == ("pending", "discarded")
 
 
@@ -219,8 +219,8 @@ def test_a_queue_is_not_deleted_into_one_that_is_full() -> None:
     push_batch(2).ok(201)
     for _ in range(2):
         api.push(queue="source")
-    answer = api.delete("queues/source", {"strategy": "move", "target_queue": NAME})
-    answer.error(429, "QUEUE_FULL", queue=NAME, jobs_affected=0)
+    response = api.delete("queues/source", {"strategy": "move", "target_queue": NAME})
+    response.error(429, "QUEUE_FULL", queue=NAME, jobs_affected=0)
     bound(4)
     done = api.delete("queues/source", {"strategy": "move", "target_queue": NAME}).ok(202)
     assert done["jobs_affected"] == 2

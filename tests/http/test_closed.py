@@ -55,17 +55,17 @@ def test_there_are_routes_to_read() -> None:
 @override_settings(OJS={})
 def test_a_stranger_gets_401_from_every_method(path: str, route: URLPattern) -> None:
     for method in METHODS:
-        answer: Any = Client().generic(method, address(route), b"{", content_type="text/plain")
-        assert answer.status_code == 401, method
-        assert answer["WWW-Authenticate"].startswith("Bearer")
+        response: Any = Client().generic(method, address(route), b"{", content_type="text/plain")
+        assert response.status_code == 401, method
+        assert response["WWW-Authenticate"].startswith("Bearer")
 
 
 @each_route
-def test_every_method_that_is_answered_needs_a_scope(path: str, route: URLPattern) -> None:
+def test_every_method_that_is_served_needs_a_scope(path: str, route: URLPattern) -> None:
     view: Any = route.callback.view_class  # type: ignore[attr-defined]  # as above
     assert HasScope in view.permission_classes
-    answered = {m.upper() for m in view.http_method_names if hasattr(view, m)}
-    assert set(needs(route)) == answered - {"HEAD", "OPTIONS"}
+    served = {m.upper() for m in view.http_method_names if hasattr(view, m)}
+    assert set(needs(route)) == served - {"HEAD", "OPTIONS"}
     assert all(isinstance(scope, Scope) for scope in needs(route).values())
 
 

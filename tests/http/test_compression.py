@@ -1,4 +1,4 @@
-"""Compressed requests and answers: what is read, what is refused, and that a bomb is harmless."""
+"""Compressed requests and responses: accepted and rejected codings, and a bomb without effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.test import Client, RequestFactory
 from django_ojs.http import compression, parsers
 from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec.errors import InvalidPayload
-from tests.http.api import Answer, Api, stored
+from tests.http.api import Api, ApiResponse, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -33,7 +33,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 codings = pytest.mark.parametrize("coding", PACK)
 
 
-def push(body: bytes, coding: str) -> Answer:
+def push(body: bytes, coding: str) -> ApiResponse:
     return api.post("jobs", body, headers={"Content-Encoding": coding})
 
 
@@ -109,10 +109,10 @@ class TestRequests:
         ["br", "deflate", "compress", "x-gzip", "gzip, gzip", "gzip, zstd", "identity, gzip", "é"],
     )
     def test_any_other_coding_and_a_stack_of_them_is_415(self, coding: str) -> None:
-        answer = push(gzip.compress(gzip.compress(BODY)), coding)
-        error = answer.error(415, "UNSUPPORTED_COMPRESSION", supported=["gzip", "zstd"])
+        response = push(gzip.compress(gzip.compress(BODY)), coding)
+        error = response.error(415, "UNSUPPORTED_COMPRESSION", supported=["gzip", "zstd"])
         assert error["type"] == "UnsupportedCompression"
-        assert answer.headers["Accept-Encoding"] == "gzip, zstd"
+        assert response.headers["Accept-Encoding"] == "gzip, zstd"
 
     def test_packed_twice_under_one_name_is_not_json(self) -> None:
         push(gzip.compress(gzip.compress(BODY)), "gzip").error(400, "invalid_payload")
@@ -154,8 +154,8 @@ class TestSizes:
     @codings
     def test_a_body_over_the_limit_for_bodies_is_refused(self, coding: str, settings: Any) -> None:
         settings.OJS = settings.OJS | {"HTTP_MAX_BODY_BYTES": MIB}
-        answer = push(zeros(2 * MIB, coding), coding)
-        answer.error(413, "PAYLOAD_TOO_LARGE", field="body", max_bytes=MIB)
+        response = push(zeros(2 * MIB, coding), coding)
+        response.error(413, "PAYLOAD_TOO_LARGE", field="body", max_bytes=MIB)
 
     @pytest.mark.parametrize(("coding", "ratio"), [("gzip", 1_000), ("zstd", 30_000)])
     def test_a_bomb_is_unpacked_to_the_limit_and_no_further(self, coding: str, ratio: int) -> None:
@@ -201,7 +201,7 @@ UNPACK: dict[str | None, Callable[[bytes], bytes]] = {
 }
 
 
-class TestAnswers:
+class TestResponses:
     @pytest.mark.parametrize(
         ("accept", "coding"),
         [
@@ -222,7 +222,7 @@ class TestAnswers:
             (",;,=,q=1", None),
         ],
     )
-    def test_a_long_answer_comes_packed_as_the_client_likes_it(
+    def test_a_long_response_is_compressed_as_the_client_prefers(
         self, accept: str | None, coding: str | None
     ) -> None:
         response = ask(accept)
@@ -233,7 +233,7 @@ class TestAnswers:
             assert len(response.content) < len(ask(None).content)
             assert response["Content-Length"] == str(len(response.content))
 
-    def test_a_short_answer_comes_plain(self) -> None:
+    def test_a_short_response_is_not_compressed(self) -> None:
         job = api.push()
         response = Client().get(f"/ojs/v1/jobs/{job['id']}", headers={"Accept-Encoding": "gzip"})
         assert len(response.content) < compression.MINIMUM
@@ -246,7 +246,7 @@ class TestAnswers:
         assert len(response.content) < 1_000
         assert json.loads(zstandard.decompress(response.content))["job"]["args"] == job["args"]
 
-    def test_the_length_of_an_answer_for_a_browser_is_padded(self) -> None:
+    def test_the_length_of_a_response_for_a_browser_is_padded(self) -> None:
         lengths = {len(ask("gzip, zstd", Cookie="sessionid=x").content) for _ in range(40)}
         assert len(lengths) > 1
         assert ask("gzip, zstd", Cookie="sessionid=x")["Content-Encoding"] == "gzip"

@@ -31,7 +31,7 @@ def subjects(body: Any) -> list[str]:
     return [event["subject"] for event in body["events"]]
 
 
-def test_an_empty_answer_has_a_cursor_and_no_more() -> None:
+def test_an_empty_page_has_a_cursor_and_no_more() -> None:
     assert read() == {"events": [], "cursor": "0", "has_more": False}
 
 
@@ -56,7 +56,7 @@ def test_pausing_over_http_says_who_did_it() -> None:
     assert paused["data"]["paused_by"] == resumed["data"]["resumed_by"] == "anybody"
 
 
-def test_the_cursor_of_each_answer_leads_on() -> None:
+def test_the_cursor_of_each_page_leads_to_the_next() -> None:
     for name in "abc":
         happen(name)
     first = read("?limit=2")

@@ -1,4 +1,4 @@
-"""What goes wrong has one shape, whoever notices it; and tells nothing that was sent."""
+"""Errors have one shape, whatever raises them, and reveal nothing that was sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOB = {"type": "a", "args": []}
 api = Api()
-#: Answers with the 500 itself; the test client would raise what the server logs.
+#: Returns the 500 itself; the test client would raise what the server logs.
 calm = Api(raising=False)
 SECRET = "hunter2 is my password"
 
@@ -65,7 +65,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_whatever_is_raised_is_answered_in_the_contracts_shape_and_without_its_text(
+def test_whatever_is_raised_has_a_response_in_the_contracts_shape_and_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
     settings: Any,
     error: Exception,
@@ -75,9 +75,9 @@ def test_whatever_is_raised_is_answered_in_the_contracts_shape_and_without_its_t
 ) -> None:
     settings.DEBUG = debug
     breaking(monkeypatch, error)
-    answer = calm.post("jobs", JOB)
-    answer.error(status, code)
-    assert SECRET.encode() not in answer.response.content
+    response = calm.post("jobs", JOB)
+    response.error(status, code)
+    assert SECRET.encode() not in response.raw.content
 
 
 def test_a_wait_is_rounded_up_to_whole_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +90,14 @@ def test_a_500_is_logged_with_its_traceback_and_without_its_text_in_the_message(
 ) -> None:
     breaking(monkeypatch, ValueError(SECRET))
     with caplog.at_level(logging.ERROR, "django_ojs.http"):
-        answer = calm.post("jobs", JOB)
+        response = calm.post("jobs", JOB)
     (record,) = [found for found in caplog.records if found.name == "django_ojs.http"]
     assert record.exc_info is not None
     assert SECRET not in record.getMessage()
-    assert answer.headers["X-Request-Id"] in record.getMessage()
+    assert response.headers["X-Request-Id"] in record.getMessage()
 
 
-def test_an_answer_that_cannot_be_written_is_a_500_in_the_same_shape(
+def test_a_response_that_cannot_be_written_is_a_500_in_the_same_shape(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(system, "manifest", lambda base: {"x": object()})
@@ -136,9 +136,9 @@ def test_a_path_that_is_not_there_is_404_for_every_method(
     settings: Any, path: str, method: str, debug: bool
 ) -> None:
     settings.DEBUG = debug
-    answer = api.ask(method, path)
-    answer.error(404, "not_found")
-    assert b"script" not in answer.response.content
+    response = api.ask(method, path)
+    response.error(404, "not_found")
+    assert b"script" not in response.raw.content
 
 
 def test_a_path_of_the_projects_own_is_none_of_ours() -> None:
@@ -161,9 +161,9 @@ def test_a_method_that_is_not_there_is_405_and_says_which_are(path: str, allowed
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"} - allowed:
         if (path, method) == ("jobs", "GET"):
             continue  # a list of jobs may be served there
-        answer = api.ask(method, path)
-        answer.error(405, "invalid_request")
-        assert set(answer.headers["Allow"].split(", ")) == allowed
+        response = api.ask(method, path)
+        response.error(405, "invalid_request")
+        assert set(response.headers["Allow"].split(", ")) == allowed
 
 
 class TestWhatWasSentIsNotRepeated:
@@ -196,9 +196,9 @@ class TestWhatWasSentIsNotRepeated:
         ],
     )
     def test_in_a_body(self, path: str, body: Any) -> None:
-        answer = api.post(path, body)
-        assert 400 <= answer.status < 500
-        assert SECRET.encode() not in answer.response.content
+        response = api.post(path, body)
+        assert 400 <= response.status < 500
+        assert SECRET.encode() not in response.raw.content
         assert stored() == 0
 
     @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ class TestWhatWasSentIsNotRepeated:
         given = (
             {"content_type": SECRET} if header == "Content-Type" else {"headers": {header: SECRET}}
         )
-        answer = api.post("jobs", JOB, **given)
-        assert SECRET.encode() not in answer.response.content
-        assert answer.status >= 400 or header == "Accept"
+        response = api.post("jobs", JOB, **given)
+        assert SECRET.encode() not in response.raw.content
+        assert response.status >= 400 or header == "Accept"
 
 
 class TestWithoutItsDatabase:
@@ -247,10 +247,10 @@ class TestWithoutItsDatabase:
     def test_every_operation_is_503_and_says_when_to_come_back(
         self, method: str, path: str, body: Any
     ) -> None:
-        answer = calm.ask(method, path, body)
-        answer.error(503, "backend_error")
-        assert b"nowhere" not in answer.response.content
-        assert b"127.0.0.1" not in answer.response.content
+        response = calm.ask(method, path, body)
+        response.error(503, "backend_error")
+        assert b"nowhere" not in response.raw.content
+        assert b"127.0.0.1" not in response.raw.content
 
     def test_so_is_a_key_that_cannot_be_looked_up(self, settings: Any) -> None:
         settings.OJS = {
@@ -261,8 +261,8 @@ class TestWithoutItsDatabase:
 
     @pytest.mark.parametrize("path", ["health", "ready"])
     def test_health_says_so_and_nothing_of_the_database(self, path: str) -> None:
-        answer = api.get(path)
-        body = answer.ok(503)
+        response = api.get(path)
+        body = response.ok(503)
         assert body["status"] == "degraded"
         assert body["backend"]["status"] == "disconnected"
         assert "nowhere" not in str(body)
@@ -285,7 +285,7 @@ def test_atomic_requests_does_not_wrap_an_operation(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(jobs, "push", watched)
     api.push()
     assert seen == [False]
-    # What an error's answer says was stored stays stored.
+    # What an error response reports as stored stays stored.
     key = api.active(queue="b", retry={"max_attempts": 1})["id"]
     error = {"type": "Boom", "message": "m"}
     api.post("workers/nack", {"job_id": key, "error": error}).ok()

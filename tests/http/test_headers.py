@@ -1,4 +1,4 @@
-"""Ids of requests, versions, content types. What each answer carries, `api.framed` looks at."""
+"""Ids of requests, versions, content types. `api.framed` checks what every response has."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class TestRequestId:
         "given", ["", " ", "a b", "a\tb", "x" * 201, "é", "a\x00b", "a\r\nSet-Cookie: b", "\x7f"]
     )
     def test_a_hostile_one_is_replaced(self, given: str) -> None:
-        answer = api.get("health", headers={"X-Request-Id": given})
-        assert GENERATED.fullmatch(answer.headers["X-Request-Id"])
-        assert "Set-Cookie" not in answer.headers
+        response = api.get("health", headers={"X-Request-Id": given})
+        assert GENERATED.fullmatch(response.headers["X-Request-Id"])
+        assert "Set-Cookie" not in response.headers
 
     def test_each_request_gets_its_own(self) -> None:
         found = {api.get("health").headers["X-Request-Id"] for _ in range(20)}
@@ -83,8 +83,8 @@ class TestContentType:
         ],
     )
     def test_any_other_is_400_and_stores_nothing(self, given: str) -> None:
-        answer = api.post("jobs", JOB, content_type=given)
-        answer.error(400, "invalid_request", field="Content-Type")
+        response = api.post("jobs", JOB, content_type=given)
+        response.error(400, "invalid_request", field="Content-Type")
         assert stored() == 0
 
     @pytest.mark.parametrize("accept", ["text/html", "application/xml;q=1", "", "nonsense", "*/*"])
@@ -95,11 +95,11 @@ class TestContentType:
 
 
 class TestHead:
-    def test_it_answers_like_get_without_a_body(self) -> None:
+    def test_head_returns_what_get_returns_without_a_body(self) -> None:
         key = api.push()["id"]
         for path in (f"jobs/{key}", "health", "/ojs/manifest"):
-            answer = api.ask("HEAD", path)
-            assert (answer.status, answer.body) == (200, None)
+            response = api.ask("HEAD", path)
+            assert (response.status, response.body) == (200, None)
 
     @pytest.mark.parametrize("path", ["/ojs/manifest", "/ojs/v1/nothing", "/ojs/v1/workers/ack"])
     def test_head_has_the_length_of_a_body_that_is_left_out(self, path: str) -> None:
@@ -118,14 +118,14 @@ class TestHead:
     def test_its_errors_have_the_same_status_and_headers(self) -> None:
         assert api.ask("HEAD", f"jobs/{ids.uuid7()}").status == 404
         assert api.ask("HEAD", "nothing").status == 404
-        answer = api.ask("HEAD", "workers/fetch")
-        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+        response = api.ask("HEAD", "workers/fetch")
+        assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("given", ["br", "deflate", "gzip, gzip", "identity, br", "x" * 999, "é"])
 def test_a_content_encoding_that_is_not_read_is_415_and_nothing_else_is(given: str) -> None:
-    answer = api.post("jobs", JOB, headers={"Content-Encoding": given})
-    assert answer.error(415, "UNSUPPORTED_COMPRESSION")["type"] == "UnsupportedCompression"
+    response = api.post("jobs", JOB, headers={"Content-Encoding": given})
+    assert response.error(415, "UNSUPPORTED_COMPRESSION")["type"] == "UnsupportedCompression"
     assert stored() == 0
 
 

@@ -25,8 +25,8 @@ def moment(text: str) -> datetime:
 
 class TestPush:
     def test_the_smallest_job_comes_back_complete(self) -> None:
-        answer = api.post("jobs", {"type": "email.send", "args": ["a", 1, None, {"b": [True]}]})
-        job = answer.ok(201)["job"]
+        response = api.post("jobs", {"type": "email.send", "args": ["a", 1, None, {"b": [True]}]})
+        job = response.ok(201)["job"]
         assert (
             job.items()
             >= {
@@ -44,12 +44,12 @@ class TestPush:
         assert ids.is_uuid7(UUID(job["id"]))
         assert TIMESTAMP(job["created_at"])
         assert TIMESTAMP(job["enqueued_at"])
-        assert answer.headers["Location"] == f"/ojs/v1/jobs/{job['id']}"
-        assert answer.body.keys() == {"job"}
+        assert response.headers["Location"] == f"/ojs/v1/jobs/{job['id']}"
+        assert response.body.keys() == {"job"}
 
-    def test_the_location_leads_to_the_job_as_it_was_answered(self) -> None:
-        answer = api.post("jobs", {"type": "a", "args": [1], "tags": ["x"], "priority": 7})
-        assert api.get(answer.headers["Location"]).ok() == answer.body
+    def test_the_location_leads_to_the_job_as_it_was_returned(self) -> None:
+        response = api.post("jobs", {"type": "a", "args": [1], "tags": ["x"], "priority": 7})
+        assert api.get(response.headers["Location"]).ok() == response.body
 
     def test_absent_optional_fields_are_left_out(self) -> None:
         assert api.push().keys() == {
@@ -144,8 +144,8 @@ class TestPush:
         assert api.push(specversion=version)["specversion"] == version
 
     def test_another_specversion_is_unsupported(self) -> None:
-        answer = api.post("jobs", {"type": "a", "args": [], "specversion": "2.0"})
-        answer.error(422, "unsupported")
+        response = api.post("jobs", {"type": "a", "args": [], "specversion": "2.0"})
+        response.error(422, "unsupported")
 
     def test_a_clients_own_id_is_kept_and_a_repeated_one_is_a_duplicate(self) -> None:
         own = str(ids.uuid7())
@@ -168,8 +168,8 @@ class TestPush:
         assert api.post("jobs", body).error(400, "invalid_request")["message"].startswith(name)
 
     def test_a_bad_retry_policy_is_422_and_names_the_field(self) -> None:
-        answer = api.post("jobs", {"type": "a", "args": [], "retry": {"max_attempts": -1}})
-        error = answer.error(422, "invalid_request")
+        response = api.post("jobs", {"type": "a", "args": [], "retry": {"max_attempts": -1}})
+        error = response.error(422, "invalid_request")
         assert error["type"] == "validation_error"
         assert "retry.max_attempts" in error["message"]
 
@@ -192,7 +192,7 @@ class TestPush:
         assert api.info(job["id"])["scheduled_at"] == sent
         assert "enqueued_at" not in job
 
-    def test_a_relative_time_is_answered_as_an_absolute_one(self) -> None:
+    def test_a_relative_time_is_returned_as_an_absolute_one(self) -> None:
         job = api.push(scheduled_at="+PT2H", expires_at="+PT3H")
         apart = moment(job["expires_at"]) - moment(job["scheduled_at"])
         assert apart == timedelta(hours=1)
@@ -243,13 +243,13 @@ class TestPush:
     def test_a_name_over_255_bytes_has_a_code_of_its_own(
         self, field: str, code: str, kind: str
     ) -> None:
-        answer = api.post("jobs", {"type": "a", "args": []} | {field: "a" * 256})
-        assert answer.error(400, code)["type"] == kind
+        response = api.post("jobs", {"type": "a", "args": []} | {field: "a" * 256})
+        assert response.error(400, code)["type"] == kind
 
     @pytest.mark.parametrize("name", ["priority", "queue", "type", "args", "tags", "unique"])
     def test_a_refusal_begins_with_the_field(self, name: str) -> None:
-        answer = api.post("jobs", {"type": "a", "args": []} | {name: 1.5})
-        assert answer.error(400, "invalid_request")["message"].startswith(f"{name} ")
+        response = api.post("jobs", {"type": "a", "args": []} | {name: 1.5})
+        assert response.error(400, "invalid_request")["message"].startswith(f"{name} ")
 
 
 class TestInfo:
@@ -290,8 +290,8 @@ class TestCancel:
     @pytest.mark.parametrize("state", ["available", "scheduled", "pending", "active", "retryable"])
     def test_a_job_that_has_not_ended_is_cancelled_at_once(self, state: str, alias: bool) -> None:
         key = str(in_state(state).pk)
-        answer = api.post(f"jobs/{key}/cancel") if alias else api.delete(f"jobs/{key}")
-        job = answer.ok()["job"]
+        response = api.post(f"jobs/{key}/cancel") if alias else api.delete(f"jobs/{key}")
+        job = response.ok()["job"]
         assert (job["id"], job["state"], job["previous_state"]) == (key, "cancelled", state)
         assert TIMESTAMP(job["cancelled_at"])
         assert "completed_at" not in job

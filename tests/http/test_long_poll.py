@@ -97,12 +97,12 @@ def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
 
 
 @pytest.mark.django_db
-def test_a_wait_that_ends_answers_with_no_jobs() -> None:
+def test_a_wait_that_ends_returns_no_jobs() -> None:
     assert api.fetch(wait_ms=30) == []
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("bad", [-1, 20_001, 1.5, "1", True])
 def test_a_bad_wait_is_refused(bad: Any) -> None:
-    answer = api.post("workers/fetch", {"queues": ["a"], "wait_ms": bad})
-    answer.error(400, "invalid_request", field="wait_ms")
+    response = api.post("workers/fetch", {"queues": ["a"], "wait_ms": bad})
+    response.error(400, "invalid_request", field="wait_ms")

@@ -40,10 +40,10 @@ def nothing_was_counted() -> Iterator[None]:
 def scrape(client: Api = api) -> Samples:
     """Ask as Prometheus does, after all processes have written."""
     rollups.flush()
-    answer = client.get("/ojs/metrics")
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == TEXT_TYPE
-    families = text_string_to_metric_families(answer.response.content.decode())
+    response = client.get("/ojs/metrics")
+    assert response.status == 200
+    assert response.headers["Content-Type"] == TEXT_TYPE
+    families = text_string_to_metric_families(response.raw.content.decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families
@@ -74,7 +74,7 @@ def test_what_happened_is_counted_by_queue_and_type() -> None:
     assert value(found, "ojs_job_queue_time_seconds_count", **read) == 1
 
 
-def test_what_is_there_is_told_by_queue_and_state() -> None:
+def test_jobs_are_counted_by_queue_and_state() -> None:
     in_state("active", queue="email")
     push(queue="email")
     worker("w")

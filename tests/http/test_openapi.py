@@ -256,7 +256,7 @@ def test_the_file_is_read_once_until_it_is_reset() -> None:
     assert DOCUMENT.read() == first
 
 
-def test_it_is_served_to_everybody_under_the_media_type_of_every_answer(client: Client) -> None:
+def test_it_is_public_and_has_the_media_type_of_every_response(client: Client) -> None:
     response = client.get("/ojs/v1/openapi.json")
 
     assert response.status_code == 200

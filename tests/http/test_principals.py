@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django_ojs.operations.queues import create
 from tests.factories import hourly, in_state, snapshot, worker
 from tests.factories import jobs as all_jobs
-from tests.http.api import Answer, Api, make_key
+from tests.http.api import Api, ApiResponse, make_key
 from tests.http.principals import DENIED, HIDDEN, MAY, OPEN, TABLE, Line
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -53,7 +53,7 @@ def _closed(settings: Any) -> None:
     settings.OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"]}
 
 
-def ask(api: Api, line: Line, job: str) -> Answer:
+def ask(api: Api, line: Line, job: str) -> ApiResponse:
     pattern = next(found for found in patterns() if found.name == line.route)
     kinds = {"name": "other", "key": "w-classified" if "worker" in line.route else job}
     path = reverse(line.route, kwargs={name: kinds[name] for name in pattern.pattern.converters})
@@ -74,15 +74,15 @@ each_line = pytest.mark.parametrize("line", TABLE, ids=lambda line: f"{line.meth
 
 @each_line
 @pytest.mark.parametrize("who", MAY)
-def test_who_has_the_right_gets_an_answer_and_nobody_else(line: Line, who: str, other: str) -> None:
-    answer = ask(Api(None if who == "anonymous" else make_key(who)), line, other)
+def test_only_a_caller_with_the_right_gets_a_success(line: Line, who: str, other: str) -> None:
+    response = ask(Api(None if who == "anonymous" else make_key(who)), line, other)
     if line.least in MAY[who]:
-        assert answer.status not in (401, 403)
-        assert answer.status < 500
+        assert response.status not in (401, 403)
+        assert response.status < 500
     elif who == "anonymous":
-        answer.error(401, "UNAUTHENTICATED")
+        response.error(401, "UNAUTHENTICATED")
     else:
-        answer.error(403, "PERMISSION_DENIED", required_scope=line.least)
+        response.error(403, "PERMISSION_DENIED", required_scope=line.least)
 
 
 @each_line
@@ -92,16 +92,16 @@ def test_who_is_kept_to_another_queue_sees_and_changes_nothing_there(
     job = all_jobs().get(pk=other)
     before = snapshot(job.pk)
     count = all_jobs().count()
-    answer = ask(Api(make_key("admin", queues=("mine",))), line, other)
-    text = answer.response.content.decode().replace(other, "", 1)
+    response = ask(Api(make_key("admin", queues=("mine",))), line, other)
+    text = response.raw.content.decode().replace(other, "", 1)
     if line.elsewhere == HIDDEN:
-        assert answer.status == 200 or answer.status == 404, answer.body
+        assert response.status == 200 or response.status == 404, response.body
         assert SECRET_WORD not in text.replace("w-classified", "")
         assert '"other"' not in text
     elif line.elsewhere == OPEN:
-        answer.ok()
+        response.ok()
     else:
-        error = answer.error(403, "PERMISSION_DENIED")
+        error = response.error(403, "PERMISSION_DENIED")
         assert ("all queues" in error["message"]) is (line.elsewhere != DENIED)
         assert SECRET_WORD not in text
     assert snapshot(job.pk) == before

@@ -19,10 +19,10 @@ def report(job: Any, **body: Any) -> Any:
     return api.put(f"jobs/{job['id']}/progress", body)
 
 
-def test_what_a_worker_reports_is_answered_and_read_again() -> None:
+def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     job = api.active()
-    answer = report(job, progress=0.47, data={"rows": 14000})
-    body = answer.ok()
+    response = report(job, progress=0.47, data={"rows": 14000})
+    body = response.ok()
     assert (
         body.items()
         >= {
@@ -33,25 +33,25 @@ def test_what_a_worker_reports_is_answered_and_read_again() -> None:
         }.items()
     )
     assert body["updated_at"].endswith("Z")
-    assert answer.headers["X-OJS-Progress"] == "0.47"
-    assert answer.headers["Cache-Control"] == "no-cache"
-    assert answer.headers["Last-Modified"].endswith("GMT")
+    assert response.headers["X-OJS-Progress"] == "0.47"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Last-Modified"].endswith("GMT")
     assert api.get(f"jobs/{job['id']}/progress").ok() == body
     assert api.info(job["id"])["progress"] == 0.47
 
 
 def test_nothing_was_reported_is_null_and_not_404() -> None:
     job = api.push()
-    answer = api.get(f"jobs/{job['id']}/progress")
-    assert answer.ok() == {
+    response = api.get(f"jobs/{job['id']}/progress")
+    assert response.ok() == {
         "job_id": job["id"],
         "state": "available",
         "progress": None,
         "data": None,
         "updated_at": None,
     }
-    assert "X-OJS-Progress" not in answer.headers
-    assert "Last-Modified" not in answer.headers
+    assert "X-OJS-Progress" not in response.headers
+    assert "Last-Modified" not in response.headers
 
 
 def test_a_share_is_clamped_and_never_goes_back() -> None:

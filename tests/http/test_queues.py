@@ -85,12 +85,12 @@ class TestList:
 class TestCreate:
     def test_a_queue_is_created_with_its_configuration(self) -> None:
         config = {"max_size": 5, "retention": {"completed": "P3D"}, "colour": "blue"}
-        answer = api.post("queues", {"name": "payments", "config": config})
-        body = answer.ok(201)
+        response = api.post("queues", {"name": "payments", "config": config})
+        body = response.ok(201)
         assert (body["name"], body["state"]) == ("payments", "active")
         assert body["config"] == {**config, "backpressure": {"max_depth": 5}}
         assert body["created_at"]
-        assert api.get(answer.headers["Location"]).ok()["config"] == body["config"]
+        assert api.get(response.headers["Location"]).ok()["config"] == body["config"]
 
     def test_a_queue_that_exists_is_a_conflict(self) -> None:
         push(queue="a")
@@ -112,7 +112,7 @@ class TestCreate:
     def test_only_a_name_that_jobs_can_have_makes_a_queue(self, name: Any) -> None:
         api.post("queues", {"name": name}).error(400, "invalid_request")
 
-    def test_a_name_that_is_too_long_is_told_as_such(self) -> None:
+    def test_a_name_that_is_too_long_is_reported_as_such(self) -> None:
         api.post("queues", {"name": "q" * 256}).error(400, "QUEUE_NAME_TOO_LONG")
 
 
@@ -302,9 +302,9 @@ class TestAccess:
             ("DELETE queues/a", None),
         ):
             method, path = what.split()
-            answer = caller.ask(method, path, body)
-            if answer.status == 403:
-                answer.error(403, "PERMISSION_DENIED")
+            response = caller.ask(method, path, body)
+            if response.status == 403:
+                response.error(403, "PERMISSION_DENIED")
             else:
                 may.append(what)
         assert may == allowed

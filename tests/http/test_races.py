@@ -1,4 +1,4 @@
-"""Clients that ask at the same moment: one of them wins, and the others are told so."""
+"""Concurrent requests: one of them succeeds, and the others get a conflict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from django_ojs.operations.push import push_batch
 from django_ojs.spec import ids
 from tests.factories import GENERATED, envelope, in_state, own_connections
-from tests.http.api import Answer, Api, state_of, stored
+from tests.http.api import Api, ApiResponse, state_of, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,11 +23,11 @@ ROUNDS = 12
 api = Api()
 
 
-def at_once(*asks: Callable[[Api], Answer]) -> list[Answer]:
+def at_once(*asks: Callable[[Api], ApiResponse]) -> list[ApiResponse]:
     """Ask all of these at the same moment, each on a connection of its own."""
     start = Barrier(len(asks))
 
-    def one(ask: Callable[[Api], Answer]) -> Answer:
+    def one(ask: Callable[[Api], ApiResponse]) -> ApiResponse:
         with own_connections():
             start.wait(BOUND)
             return ask(Api())
@@ -36,32 +36,32 @@ def at_once(*asks: Callable[[Api], Answer]) -> list[Answer]:
         return list(pool.map(one, asks, timeout=BOUND))
 
 
-def statuses(answers: Sequence[Answer]) -> Counter[int]:
-    return Counter(answer.status for answer in answers)
+def statuses(responses: Sequence[ApiResponse]) -> Counter[int]:
+    return Counter(response.status for response in responses)
 
 
-def posting(path: str, body: Any = None) -> Callable[[Api], Answer]:
+def posting(path: str, body: Any = None) -> Callable[[Api], ApiResponse]:
     return lambda client: client.post(path, body)
 
 
-def acking(key: str, **values: Any) -> Callable[[Api], Answer]:
+def acking(key: str, **values: Any) -> Callable[[Api], ApiResponse]:
     return posting("workers/ack", {"job_id": key, **values})
 
 
-def failing(key: str) -> Callable[[Api], Answer]:
+def failing(key: str) -> Callable[[Api], ApiResponse]:
     return posting("workers/nack", {"job_id": key, "error": ERROR})
 
 
-def cancelling(key: str) -> Callable[[Api], Answer]:
+def cancelling(key: str) -> Callable[[Api], ApiResponse]:
     return lambda client: client.delete(f"jobs/{key}")
 
 
 def test_one_of_two_acks_is_accepted_and_its_result_is_kept() -> None:
     for _ in range(ROUNDS):
         key = str(in_state("active").pk)
-        answers = at_once(*(acking(key, result=number) for number in range(4)))
-        assert statuses(answers) == {200: 1, 409: 3}
-        (winner,) = [number for number, answer in enumerate(answers) if answer.status == 200]
+        responses = at_once(*(acking(key, result=number) for number in range(4)))
+        assert statuses(responses) == {200: 1, 409: 3}
+        (winner,) = [number for number, response in enumerate(responses) if response.status == 200]
         assert api.info(key)["result"] == winner
 
 
@@ -85,15 +85,15 @@ def test_no_job_is_handed_out_twice() -> None:
     queue = "contended"
     push_batch([envelope(queue=queue) for _ in range(120)], GENERATED)
 
-    def drain(client: Api) -> Answer:
+    def drain(client: Api) -> ApiResponse:
         found: list[str] = []
         while claimed := client.fetch(queue, count=7):
             found += [job["id"] for job in claimed]
-        answer = client.get("health")
-        answer.body["found"] = found
-        return answer
+        response = client.get("health")
+        response.body["found"] = found
+        return response
 
-    taken = [key for answer in at_once(*[drain] * 8) for key in answer["found"]]
+    taken = [key for response in at_once(*[drain] * 8) for key in response["found"]]
     assert len(taken) == len(set(taken)) == 120
 
 
@@ -101,9 +101,9 @@ def test_of_many_pushes_with_one_id_one_is_stored() -> None:
     for _ in range(ROUNDS):
         key = str(ids.uuid7())
         body = {"id": key, "type": "a", "args": []}
-        answers = at_once(*(posting("jobs", body | {"args": [n]}) for n in range(4)))
-        assert statuses(answers) == {201: 1, 409: 3}
-        (winner,) = [number for number, answer in enumerate(answers) if answer.status == 201]
+        responses = at_once(*(posting("jobs", body | {"args": [n]}) for n in range(4)))
+        assert statuses(responses) == {201: 1, 409: 3}
+        (winner,) = [number for number, response in enumerate(responses) if response.status == 201]
         assert api.info(key)["args"] == [winner]
 
 
@@ -115,16 +115,16 @@ def test_of_two_batches_that_share_an_id_one_is_stored_whole() -> None:
             {"jobs": [{"id": key, "type": "a", "args": []} for key in keys]}
             for keys in ([own[0], shared, own[1]], [own[2], own[3], shared])
         ]
-        answers = at_once(*(posting("jobs/batch", batch) for batch in batches))
-        assert statuses(answers) == {201: 1, 409: 1}
+        responses = at_once(*(posting("jobs/batch", batch) for batch in batches))
+        assert statuses(responses) == {201: 1, 409: 1}
         assert stored() == before + 3
 
 
 def test_a_pending_job_is_activated_once() -> None:
     for _ in range(ROUNDS):
         key = str(in_state("pending").pk)
-        answers = at_once(*[posting(f"jobs/{key}/activate")] * 3)
-        assert statuses(answers) == {200: 1, 409: 2}
+        responses = at_once(*[posting(f"jobs/{key}/activate")] * 3)
+        assert statuses(responses) == {200: 1, 409: 2}
         assert state_of(key) == "available"
 
 
@@ -132,6 +132,6 @@ def test_a_job_given_back_by_two_is_given_back_once() -> None:
     for _ in range(ROUNDS):
         key = str(in_state("active").pk)
         body = {"job_id": key, "requeue": True}
-        answers = at_once(*[posting("workers/nack", body)] * 3)
-        assert statuses(answers) == {200: 1, 409: 2}
+        responses = at_once(*[posting("workers/nack", body)] * 3)
+        assert statuses(responses) == {200: 1, 409: 2}
         assert state_of(key) == "available"

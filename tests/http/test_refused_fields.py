@@ -52,8 +52,8 @@ class TestTheField:
         assert error["message"].startswith(f"{field} ")
 
     def test_beside_the_index_of_a_batch(self) -> None:
-        answer = api.post("jobs/batch", {"jobs": [JOB, JOB | {"priority": True}]})
-        answer.error(400, "invalid_request", index=1, field="priority")
+        response = api.post("jobs/batch", {"jobs": [JOB, JOB | {"priority": True}]})
+        response.error(400, "invalid_request", index=1, field="priority")
 
     def test_in_a_query(self) -> None:
         api.get("dead-letter?since=x").error(400, "invalid_request", field="since")

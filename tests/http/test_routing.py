@@ -18,7 +18,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.outbox import local
 from django_ojs.spec import ids, json
 from tests.factories import own_connections
-from tests.http.api import Answer, Api, stored
+from tests.http.api import Api, ApiResponse, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,11 +62,11 @@ def waits() -> None: ...
 def hasty() -> None: ...
 
 
-def push(type_: str, **headers: str) -> Answer:
+def push(type_: str, **headers: str) -> ApiResponse:
     return api.post("jobs", {"type": type_, "args": [], "queue": NAME}, headers=headers)
 
 
-def push_batch(*types: str, **headers: str) -> Answer:
+def push_batch(*types: str, **headers: str) -> ApiResponse:
     jobs = [{"type": type_, "args": [], "queue": NAME} for type_ in types]
     return api.post("jobs/batch", {"jobs": jobs}, headers=headers)
 
@@ -76,8 +76,8 @@ def push_batch(*types: str, **headers: str) -> Answer:
 def test_a_job_for_elsewhere_goes_into_the_outbox(body: dict[str, Any]) -> None:
     key = str(ids.uuid7())
     wanted = {"type": "test.job", "args": [{"a": "é"}], "id": key, "vendor": 1} | body
-    answer = api.post("jobs", {**wanted, "delay_until": "+PT1H"})
-    job = answer.ok(201)["job"]
+    response = api.post("jobs", {**wanted, "delay_until": "+PT1H"})
+    job = response.ok(201)["job"]
     assert (job["id"], job["state"], job["args"], job["vendor"]) == (
         key,
         "pending",
@@ -85,7 +85,7 @@ def test_a_job_for_elsewhere_goes_into_the_outbox(body: dict[str, Any]) -> None:
         1,
     )
     assert job["created_at"] < job["scheduled_at"]
-    assert "Location" not in answer.headers
+    assert "Location" not in response.headers
     (entry,) = OutboxEntry.objects.all()
     assert (str(entry.job_id), entry.destination, entry.state) == (key, "remote", "pending")
     document: Any = json.loads(entry.envelope)
@@ -120,10 +120,10 @@ def test_a_bad_queue_is_rejected_though_jobs_are_routed(queue: Any) -> None:
 
 @pytest.mark.usefixtures("full", "declared")
 def test_a_type_that_is_kept_in_the_outbox_comes_back_when_there_is_room() -> None:
-    answer = push("test.kept")
-    job = answer.ok(201)["job"]
-    assert (job["state"], answer.headers["X-OJS-Queue-Depth"]) == ("pending", "1")
-    assert "Location" not in answer.headers
+    response = push("test.kept")
+    job = response.ok(201)["job"]
+    assert (job["state"], response.headers["X-OJS-Queue-Depth"]) == ("pending", "1")
+    assert "Location" not in response.headers
     assert OutboxEntry.objects.get().destination == "local"
     assert fetch([NAME])
     assert local.deliver_all() == 1
@@ -147,17 +147,17 @@ def test_a_header_goes_before_what_the_type_declares(type_: str) -> None:
 @pytest.mark.usefixtures("full", "declared")
 def test_a_type_that_waits_is_stored_when_there_is_room() -> None:
     push("test.hasty").error(429, "QUEUE_FULL")
-    answers: list[Answer] = []
+    responses: list[ApiResponse] = []
 
     def wait() -> None:
         with own_connections():
-            answers.append(push("test.waits"))
+            responses.append(push("test.waits"))
 
     thread = threading.Thread(target=wait)
     thread.start()
     assert fetch([NAME])
     thread.join(GENEROUS)
-    assert [answer.status for answer in answers] == [201]
+    assert [response.status for response in responses] == [201]
     assert Job.objects.filter(type="test.waits", state="available").count() == 1
 
 

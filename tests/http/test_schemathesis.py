@@ -1,4 +1,4 @@
-"""The API against its own document: no request, well-formed or not, is answered otherwise.
+"""The API against its own document: every response to any request is one that it describes.
 
 `OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer. Beside these
 examples, which are random, there are some hundred cases for each operation that follow from its
@@ -148,14 +148,14 @@ def _are_ids(value: Any) -> bool:
 @pytest.mark.timeout(900)
 @SCHEMA.parametrize()
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_described(case: Any, stored: Stored) -> None:
+def test_every_response_is_as_described(case: Any, stored: Stored) -> None:
     key = (case.path_parameters or {}).get("key", "")
     if isinstance(key, str) and _ID.fullmatch(key):
         # An id that could be anybody's: mostly, let it be somebody's.
         case.path_parameters["key"] = stored.instead_of(key)
     case.body = _as_clients_write(case.body)
     case.query = _as_digits(case.query)
-    # Packed answers are tested elsewhere: this client does not unpack them.
+    # Compressed responses are tested elsewhere: this client does not decompress them.
     case.call_and_validate(
         headers={"Authorization": f"Bearer {stored.key}", "Accept-Encoding": "identity"}
     )

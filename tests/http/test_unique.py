@@ -38,9 +38,9 @@ def test_a_rejected_duplicate_is_a_conflict_that_names_the_job_that_is_there() -
 @pytest.mark.parametrize("word", ["ignore", "use_existing"])
 def test_an_ignored_duplicate_is_a_success_with_the_job_that_is_there(word: str) -> None:
     job = api.push(**wanted(word))
-    answer = api.post("jobs", wanted(word, priority=5))
-    assert answer.ok(200) == {"job": job, "deduplicated": True}
-    assert "Location" not in answer.headers
+    response = api.post("jobs", wanted(word, priority=5))
+    assert response.ok(200) == {"job": job, "deduplicated": True}
+    assert "Location" not in response.headers
     assert job["unique"]["on_conflict"] == "ignore"
     assert stored() == 1
 
@@ -53,7 +53,7 @@ def test_a_replaced_job_is_cancelled_and_the_new_one_created() -> None:
     assert api.info(old["id"])["cancelled_at"]
 
 
-def test_replace_except_schedule_answers_the_time_as_it_was_first_sent() -> None:
+def test_replace_except_schedule_returns_the_time_as_it_was_first_sent() -> None:
     first = "2199-02-12T17:00:00+01:00"
     api.push(**wanted(scheduled_at=first))
     new = api.push(**wanted("replace_except_schedule", scheduled_at="2199-02-12T18:00:00Z"))
@@ -146,8 +146,8 @@ def test_a_batch_is_refused_as_a_whole_with_the_place_of_the_duplicate() -> None
     api.post("jobs/batch", batch).error(409, "duplicate", index=2)
     assert stored() == 0
     batch["jobs"][1:] = [wanted("ignore"), wanted("ignore")]
-    answer = api.post("jobs/batch", batch).ok(201)
-    assert answer["jobs"][1]["id"] == answer["jobs"][2]["id"]
+    response = api.post("jobs/batch", batch).ok(201)
+    assert response["jobs"][1]["id"] == response["jobs"][2]["id"]
     assert stored() == 2
 
 
@@ -157,8 +157,8 @@ def test_a_key_for_one_queue_reaches_no_job_of_another(on_conflict: str) -> None
     theirs = Api(make_key("producer")).push(**wanted(queue="theirs"))
     kept = Api(make_key("producer", queues=("mine",)))
     reaching = wanted(on_conflict, queue="mine")
-    for answer in (kept.post("jobs", reaching), kept.post("jobs/batch", {"jobs": [reaching]})):
-        error = answer.error(403, "PERMISSION_DENIED", field="unique.keys")
+    for response in (kept.post("jobs", reaching), kept.post("jobs/batch", {"jobs": [reaching]})):
+        error = response.error(403, "PERMISSION_DENIED", field="unique.keys")
         assert "unique.keys must have queue" in error["message"]
     assert state_of(theirs["id"]) == "available"
     kept.push(**wanted(on_conflict, queue="mine", policy={"keys": ["queue", "args"]}))

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 api = Api()
 ERROR = {"type": "Boom", "message": "it broke"}
-ANSWERS: dict[str, dict[str, Any]] = {"ack": {}, "nack": {"error": ERROR}}
+OUTCOMES: dict[str, dict[str, Any]] = {"ack": {}, "nack": {"error": ERROR}}
 SLOW_RETRY = {
     "max_attempts": 3,
     "initial_interval": "PT1H",
@@ -32,7 +32,7 @@ SLOW_RETRY = {
 
 
 class TestFetch:
-    def test_an_empty_queue_answers_with_an_empty_array(self) -> None:
+    def test_an_empty_queue_returns_an_empty_array(self) -> None:
         assert api.post("workers/fetch", {"queues": ["default"]}).ok() == {"jobs": []}
 
     def test_a_claimed_job_is_active_and_counted(self) -> None:
@@ -70,23 +70,23 @@ class TestFetch:
 
     @pytest.mark.parametrize("bad", [0, -1, 1_001, 1.0, True, "1", [1], {}])
     def test_a_bad_count_is_refused(self, bad: Any) -> None:
-        answer = api.post("workers/fetch", {"queues": ["a"], "count": bad})
-        assert "count" in answer.error(400, "invalid_request", field="count")["message"]
+        response = api.post("workers/fetch", {"queues": ["a"], "count": bad})
+        assert "count" in response.error(400, "invalid_request", field="count")["message"]
 
     @pytest.mark.parametrize("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]])
     def test_bad_queues_are_refused(self, bad: Any) -> None:
-        answer = api.post("workers/fetch", {"queues": bad})
-        assert "queues" in answer.error(400, "invalid_request")["message"]
+        response = api.post("workers/fetch", {"queues": bad})
+        assert "queues" in response.error(400, "invalid_request")["message"]
 
     @pytest.mark.parametrize("bad", ["", "x" * 256, "a\nb", 1, [], True])
     def test_a_bad_worker_id_is_refused(self, bad: Any) -> None:
-        answer = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
-        assert "worker_id" in answer.error(400, "invalid_request", field="worker_id")["message"]
+        response = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
+        assert "worker_id" in response.error(400, "invalid_request", field="worker_id")["message"]
 
     @pytest.mark.parametrize("bad", [0, -1, 2**31, "PT1S", True, 1.5])
     def test_a_bad_visibility_timeout_is_refused(self, bad: Any) -> None:
-        answer = api.post("workers/fetch", {"queues": ["a"], "visibility_timeout_ms": bad})
-        answer.error(400, "invalid_request", field="visibility_timeout_ms")
+        response = api.post("workers/fetch", {"queues": ["a"], "visibility_timeout_ms": bad})
+        response.error(400, "invalid_request", field="visibility_timeout_ms")
 
     def test_the_visibility_timeout_is_the_one_asked_for_the_jobs_own_or_the_default(self) -> None:
         def lease(job: Any) -> int:
@@ -124,14 +124,14 @@ class TestAck:
     def test_a_job_is_completed_with_its_result(self, by_path: bool) -> None:
         key = api.active()["id"]
         body = {"result": {"rows": [1, None]}}
-        answer = (
+        response = (
             api.post(f"jobs/{key}/ack", body)
             if by_path
             else api.post("workers/ack", {"job_id": key, **body})
         ).ok()
-        job = answer.pop("job")
-        assert TIMESTAMP(answer["completed_at"])
-        assert answer == {
+        job = response.pop("job")
+        assert TIMESTAMP(response["completed_at"])
+        assert response == {
             "acknowledged": True,
             "id": key,
             "job_id": key,
@@ -161,9 +161,9 @@ class TestAck:
 class TestFail:
     def test_a_job_with_attempts_left_waits_for_the_next_one(self) -> None:
         key = api.active(retry=SLOW_RETRY)["id"]
-        answer = api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
+        response = api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
         assert (
-            answer.items()
+            response.items()
             >= {
                 "id": key,
                 "job_id": key,
@@ -173,25 +173,25 @@ class TestFail:
                 "retry_delay_ms": 3_600_000,
             }.items()
         )
-        assert TIMESTAMP(answer["next_attempt_at"])
-        assert "discarded_at" not in answer
-        assert answer["job"].items() >= api.info(key).items()
-        assert answer["job"]["error"]["message"] == "it broke"
+        assert TIMESTAMP(response["next_attempt_at"])
+        assert "discarded_at" not in response
+        assert response["job"].items() >= api.info(key).items()
+        assert response["job"]["error"]["message"] == "it broke"
 
     def test_the_last_attempt_discards(self) -> None:
         key = api.active(retry={"max_attempts": 1})["id"]
-        answer = api.post(f"jobs/{key}/nack", {"error": ERROR}).ok()
-        assert answer.items() >= {"state": "discarded", "attempt": 1, "max_attempts": 1}.items()
-        assert TIMESTAMP(answer["discarded_at"])
-        assert not answer.keys() & {"next_attempt_at", "retry_delay_ms"}
+        response = api.post(f"jobs/{key}/nack", {"error": ERROR}).ok()
+        assert response.items() >= {"state": "discarded", "attempt": 1, "max_attempts": 1}.items()
+        assert TIMESTAMP(response["discarded_at"])
+        assert not response.keys() & {"next_attempt_at", "retry_delay_ms"}
 
     def test_the_code_of_the_binding_is_the_type_of_core(self) -> None:
         key = api.active(retry={"non_retryable_errors": ["invalid_card"]})["id"]
         error = {"code": "invalid_card", "message": "no", "details": {"a": [1]}, "retryable": True}
-        answer = api.post("workers/nack", {"job_id": key, "error": error}).ok()
-        assert answer["state"] == "discarded"
+        response = api.post("workers/nack", {"job_id": key, "error": error}).ok()
+        assert response["state"] == "discarded"
         assert (
-            answer["job"]["error"].items()
+            response["job"]["error"].items()
             >= {"type": "invalid_card", "message": "no", "details": {"a": [1]}}.items()
         )
 
@@ -212,15 +212,15 @@ class TestFail:
     )
     def test_a_bad_error_is_refused_and_changes_nothing(self, bad: Any) -> None:
         key = api.active()["id"]
-        answer = api.post("workers/nack", {"job_id": key, "error": bad})
-        assert "error" in answer.error(400, "invalid_request")["message"]
+        response = api.post("workers/nack", {"job_id": key, "error": bad})
+        assert "error" in response.error(400, "invalid_request")["message"]
         assert state_of(key) == "active"
 
     def test_a_requeue_gives_the_job_back_at_once_and_spends_no_attempt(self) -> None:
         key = api.active(retry={"max_attempts": 1})["id"]
         for _ in range(3):
-            answer = api.post("workers/nack", {"job_id": key, "requeue": True}).ok()
-            assert (answer["state"], answer["id"]) == ("available", key)
+            response = api.post("workers/nack", {"job_id": key, "requeue": True}).ok()
+            assert (response["state"], response["id"]) == ("available", key)
             assert [job["id"] for job in api.fetch()] == [key]
         final = api.post("workers/nack", {"job_id": key, "requeue": False, "error": ERROR}).ok()
         assert final["state"] == "discarded"
@@ -233,16 +233,16 @@ class TestFail:
     @pytest.mark.parametrize("bad", [1, "true", [], {}])
     def test_requeue_is_a_boolean(self, bad: Any) -> None:
         key = api.active()["id"]
-        answer = api.post("workers/nack", {"job_id": key, "requeue": bad, "error": ERROR})
-        answer.error(400, "invalid_request", field="requeue")
+        response = api.post("workers/nack", {"job_id": key, "requeue": bad, "error": ERROR})
+        response.error(400, "invalid_request", field="requeue")
 
 
-@pytest.mark.parametrize("what", ANSWERS)
+@pytest.mark.parametrize("what", OUTCOMES)
 class TestTheClaim:
     """ACK and FAIL under a claim: what is sent must match, what is left out is not checked."""
 
     def send(self, what: str, key: str, **claim: Any) -> Any:
-        return api.post(f"workers/{what}", {"job_id": key, **ANSWERS[what], **claim})
+        return api.post(f"workers/{what}", {"job_id": key, **OUTCOMES[what], **claim})
 
     @pytest.mark.parametrize(
         "state", ["available", "scheduled", "pending", "completed", "discarded"]
@@ -255,20 +255,20 @@ class TestTheClaim:
         )
         assert snapshot(job.pk) == before
 
-    def test_a_second_answer_is_a_conflict(self, what: str) -> None:
+    def test_a_second_ack_or_fail_is_a_conflict(self, what: str) -> None:
         key = api.active(retry=SLOW_RETRY)["id"]
         self.send(what, key).ok()
         before = snapshot(UUID(key))
         self.send(what, key).error(409, "conflict")
         assert snapshot(UUID(key)) == before
 
-    def test_another_workers_answer_is_a_conflict(self, what: str) -> None:
+    def test_the_ack_or_fail_of_another_worker_is_a_conflict(self, what: str) -> None:
         key = api.active(worker_id="a")["id"]
         self.send(what, key, worker_id="b").error(409, "conflict", current_state="active")
         assert state_of(key) == "active"
         self.send(what, key, worker_id="a").ok()
 
-    def test_an_answer_of_an_older_attempt_is_a_conflict(self, what: str) -> None:
+    def test_an_ack_or_fail_of_an_older_attempt_is_a_conflict(self, what: str) -> None:
         first = api.active(worker_id="a", visibility_timeout_ms=1_000)
         age(UUID(first["id"]), HOUR)
         lapse()
@@ -278,9 +278,7 @@ class TestTheClaim:
         assert state_of(first["id"]) == "active"
         self.send(what, first["id"], worker_id="a", attempt=2).ok()
 
-    def test_a_claim_that_was_made_without_a_worker_is_answered_without_one(
-        self, what: str
-    ) -> None:
+    def test_a_claim_without_a_worker_is_acknowledged_without_one(self, what: str) -> None:
         key = api.active()["id"]
         self.send(what, key, worker_id="a").error(409, "conflict")
         self.send(what, key, attempt=1).ok()
@@ -299,7 +297,7 @@ class TestTheClaim:
 
     def test_a_job_that_is_not_there_is_not_found(self, what: str) -> None:
         self.send(what, str(ids.uuid7())).error(404, "not_found")
-        api.post(f"jobs/x/{what}", ANSWERS[what]).error(404, "not_found")
+        api.post(f"jobs/x/{what}", OUTCOMES[what]).error(404, "not_found")
 
     @pytest.mark.parametrize("bad", [None, "", "x", 1, [], {}, "0" * 36])
     def test_what_is_no_job_id_is_refused(self, what: str, bad: Any) -> None:
@@ -311,11 +309,13 @@ class TestBeat:
         job = api.active(worker_id="w", visibility_timeout_ms=60_000)
         age(UUID(job["id"]), timedelta(seconds=30))
         before = read(UUID(job["id"])).lease_until
-        answer = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [job["id"]]}).ok()
-        assert answer["state"] == "running"
-        assert answer["jobs_extended"] == [job["id"]]
-        assert answer["jobs_lost"] == []
-        assert TIMESTAMP(answer["server_time"])
+        response = api.post(
+            "workers/heartbeat", {"worker_id": "w", "active_jobs": [job["id"]]}
+        ).ok()
+        assert response["state"] == "running"
+        assert response["jobs_extended"] == [job["id"]]
+        assert response["jobs_lost"] == []
+        assert TIMESTAMP(response["server_time"])
         after = read(UUID(job["id"])).lease_until
         assert before is not None
         assert after is not None
@@ -323,11 +323,11 @@ class TestBeat:
 
     def test_the_worker_protocol_sends_a_number_and_the_ids_beside_it(self) -> None:
         job = api.active(worker_id="w")
-        answer = api.post(
+        response = api.post(
             "workers/heartbeat",
             {"worker_id": "w", "active_jobs": 1, "active_job_ids": [job["id"]]},
         )
-        assert answer.ok()["jobs_extended"] == [job["id"]]
+        assert response.ok()["jobs_extended"] == [job["id"]]
 
     def test_an_extension_never_shortens(self) -> None:
         job = api.active(worker_id="w")
@@ -343,7 +343,7 @@ class TestBeat:
         theirs = api.active(worker_id="other")["id"]
         nobodys = str(ids.uuid7())
         before = read(UUID(theirs)).lease_until
-        answer = api.post(
+        response = api.post(
             "workers/heartbeat",
             {
                 "worker_id": "w",
@@ -351,20 +351,20 @@ class TestBeat:
                 "visibility_timeout_ms": 7_200_000,
             },
         ).ok()
-        assert answer["jobs_extended"] == [mine]
-        assert answer["jobs_lost"] == sorted([theirs, nobodys])
+        assert response["jobs_extended"] == [mine]
+        assert response["jobs_lost"] == sorted([theirs, nobodys])
         assert read(UUID(theirs)).lease_until == before
 
-    def test_a_worker_is_told_that_its_job_was_cancelled(self) -> None:
+    def test_the_response_to_a_beat_names_a_cancelled_job(self) -> None:
         key = api.active(worker_id="w")["id"]
         api.delete(f"jobs/{key}").ok()
-        answer = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [key]}).ok()
-        assert (answer["jobs_extended"], answer["jobs_lost"]) == ([], [key])
+        response = api.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [key]}).ok()
+        assert (response["jobs_extended"], response["jobs_lost"]) == ([], [key])
         api.post("workers/ack", {"job_id": key, "worker_id": "w"}).error(409, "conflict")
         assert state_of(key) == "cancelled"
 
     @pytest.mark.parametrize("directive", [Directive.QUIET, Directive.TERMINATE])
-    def test_the_answer_carries_what_the_worker_was_told(self, directive: Directive) -> None:
+    def test_the_response_carries_the_directive(self, directive: Directive) -> None:
         assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == "running"
         assert beat.direct("w", directive)
         assert api.post("workers/heartbeat", {"worker_id": "w"}).ok()["state"] == directive
@@ -481,6 +481,6 @@ class TestAKeyForOneQueue:
             self.mine.post("workers/nack", {"job_id": job, "requeue": True}),
             self.mine.post("workers/heartbeat", {"worker_id": "w", "active_jobs": [job]}),
         ]
-        for answer in denied:
-            answer.error(403, "PERMISSION_DENIED")
+        for response in denied:
+            response.error(403, "PERMISSION_DENIED")
         assert snapshot(UUID(job)) == before

@@ -116,7 +116,7 @@ def test_no_grace_at_all_may_be_asked_for(supervised: type[Supervised]) -> None:
     assert supervised.config.grace == timedelta(0)
 
 
-def test_a_database_that_is_not_migrated_is_told_with_the_remedy() -> None:
+def test_a_database_that_is_not_migrated_is_reported_with_the_remedy() -> None:
     recorder = MigrationRecorder(connection)
     applied = list(recorder.migration_qs.filter(app="django_ojs").values_list("name", flat=True))
     recorder.migration_qs.filter(app="django_ojs").delete()
@@ -140,7 +140,7 @@ def test_one_migration_that_is_missing_is_enough() -> None:
         MigrationRecorder(connection).record_applied("django_ojs", newest.name)
 
 
-def test_a_database_that_does_not_answer_is_told_without_its_text(
+def test_an_unreachable_database_is_reported_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def away(*args: Any, **kwargs: Any) -> None:
@@ -149,7 +149,7 @@ def test_a_database_that_does_not_answer_is_told_without_its_text(
     monkeypatch.setattr(ojs_worker, "MigrationExecutor", away)
     with pytest.raises(CommandError) as refused:
         call_command("ojs_worker", "--once")
-    assert "'default' does not answer (OperationalError)" in str(refused.value)
+    assert "'default' does not respond (OperationalError)" in str(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -158,7 +158,7 @@ def test_no_connection_is_open_when_the_supervisor_forks(supervised: type[Superv
     assert all(connections[alias].connection is None for alias in connections)
 
 
-def test_no_handler_at_all_is_told(
+def test_no_handler_at_all_is_reported(
     supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = io.StringIO()

@@ -62,7 +62,7 @@ def test_an_error_passes_through_every_wrapper() -> None:
     assert Outer.calls == ["outer before", "inner before", "inner after", "outer after"]
 
 
-def test_a_wrapper_may_answer_for_a_failed_handler_or_change_its_error() -> None:
+def test_a_wrapper_may_return_for_a_failed_handler_or_change_its_error() -> None:
     def rescue(context: Any, proceed: Next) -> Any:
         try:
             return proceed()
@@ -139,7 +139,7 @@ def test_an_instance_is_shared_between_runs_and_a_chain_frozen_by_the_first() ->
         chain.add(Inner)
 
 
-async def answer() -> str:
+async def response() -> str:
     return "result"
 
 
@@ -158,10 +158,10 @@ def hand_on(context: Any, proceed: Next) -> Any:
 
 def test_async_handlers_are_wrapped_by_async_and_plain_middleware() -> None:
     Outer.calls.clear()
-    assert run(answer, wrap, is_async=True) == "result"
+    assert run(response, wrap, is_async=True) == "result"
     assert Outer.calls == ["async before", "async after"]
     Outer.calls.clear()
-    assert run(answer, hand_on, wrap, hand_on, is_async=True) == "result"
+    assert run(response, hand_on, wrap, hand_on, is_async=True) == "result"
     assert Outer.calls == ["plain", "async before", "plain", "async after"]
 
 
@@ -181,7 +181,7 @@ def test_calling_proceed_twice_is_an_error_round_async_handlers_too() -> None:
         return await proceed()
 
     with pytest.raises(RuntimeError, match=r"called proceed\(\) twice"):
-        run(answer, twice, is_async=True)
+        run(response, twice, is_async=True)
 
 
 @pytest.mark.parametrize("chain", [[wrap], [Outer, wrap], [wrap, Inner]])

@@ -41,7 +41,7 @@ def test_must_1_the_job_moves_from_active_to_completed() -> None:
     assert read(job.id).state == "completed"
 
 
-def test_must_2_completed_at_is_the_time_of_the_answer() -> None:
+def test_must_2_completed_at_is_the_time_of_the_ack() -> None:
     job = active()
     age(job.id, HOUR)
     done = ack.ack(job.id)
@@ -63,7 +63,7 @@ def test_must_3_the_result_is_stored_as_it_was_given(result: JSON, batch: bool) 
     stored = read(job.id).result
     assert stored == result
     assert type(stored) is type(result)
-    # No result is no `result` in the answer, and the column is empty rather than JSON's null.
+    # No result is no `result` in the response, and the column is empty rather than JSON's null.
     assert jobs().filter(pk=job.id, result__isnull=True).exists() is (result is None)
 
 
@@ -84,7 +84,7 @@ def test_should_4_the_error_of_an_earlier_attempt_is_cleared_and_stays_in_the_hi
     assert [error["type"] for error in rendered["errors"]] == ["Boom"]
 
 
-def test_the_reservation_ends_with_the_answer() -> None:
+def test_the_reservation_ends_with_the_ack() -> None:
     job = active()
     ack.ack(job.id)
     assert read(job.id).lease_until is None
@@ -115,23 +115,23 @@ WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, 
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 def test_a_claim_that_is_wrong_in_one_thing_is_refused_and_changes_nothing(
-    answer: str, wrong: dict[str, Any]
+    operation: str, wrong: dict[str, Any]
 ) -> None:
     job = active()
     before = snapshot(job.id)
     with pytest.raises(ClaimLost, match="active under another claim") as caught:
-        give(answer, job.id, replace(held(job), **wrong))
+        give(operation, job.id, replace(held(job), **wrong))
     assert caught.value.details["current_state"] == "active"
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
-def test_what_a_claim_leaves_out_is_not_checked(answer: str) -> None:
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+def test_what_a_claim_leaves_out_is_not_checked(operation: str) -> None:
     for part in ({}, {"worker_id": WORKER}, {"attempt": 1}, {"run": 1}):
         job = active()
-        give(answer, job.id, Claim(**part))
+        give(operation, job.id, Claim(**part))
         assert read(job.id).state != "active"
 
 
@@ -142,29 +142,29 @@ def lapsed() -> Any:
     return job
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
-def test_after_a_lapse_the_answer_comes_too_late(answer: str) -> None:
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+def test_after_a_lapse_the_ack_comes_too_late(operation: str) -> None:
     job = lapsed()
     with pytest.raises(Conflict) as caught:
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert not isinstance(caught.value, ClaimLost)
     assert read(job.id).state == "available"
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 @pytest.mark.parametrize("worker_id", [WORKER, "worker-b"])
-def test_after_a_lapse_another_run_of_it_is_not_touched(answer: str, worker_id: str) -> None:
+def test_after_a_lapse_another_run_of_it_is_not_touched(operation: str, worker_id: str) -> None:
     job = lapsed()
     claim(read(job.id), worker_id)
     before = snapshot(job.id)
     with pytest.raises(ClaimLost):
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert snapshot(job.id) == before
 
 
-@pytest.mark.parametrize("answer", ["ack", "fail", "hold", "requeue"])
+@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
 def test_after_a_manual_retry_the_same_worker_and_attempt_are_not_the_same_claim(
-    answer: str,
+    operation: str,
 ) -> None:
     job = active(queue="a", retry=hourly(1))
     fail.fail(job.id, BOOM)
@@ -173,9 +173,9 @@ def test_after_a_manual_retry_the_same_worker_and_attempt_are_not_the_same_claim
     assert (again.worker_id, again.attempt, again.run) == (WORKER, 1, 2)
     before = snapshot(job.id)
     with pytest.raises(ClaimLost):
-        give(answer, job.id, held(job))
+        give(operation, job.id, held(job))
     assert snapshot(job.id) == before
-    give(answer, job.id, held(again))
+    give(operation, job.id, held(again))
 
 
 def test_a_batch_completes_what_is_held_and_names_only_that() -> None:
@@ -201,8 +201,8 @@ def test_an_empty_batch_is_nothing() -> None:
     assert ack.ack_batch(WORKER, []) == set()
 
 
-def give(answer: str, job_id: Any, claim: Claim) -> None:
-    match answer:
+def give(operation: str, job_id: Any, claim: Claim) -> None:
+    match operation:
         case "ack":
             ack.ack(job_id, claim=claim)
         case "fail":

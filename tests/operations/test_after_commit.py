@@ -1,4 +1,4 @@
-"""What others are told, they are told after the commit, and never of what was rolled back."""
+"""Signals and notifications are sent after the commit, and never for what was rolled back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def expire() -> Any:
     return promotion.expire
 
 
-#: Each makes a job ready and returns the operation; beside it, what is told of that, in order.
+#: Each makes a job ready and returns the operation; beside it, the signals of that, in order.
 CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
     "push": (lambda: push, ["enqueued"]),
     "batch": (
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
 
 
 @contextmanager
-def told() -> Iterator[list[str]]:
+def reported() -> Iterator[list[str]]:
     """Collect the names of the signals that are sent, with what they carry checked."""
     heard: list[str] = []
     receivers = []
@@ -108,7 +108,7 @@ def told() -> Iterator[list[str]]:
 def test_a_signal_is_sent_after_the_commit(case: str) -> None:
     prepare, expected = CASES[case]
     operation = prepare()
-    with told() as heard:
+    with reported() as heard:
         with transaction.atomic():
             operation()
             assert heard == []
@@ -119,16 +119,16 @@ def test_a_signal_is_sent_after_the_commit(case: str) -> None:
 def test_without_a_transaction_it_is_sent_at_once(case: str) -> None:
     prepare, expected = CASES[case]
     operation = prepare()
-    with told() as heard:
+    with reported() as heard:
         operation()
         assert heard == expected
 
 
 @pytest.mark.parametrize("savepoint", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_is_told_of_what_was_rolled_back(case: str, savepoint: bool) -> None:
+def test_what_was_rolled_back_sends_no_signal(case: str, savepoint: bool) -> None:
     operation = CASES[case][0]()
-    with told() as heard:
+    with reported() as heard:
         with transaction.atomic():
             with suppress(Rollback), transaction.atomic():
                 operation()

@@ -66,7 +66,7 @@ def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
 
 
 @pytest.mark.parametrize("directive", Directive)
-def test_may_3_the_answer_is_what_the_worker_was_told(directive: Directive) -> None:
+def test_may_3_the_response_has_the_directive_of_the_worker(directive: Directive) -> None:
     worker()
     assert beat.direct(WORKER, directive) is True
     assert beat.beat(WORKER).state is directive
@@ -114,9 +114,9 @@ def test_only_what_this_worker_holds_is_extended_and_the_rest_is_named_as_lost()
     cancel.cancel(gone.id)
     missing = uuid7()
     before = read(others.id).lease_until
-    answer = beat.beat(WORKER, holding=[mine.id, others.id, gone.id, missing])
-    assert answer.jobs_extended == 1
-    assert answer.lost == {others.id, gone.id, missing}
+    response = beat.beat(WORKER, holding=[mine.id, others.id, gone.id, missing])
+    assert response.jobs_extended == 1
+    assert response.lost == {others.id, gone.id, missing}
     assert read(others.id).lease_until == before
     assert Worker.objects.get().active_jobs == 4
 
@@ -126,8 +126,8 @@ def test_what_needs_no_extension_is_watched_all_the_same() -> None:
     for job in (near, far):
         jobs().filter(pk=job.id).update(lease_until=Now() + MINUTE)
     cancel.cancel(far.id)
-    answer = beat.beat(WORKER, holding=[near.id, far.id], extend=[near.id])
-    assert (answer.jobs_extended, answer.lost) == (1, {far.id})
+    response = beat.beat(WORKER, holding=[near.id, far.id], extend=[near.id])
+    assert (response.jobs_extended, response.lost) == (1, {far.id})
     assert beat.beat(WORKER, holding=[near.id], extend=[]).jobs_extended == 0
 
 

@@ -51,23 +51,23 @@ def test_a_cancelled_job_never_runs_again(state: str) -> None:
     assert read(job.pk).state == "cancelled"
 
 
-def test_must_2_the_worker_is_told_by_its_next_beat() -> None:
+def test_must_2_the_response_to_the_next_beat_names_the_job() -> None:
     job, other = active(), active()
     cancel.cancel(job.id)
-    answer = beat.beat(WORKER, holding=[job.id, other.id])
-    assert (answer.lost, answer.jobs_extended) == ({job.id}, 1)
+    response = beat.beat(WORKER, holding=[job.id, other.id])
+    assert (response.lost, response.jobs_extended) == ({job.id}, 1)
 
 
-def test_must_2_the_worker_answers_in_vain() -> None:
+def test_must_2_the_ack_of_the_worker_is_rejected() -> None:
     job = active()
     cancel.cancel(job.id)
-    for answer in (
+    for response in (
         lambda: ack.ack(job.id, claim=held(job)),
         lambda: fail.fail(job.id, BOOM, claim=held(job)),
         lambda: fail.requeue(job.id, claim=held(job)),
     ):
         with pytest.raises(Conflict, match="The job is cancelled"):
-            answer()
+            response()
     assert ack.ack_batch(WORKER, [(job.id, job.run, None)]) == set()
     assert read(job.id).state == "cancelled"
 

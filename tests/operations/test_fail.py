@@ -9,7 +9,7 @@ import pytest
 
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import fail, fetch, promotion
-from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry, from_exception
+from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
 from tests.factories import BOOM, HOUR, MINUTE, WORKER, active, age, held, hourly, jobs, read
 
@@ -130,7 +130,7 @@ def test_a_discarded_job_carries_both_times_of_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "state", "dead", "reason"),
+    ("response", "state", "dead", "reason"),
     [
         (Discard("no"), "discarded", False, "discard"),
         (DeadLetter("no"), "discarded", True, "dead_letter"),
@@ -138,26 +138,26 @@ def test_a_discarded_job_carries_both_times_of_its_end() -> None:
     ],
     ids=["DISCARD", "DEAD_LETTER", "RETRY"],
 )
-def test_the_answer_of_the_handler_goes_before_the_policy(
-    answer: Exception, state: str, dead: bool, reason: str | None
+def test_the_response_of_the_handler_goes_before_the_policy(
+    response: Exception, state: str, dead: bool, reason: str | None
 ) -> None:
     # ojs-retry §7.2; each policy would have said the opposite.
     mode = "discard" if dead else "dead_letter"
     job = active(retry=hourly(5, on_exhaustion=mode))
-    fail.fail(job.id, from_exception(answer))
+    fail.fail(job.id, Failure.from_exception(response))
     stored = read(job.id)
     assert (stored.state, stored.dead_letter, stored.discard_reason) == (state, dead, reason)
-    assert stored.error["code"] == answer.code  # type: ignore[attr-defined]  # the three have it
+    assert stored.error["code"] == response.code  # type: ignore[attr-defined]  # the three have it
 
 
 def test_retry_from_the_handler_does_not_outlive_the_attempts() -> None:
     job = active(retry=hourly(1))
-    assert fail.fail(job.id, from_exception(Retry("again", delay=5))).state == "discarded"
+    assert fail.fail(job.id, Failure.from_exception(Retry("again", delay=5))).state == "discarded"
 
 
 def test_the_wait_that_the_handler_asks_for_replaces_the_policys() -> None:
     job = active(retry=hourly(5))
-    fail.fail(job.id, from_exception(Retry("later", delay=timedelta(minutes=7))))
+    fail.fail(job.id, Failure.from_exception(Retry("later", delay=timedelta(minutes=7))))
     assert wait_of(job.id).total_seconds() == about(7 * MINUTE)
 
 

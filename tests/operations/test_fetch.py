@@ -178,16 +178,16 @@ def test_a_paused_queue_hands_out_nothing_and_the_next_one_does() -> None:
 
 
 @pytest.mark.parametrize("directive", ["quiet", "terminate"])
-def test_a_worker_that_was_told_to_be_quiet_gets_nothing(directive: str) -> None:
-    worker("told")
+def test_a_worker_that_was_directed_to_be_quiet_gets_nothing(directive: str) -> None:
+    worker("directed")
     worker("other")
-    beat.direct("told", Directive(directive))
+    beat.direct("directed", Directive(directive))
     put("job", queue="a")
-    assert fetched("a", worker_id="told") == []
+    assert fetched("a", worker_id="directed") == []
     assert fetched("a", worker_id="other") == ["job"]
 
 
-def test_without_a_worker_id_nobody_holds_the_job_and_anybody_may_answer() -> None:
+def test_without_a_worker_id_no_worker_holds_the_job_and_any_may_ack() -> None:
     job = active(worker_id=None)
     assert job.worker_id is None
     assert ack.ack(job.id).state == "completed"

@@ -52,7 +52,7 @@ def test_requeue_with_an_error_keeps_it_and_how_the_run_ended() -> None:
     assert [error["type"] for error in stored.envelope()["errors"]] == ["shutdown"]
 
 
-def test_hold_sets_the_job_aside_for_the_time_it_is_told() -> None:
+def test_hold_postpones_the_job_for_the_given_time() -> None:
     job = active(queue="a")
     aside = fail.postpone(job.id, BOOM, delay=HOUR, claim=held(job))
     assert (aside.state, aside.attempt, aside.spent) == ("retryable", 1, 0)

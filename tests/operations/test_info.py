@@ -16,7 +16,7 @@ from tests.spec.test_states import STATES
 
 pytestmark = pytest.mark.django_db
 
-#: Of each state: the attributes of core §5.3 that an answer has, beside those it always has.
+#: Of each state: the attributes of core §5.3 that a response has, beside those it always has.
 TIMES = {
     "scheduled": {"scheduled_at"},
     "available": {"enqueued_at"},

@@ -114,6 +114,6 @@ def test_progress_is_an_event_once_a_second_at_most() -> None:
     stored = dict(read(job.id).progress) | {"updated_at": "2026-01-01T00:00:00.000Z"}
     Job.objects.filter(pk=job.id).update(progress=stored)
     progress.report(job.id, Report(progress=0.655))
-    told = Event.objects.filter(type="job.progress").order_by("id")
-    assert [event.data["progress_percent"] for event in told] == [25.0, 65.5]
-    assert {(event.subject, event.queue) for event in told} == {(str(job.id), job.queue)}
+    reported = Event.objects.filter(type="job.progress").order_by("id")
+    assert [event.data["progress_percent"] for event in reported] == [25.0, 65.5]
+    assert {(event.subject, event.queue) for event in reported} == {(str(job.id), job.queue)}

@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return their answers."""
+    """Run each task in a thread of its own, all starting together; return their results."""
     start = threading.Barrier(len(tasks))
 
     def run(task: Callable[[], Any]) -> Any:
@@ -167,14 +167,14 @@ def test_of_many_that_ask_for_the_lease_one_gets_it(contested: bool) -> None:
         assert sum(took) == 1
 
 
-def test_bulk_answers_pruning_and_rescue_never_show_anybody_a_deadlock() -> None:
+def test_bulk_acks_pruning_and_rescue_never_raise_a_deadlock() -> None:
     number, pick = 600, random.Random(5)
     push_many(number, queue="race", retry=hourly(1))
     claimed = fetch.fetch(["race"], count=number, worker_id="w")
-    answers = [(job.id, job.run, {"n": n}) for n, job in enumerate(claimed)]
-    shuffled = pick.sample(answers, number)
+    responses = [(job.id, job.run, {"n": n}) for n, job in enumerate(claimed)]
+    shuffled = pick.sample(responses, number)
 
-    def answer(batches: list[Any], size: int) -> set[Any]:
+    def response(batches: list[Any], size: int) -> set[Any]:
         done: set[Any] = set()
         for start in range(0, number, size):
             done |= ack.ack_batch("w", batches[start : start + size])
@@ -196,8 +196,8 @@ def test_bulk_answers_pruning_and_rescue_never_show_anybody_a_deadlock() -> None
     with override_settings(OJS=dict.fromkeys(KEEPS, timedelta(microseconds=1))):
         one, two, cancelled, pruned, _, rescued = at_once(
             [
-                lambda: answer(shuffled, 37),
-                lambda: answer(list(reversed(shuffled)), 53),
+                lambda: response(shuffled, 37),
+                lambda: response(list(reversed(shuffled)), 53),
                 cancel_some,
                 prune,
                 prune,

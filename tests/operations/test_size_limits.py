@@ -36,10 +36,10 @@ def http(job: dict[str, Any]) -> str | None:
 
 def http_batch(job: dict[str, Any]) -> str | None:
     body = json.dumps({"jobs": [{"type": "test.job", "args": []}, job]}).encode()
-    answer = Api().post("jobs/batch", body)
-    if answer.status >= 400:
-        assert answer["error"]["details"]["index"] == 1
-    return _code(answer.body)
+    response = Api().post("jobs/batch", body)
+    if response.status >= 400:
+        assert response["error"]["details"]["index"] == 1
+    return _code(response.body)
 
 
 def _options(job: dict[str, Any]) -> Any:

@@ -39,7 +39,7 @@ def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJ
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return answers and errors."""
+    """Run each task in a thread of its own, all starting together; return results and errors."""
     start = threading.Barrier(len(tasks))
 
     def run(task: Callable[[], Any]) -> Any:
@@ -66,23 +66,23 @@ def test_of_many_that_push_the_same_key_one_wins(atomic: bool) -> None:
                 return store()
         return store()
 
-    answers = at_once([task] * MANY)
-    (winner,) = [answer for answer in answers if isinstance(answer, EnqueuedJob)]
-    losers = [answer for answer in answers if isinstance(answer, DuplicateJob)]
+    responses = at_once([task] * MANY)
+    (winner,) = [response for response in responses if isinstance(response, EnqueuedJob)]
+    losers = [response for response in responses if isinstance(response, DuplicateJob)]
     assert len(losers) == MANY - 1
     assert {error.details["existing_job_id"] for error in losers} == {str(winner.id)}
     assert [job.id for job in jobs()] == [winner.id]
 
 
 def test_all_who_ignore_get_the_one_job() -> None:
-    answers = at_once([lambda: store(IGNORE)] * MANY)
-    assert len({job.id for job in answers}) == jobs().count() == 1
-    assert Counter(is_duplicate(job) for job in answers) == {True: MANY - 1, False: 1}
+    responses = at_once([lambda: store(IGNORE)] * MANY)
+    assert len({job.id for job in responses}) == jobs().count() == 1
+    assert Counter(is_duplicate(job) for job in responses) == {True: MANY - 1, False: 1}
 
 
 def test_of_many_that_replace_exactly_one_job_is_left() -> None:
-    answers = at_once([lambda: store(REPLACE)] * MANY)
-    assert len({job.id for job in answers}) == jobs().count() == MANY
+    responses = at_once([lambda: store(REPLACE)] * MANY)
+    assert len({job.id for job in responses}) == jobs().count() == MANY
     assert len(live()) == 1
     assert jobs().filter(state="cancelled").count() == MANY - 1
 
@@ -97,9 +97,9 @@ def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each
             ]
         )
 
-    answers = at_once([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
+    responses = at_once([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
     assert jobs().count() == 20
-    assert sum(not is_duplicate(job) for found in answers for job in found) == 20
+    assert sum(not is_duplicate(job) for found in responses for job in found) == 20
 
 
 def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
@@ -180,10 +180,10 @@ def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
                 second.result(PATIENCE)
             assert [job.id for job in live()] == [first.id]
         else:
-            answer = second.result(PATIENCE)
+            response = second.result(PATIENCE)
             (kept,) = live()
-            assert kept.id == answer.id
-            assert is_duplicate(answer) is (commits and policy is IGNORE)
+            assert kept.id == response.id
+            assert is_duplicate(response) is (commits and policy is IGNORE)
     assert jobs().count() == (2 if commits and policy is REPLACE else 1)
 
 
@@ -258,8 +258,8 @@ def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str)
             first = store()
             waiting = other.do(second)
             wait_for(waits_for_a_lock)
-        answer = waiting.result(PATIENCE)
-    assert (answer.id, is_duplicate(answer)) == (first.id, True)
+        response = waiting.result(PATIENCE)
+    assert (response.id, is_duplicate(response)) == (first.id, True)
     assert jobs().count() == 1
 
 
@@ -285,8 +285,8 @@ def test_many_with_old_snapshots_store_one(isolation: str) -> None:
             return store(IGNORE)
         return None  # SERIALIZABLE may refuse at the commit.
 
-    answers = [answer for answer in at_once([task] * MANY) if answer is not None]
-    assert len({answer.id for answer in answers}) == jobs().count() == 1
+    responses = [response for response in at_once([task] * MANY) if response is not None]
+    assert len({response.id for response in responses}) == jobs().count() == 1
 
 
 @pytest.mark.postgresql
@@ -299,7 +299,9 @@ def test_a_connection_whose_every_transaction_is_repeatable_read(policy: UniqueP
             cursor.execute("SET default_transaction_isolation = 'repeatable read'")
         return store(policy)
 
-    answers = [answer for answer in at_once([task] * number) if isinstance(answer, EnqueuedJob)]
-    assert len(answers) == (1 if policy is REJECT else number)
-    assert len({job.id for job in answers}) == jobs().count() == (4 if policy is REPLACE else 1)
+    responses = [
+        response for response in at_once([task] * number) if isinstance(response, EnqueuedJob)
+    ]
+    assert len(responses) == (1 if policy is REJECT else number)
+    assert len({job.id for job in responses}) == jobs().count() == (4 if policy is REPLACE else 1)
     assert len(live()) == 1

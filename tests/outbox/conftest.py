@@ -24,7 +24,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Return a server that answers as the contract says, until a test says otherwise."""
+    """Return a server that responds as the contract says, until a test changes that."""
     made = Server()
     try:
         yield made

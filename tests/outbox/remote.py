@@ -46,7 +46,7 @@ class Remote:
                 stdout=log,
                 stderr=log,
             )
-        eventually(self._answers, "the remote server answers")
+        eventually(self._responses, "the remote server responds")
 
     def stop(self) -> None:
         if self._process is not None:
@@ -65,7 +65,7 @@ class Remote:
         """What it has, oldest first."""
         return Job.objects.using("other").order_by("created_at", "id")
 
-    def _answers(self) -> bool:
+    def _responses(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self._log.read_text()
         try:

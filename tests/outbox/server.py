@@ -1,4 +1,4 @@
-"""An OJS server in a thread, which answers as a test wants: the contract's answers, or none."""
+"""An OJS server in a thread. It responds as the contract says, or as a test wants."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Server:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
         self.manifest: Any = {"extensions": {"payload_limits": {"supported_compression": []}}}
         self.bound: int | None = None
-        #: Asked first; None leaves the answer to the server.
-        self.answer: Callable[[str, Any], Reply | None] = lambda path, body: None
+        #: Called first; None leaves the response to the server.
+        self.response: Callable[[str, Any], Reply | None] = lambda path, body: None
         self.lock = threading.Lock()
         server = self
 
@@ -43,9 +43,9 @@ class Server:
             def _reply(self, body: Any) -> None:
                 with server.lock:
                     server.requests.append((self.command, self.path, dict(self.headers), body))
-                    reply = server.answer(self.path, body) or server._own(self.path, body)
-                status, answer, headers = reply
-                content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                    reply = server.response(self.path, body) or server._own(self.path, body)
+                status, response, headers = reply
+                content = response if isinstance(response, bytes) else json.dumps(response).encode()
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(content)), **headers}.items():
                     self.send_header(name, value)

@@ -1,4 +1,4 @@
-"""The breaker, the reading of manifests and answers, and the settings of destinations."""
+"""The breaker, the reading of manifests and responses, and the settings of destinations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django_ojs import conf
 from django_ojs.outbox import responses
 from django_ojs.outbox.breaker import COOLDOWN, LONGEST_WAIT, THRESHOLD, Breaker, BreakerState
 from django_ojs.outbox.relay import lease_name
-from django_ojs.outbox.remote_manifest import Manifest
+from django_ojs.outbox.remote_manifest import RemoteManifest
 from django_ojs.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
 
@@ -45,9 +45,9 @@ def test_a_server_may_ask_for_a_longer_wait_but_not_for_ever() -> None:
 
 def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
     site = {"limits": {"max_job_size_bytes": 5, "max_meta_size_bytes": 4, "max_type_length": True}}
-    assert Manifest.parse(site) == Manifest(envelope_bytes=5, meta_bytes=4)
+    assert RemoteManifest.parse(site) == RemoteManifest(envelope_bytes=5, meta_bytes=4)
     for garbage in (None, [], "x", {"limits": [], "extensions": 3, "capabilities": None}):
-        assert Manifest.parse(garbage) == Manifest()
+        assert RemoteManifest.parse(garbage) == RemoteManifest()
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_retry_after_is_seconds_or_a_date(text: str | None, seconds: float | Non
 )
 def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds: float) -> None:
     headers = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": date}
-    answer = responses.read(429, headers, None, [ids.uuid7()], batch=False)
-    assert answer.retry_after == seconds
+    response = responses.read(429, headers, None, [ids.uuid7()], batch=False)
+    assert response.retry_after == seconds
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
     ids=range(7),
 )
 def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) -> None:
-    answer = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
-    assert (answer.outcome, answer.room) == (DeliveryOutcome.LATER, room)
+    response = responses.read(429, {}, {"error": error}, ids.many(5), batch=True)
+    assert (response.outcome, response.room) == (DeliveryOutcome.LATER, room)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) ->
         (413, None, DeliveryOutcome.REFUSED),
     ],
 )
-def test_an_answer_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
+def test_a_response_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
     assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
@@ -126,7 +126,7 @@ def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     ],
     ids=range(5),
 )
-def test_a_batch_has_arrived_when_each_job_is_in_the_answer(
+def test_a_batch_has_arrived_when_each_job_is_in_the_response(
     jobs: Any, outcome: DeliveryOutcome
 ) -> None:
     assert responses.read(201, {}, {"jobs": jobs}, ids.many(2), batch=True).outcome is outcome

@@ -120,11 +120,11 @@ def test_another_relay_waits_while_one_has_the_lease_and_takes_over_when_it_is_d
 def test_the_lease_is_kept_while_a_server_is_slow(server: Server, relay: Relay) -> None:
     go_on = threading.Event()
 
-    def answer(path: str, body: Any) -> Any:
+    def response(path: str, body: Any) -> Any:
         if body is not None:
             go_on.wait(60)
 
-    server.answer = answer
+    server.response = response
     enqueue(1)
     running = Relays([relay])
     try:
@@ -149,10 +149,10 @@ def test_who_stops_does_not_wait_for_a_slow_server_and_the_job_is_sent_again(
     monkeypatch.setattr(relay_threads, "STORE_TIMEOUT", 30.0)
     go_on = threading.Event()
 
-    def answer(path: str, body: Any) -> Any:
+    def response(path: str, body: Any) -> Any:
         return (go_on.wait(120) and None) if body else None
 
-    server.answer = answer
+    server.response = response
     with override_settings(OJS={"OUTBOX": destination(server, timeout=300)}):
         running = Relays(relays("tests"))
         try:

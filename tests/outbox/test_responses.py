@@ -1,4 +1,4 @@
-"""What becomes of the answers of a server, of its silence, and of what it says of itself."""
+"""The responses of a server, missing responses, and its manifest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error
 from tests.outbox.waits import enqueue, let_time_pass, run, states
 
-pytestmark = [pytest.mark.django_db(transaction=True, databases=["default", "other"]), pytest.mark.once]
+pytestmark = [
+    pytest.mark.django_db(transaction=True, databases=["default", "other"]),
+    pytest.mark.once,
+]
 
 
 def only() -> OutboxEntry:
@@ -49,7 +52,7 @@ def test_a_job_that_its_unique_policy_refuses_is_kept_as_refused(
     server: Server, relay: Relay
 ) -> None:
     other = {"existing_job_id": str(ids.uuid7())}
-    server.answer = lambda path, body: body and error(409, "duplicate", details=other)
+    server.response = lambda path, body: body and error(409, "duplicate", details=other)
     enqueue(1)
     run(relay)
     assert (only().state, only().error_code) == ("refused", "duplicate")
@@ -58,19 +61,19 @@ def test_a_job_that_its_unique_policy_refuses_is_kept_as_refused(
 def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
     server: Server, relay: Relay
 ) -> None:
-    def answer(path: str, body: Any) -> Any:
+    def response(path: str, body: Any) -> Any:
         jobs = body["jobs"] if body and "jobs" in body else [body]
         bad = [i for i, job in enumerate(jobs) if job and job["args"] == [3]]
         return error(400, "invalid_request", details={"index": bad[0]}) if bad else None
 
-    server.answer = answer
+    server.response = response
     enqueue(6)
     run(relay)
     assert server.args == [0, 1, 2, 4, 5]
     (entry,) = OutboxEntry.objects.filter(state="refused")
     assert (entry.error_code, entry.error_message) == ("invalid_request", "a rule of the server")
     assert (relay.sent_count, relay.refused_count) == (5, 1)
-    server.answer = lambda path, body: None
+    server.response = lambda path, body: None
     assert operations.requeue([entry.pk]) == 1
     assert operations.requeue([entry.pk]) == 0
     enqueue(1, first=6)
@@ -99,14 +102,14 @@ def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
 def test_what_says_nothing_about_the_job_leaves_it_waiting(
     server: Server, relay: Relay, reply: Any, number: int
 ) -> None:
-    server.answer = lambda path, body: reply if body else None
+    server.response = lambda path, body: reply if body else None
     enqueue(number)
     run(relay)
     assert set(states()) == {"pending"}
     first = OutboxEntry.objects.order_by("id")[0]
     assert first.error_code
     assert first.next_try_at is not None
-    server.answer = lambda path, body: None
+    server.response = lambda path, body: None
     let_time_pass(relay)
     run(relay)
     assert server.args == list(range(number))
@@ -116,7 +119,7 @@ def test_what_says_nothing_about_the_job_leaves_it_waiting(
 def test_what_is_refused_for_good_is_kept_with_the_reason(
     server: Server, relay: Relay, status: int
 ) -> None:
-    server.answer = lambda path, body: body and error(status, "SOME_CODE", message="x" * 5000)
+    server.response = lambda path, body: body and error(status, "SOME_CODE", message="x" * 5000)
     enqueue(1)
     run(relay)
     entry = only()
@@ -132,7 +135,7 @@ def test_a_server_without_batches_gets_one_job_at_a_time(server: Server, relay: 
 
 
 def test_a_manifest_that_is_garbage_or_missing_stops_nothing(server: Server, relay: Relay) -> None:
-    server.answer = lambda path, body: None if body else (404, b"<html>", {})
+    server.response = lambda path, body: None if body else (404, b"<html>", {})
     keys = enqueue(3)
     run(relay)
     assert server.ids == keys
@@ -172,13 +175,13 @@ def test_a_server_that_cannot_unpack_after_all_gets_it_plain(server: Server, rel
     server.manifest = {"extensions": {"payload_limits": {"supported_compression": ["zstd"]}}}
     packed: list[bool] = []
 
-    def answer(path: str, body: Any) -> Any:
+    def response(path: str, body: Any) -> Any:
         if body is None:
             return None
         packed.append("Content-Encoding" in server.requests[-1][2])
         return error(415, "UNSUPPORTED_COMPRESSION") if packed[-1] else None
 
-    server.answer = answer
+    server.response = response
     for _ in range(2):
         ojs.enqueue("test.job", ["x" * 5000], queue="remote-a")
         run(relay)
@@ -189,7 +192,7 @@ def test_a_full_queue_is_left_alone_for_as_long_as_it_says_then_probed_with_one_
     server: Server, relay: Relay
 ) -> None:
     server.bound = 0
-    server.answer = lambda path, body: (
+    server.response = lambda path, body: (
         body and error(429, "QUEUE_FULL", headers={"Retry-After": "40"})
         if not server.bound
         else None
@@ -217,7 +220,7 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
     """Not once a minute: a batch over the bound of its queue would never find room at all."""
     waiting = 0
 
-    def answer(path: str, body: Any) -> Any:
+    def response(path: str, body: Any) -> Any:
         nonlocal waiting
         jobs = body["jobs"] if body and "jobs" in body else [body]
         if body is None or waiting + len(jobs) <= 5:
@@ -226,7 +229,7 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
         full = {"queue": "remote-a", "depth": waiting, "bound": 5}
         return error(429, "QUEUE_FULL", details=full, headers={"Retry-After": "60"})
 
-    server.answer = answer
+    server.response = response
     keys = enqueue(12)
     # One request's worth, and no wait: it says that it has room for five.
     assert relay.send_next() == 0
@@ -244,7 +247,7 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
 def test_a_server_that_is_too_busy_for_its_manifest_is_left_alone_for_as_long_as_it_says(
     server: Server, relay: Relay, status: int
 ) -> None:
-    server.answer = lambda path, body: (status, b"", {"Retry-After": "40"})
+    server.response = lambda path, body: (status, b"", {"Retry-After": "40"})
     enqueue(2)
     run(relay)
     assert relay.breaker.wait > 20
@@ -255,7 +258,7 @@ def test_a_server_that_is_too_busy_for_its_manifest_is_left_alone_for_as_long_as
 def test_the_breaker_opens_after_five_failures_and_lets_one_job_through(
     server: Server, relay: Relay
 ) -> None:
-    server.answer = lambda path, body: body and error(503, "backend_error")
+    server.response = lambda path, body: body and error(503, "backend_error")
     keys = enqueue(3)
     for failures in range(1, 6):
         assert relay.breaker.state is BreakerState.CLOSED
@@ -269,7 +272,7 @@ def test_the_breaker_opens_after_five_failures_and_lets_one_job_through(
     assert relay.breaker.state is BreakerState.HALF_OPEN
     run(relay)
     assert relay.breaker.state is BreakerState.OPEN
-    server.answer = lambda path, body: None
+    server.response = lambda path, body: None
     let_time_pass(relay)
     run(relay)
     assert relay.breaker.state is BreakerState.CLOSED
@@ -290,7 +293,7 @@ def test_a_server_that_is_away_keeps_the_jobs_waiting() -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 201 Created\r\nX: ", b"HTTP/1.1 201 Created\r\n\r\n"])
-def test_a_server_that_answers_a_byte_at_a_time_is_given_up(
+def test_a_server_that_sends_a_byte_at_a_time_is_given_up(
     server: Server, head: bytes, no_proxy: None
 ) -> None:
     """Within the timeout of a request: each byte comes within that of a read."""
@@ -327,21 +330,21 @@ def only_code() -> set[str]:
     return set(OutboxEntry.objects.values_list("error_code", flat=True))
 
 
-def test_a_server_that_never_ends_its_answer_is_given_up_and_the_job_arrives_once(
+def test_a_server_that_never_ends_its_response_is_given_up_and_the_job_arrives_once(
     server: Server,
 ) -> None:
     with override_settings(OJS={"OUTBOX": destination(server, timeout=2)}):
         (relay,) = relays("tests")
         hold = threading.Event()
 
-        def answer(path: str, body: Any) -> Any:
+        def response(path: str, body: Any) -> Any:
             if body is None or hold.is_set():
                 return None
             server.jobs.append(body)
             hold.wait(60)  # It took the job, and never says so.
             return 500, b"", {}
 
-        server.answer = answer
+        server.response = response
         try:
             keys = enqueue(1)
             run(relay)

@@ -24,7 +24,7 @@ def trusted(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """Answer for these names as DNS would: each question takes the next of the name's answers."""
+    """Resolve these names as DNS would: each query takes the next of the addresses of a name."""
     known: dict[str, list[str]] = {NAME: ["127.0.0.1"]}
     real = socket.getaddrinfo
     asked: dict[str, int] = {}
@@ -33,8 +33,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         if host not in known:
             return real(host, port, *args, **kwargs)
         count = asked[host] = asked.get(host, 0) + 1
-        answers = known[host][min(count, len(known[host])) - 1].split()
-        if answers == ["nothing"]:
+        outcomes = known[host][min(count, len(known[host])) - 1].split()
+        if outcomes == ["nothing"]:
             raise socket.gaierror
         return [
             (
@@ -44,7 +44,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
                 "",
                 (address, port, 0, 0) if ":" in address else (address, port),
             )
-            for address in answers
+            for address in outcomes
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
@@ -53,7 +53,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture
 def connections_made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record every address that a socket was told to connect to."""
+    """Record every address to which a socket connects."""
     made: list[Any] = []
     real = socket.socket
 

@@ -95,15 +95,15 @@ def authority(folder: Path, *names: str) -> Authority:
     return Authority(ca_file, context)
 
 
-def answer(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
-    """Write an answer."""
+def response(body: bytes, *headers: str, status: str = "200 OK") -> bytes:
+    """Write a response."""
     head = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(head).encode() + body
 
 
 @dataclass
 class HttpsServer:
-    """A server on 127.0.0.1; what each path does is a behaviour, or the bytes of an answer."""
+    """A server on 127.0.0.1; what each path does is a behaviour, or the bytes of a response."""
 
     port: int
     paths: dict[str, bytes | Behaviour] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import pytest
 from django_ojs.payloads.schemes import https
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
 from tests.payloads.resolving import checksum, value
-from tests.payloads.servers import HttpsServer, answer, authority
+from tests.payloads.servers import HttpsServer, authority, response
 
 DATA = {"rows": list(range(50)), "text": "ä"}
 BODY = json.dumps(DATA).encode()
@@ -22,7 +22,7 @@ BODY = json.dumps(DATA).encode()
 @pytest.mark.requirement("PL-012")
 @pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512"])
 def test_what_a_host_gives_is_the_value(host: HttpsServer, algorithm: str) -> None:
-    host.paths["/a/b?c=d%20e"] = answer(BODY)
+    host.paths["/a/b?c=d%20e"] = response(BODY)
     uri = host.uri("/a/b?c=d%20e#part")
     assert value(uri, size=len(BODY), checksum=checksum(BODY, algorithm)) == DATA
     ((path, headers),) = host.requests
@@ -31,7 +31,7 @@ def test_what_a_host_gives_is_the_value(host: HttpsServer, algorithm: str) -> No
     assert headers["Accept-Encoding"] == "identity"
 
 
-def test_an_answer_in_chunks_is_read(host: HttpsServer) -> None:
+def test_a_response_in_chunks_is_read(host: HttpsServer) -> None:
     host.paths["/x"] = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n3\r\n,2]\r\n0\r\n\r\n"
     )
@@ -51,7 +51,7 @@ def test_an_answer_in_chunks_is_read(host: HttpsServer) -> None:
 def test_what_is_not_what_was_meant_never_reaches_a_handler(
     host: HttpsServer, fields: dict[str, Any]
 ) -> None:
-    host.paths["/x"] = answer(BODY)
+    host.paths["/x"] = response(BODY)
     with pytest.raises((ChecksumMismatch, PayloadRefused)) as caught:
         value(host.uri("/x"), **fields)
     assert caught.value.ojs_retryable is False
@@ -64,7 +64,7 @@ def test_what_is_not_what_was_meant_never_reaches_a_handler(
 def test_a_redirect_is_not_followed(
     host: HttpsServer, connections_made: list[Any], status: str, target: str
 ) -> None:
-    host.paths["/x"] = answer(b"", f"Location: {target}", status=status)
+    host.paths["/x"] = response(b"", f"Location: {target}", status=status)
     with pytest.raises(PayloadRefused, match="redirects"):
         value(host.uri("/x"))
     assert connections_made == [("127.0.0.1", host.port)]
@@ -76,7 +76,7 @@ def test_a_name_that_has_another_address_the_second_time_leads_nowhere_else(
     # Public when it is judged, internal a moment later.
     names["payloads.test"] = ["192.0.2.55", "127.0.0.1"]
     settings.OJS = settings.OJS | {"PAYLOAD_PRIVATE_NETWORKS": ["192.0.2.55"]}
-    host.paths["/x"] = answer(BODY)
+    host.paths["/x"] = response(BODY)
     settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 0.3}
     with pytest.raises(PayloadUnavailable):
         value(host.uri("/x"))
@@ -84,13 +84,13 @@ def test_a_name_that_has_another_address_the_second_time_leads_nowhere_else(
     assert host.requests == []
 
 
-def test_of_several_addresses_one_that_answers_is_taken(
+def test_of_several_addresses_one_that_accepts_is_taken(
     host: HttpsServer, names: dict[str, list[str]], connections_made: list[Any], settings: Any
 ) -> None:
     # Nobody listens on the first.
     names["payloads.test"] = ["127.0.0.9 127.0.0.1"]
     settings.OJS = settings.OJS | {"PAYLOAD_PRIVATE_NETWORKS": ["127.0.0.0/8"]}
-    host.paths["/x"] = answer(BODY)
+    host.paths["/x"] = response(BODY)
     assert value(host.uri("/x")) == DATA
     assert [address for address, _ in connections_made] == ["127.0.0.9", "127.0.0.1"]
 
@@ -100,7 +100,7 @@ def test_proxies_of_the_environment_are_not_asked(
 ) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    host.paths["/x"] = answer(BODY)
+    host.paths["/x"] = response(BODY)
     assert value(host.uri("/x")) == DATA
     assert connections_made == [("127.0.0.1", host.port)]
 
@@ -167,10 +167,10 @@ def test_a_size_over_the_limit_is_refused_before_anyone_is_asked(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"not HTTP at all\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000 + b"\r\n",
-        answer(b"", status="403 Forbidden"),
-        answer(b"", status="404 Not Found"),
-        answer(b"", status="500 Oops"),
-        answer(b"[]", status="206 Partial"),
+        response(b"", status="403 Forbidden"),
+        response(b"", status="404 Not Found"),
+        response(b"", status="500 Oops"),
+        response(b"[]", status="206 Partial"),
     ],
 )
 def test_what_a_host_does_wrong_may_be_right_the_next_time(host: HttpsServer, given: bytes) -> None:
@@ -180,7 +180,7 @@ def test_what_a_host_does_wrong_may_be_right_the_next_time(host: HttpsServer, gi
 
 
 def test_a_compressed_payload_is_refused(host: HttpsServer) -> None:
-    host.paths["/x"] = answer(b"...", "Content-Encoding: gzip")
+    host.paths["/x"] = response(b"...", "Content-Encoding: gzip")
     with pytest.raises(PayloadRefused, match="compressed"):
         value(host.uri("/x"))
 
@@ -230,7 +230,7 @@ def test_a_certificate_of_another_name_is_not_trusted(
 ) -> None:
     names["other.test"] = ["127.0.0.1"]
     settings.OJS = settings.OJS | {"PAYLOAD_HTTPS_HOSTS": [f"other.test:{host.port}"]}
-    host.paths["/x"] = answer(BODY)
+    host.paths["/x"] = response(BODY)
     with pytest.raises(PayloadUnavailable):
         value(host.uri("/x", "other.test"))
     assert host.requests == []
@@ -251,7 +251,7 @@ def test_a_certificate_of_another_authority_is_not_trusted(
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x01", b"{", b"NaN", b"[" * 100 + b"]" * 100])
 def test_what_is_no_value_is_refused_with_a_hint(host: HttpsServer, body: bytes) -> None:
-    host.paths["/x"] = answer(body)
+    host.paths["/x"] = response(body)
     with pytest.raises(PayloadRefused) as caught:
         value(host.uri("/x"))
     assert "PayloadFile" in str(caught.value.hint)

@@ -23,9 +23,9 @@ from django_ojs.worker.executor import Executor
 from tests import factories
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum
-from tests.payloads.servers import HttpsServer, answer
+from tests.payloads.servers import HttpsServer, response
 from tests.testapp.models import Thing
-from tests.worker.parts import Answers, claimed, run_of
+from tests.worker.parts import Outcomes, claimed, run_of
 from tests.worker.waiting import eventually
 
 BODY = json.dumps({"rows": [1, 2, 3]}).encode()
@@ -68,7 +68,7 @@ class TestJobs:
             seen.append(ctx.job.args)
             return sum(rows["rows"]) + more
 
-        host.paths["/x"] = answer(BODY)
+        host.paths["/x"] = response(BODY)
         reference = {KEY: host.uri("/x"), "checksum": checksum(BODY)}
         job = enqueue("payloads.sum", reference, 4)
         work("payloads")
@@ -81,7 +81,7 @@ class TestJobs:
         async def count(rows: dict[str, Any], raw: ojs.PayloadStream) -> list[int]:
             return [len(rows["rows"]), len(await sync_to_async(raw.read)())]
 
-        host.paths["/x"] = answer(BODY)
+        host.paths["/x"] = response(BODY)
         reference = {KEY: host.uri("/x"), "checksum": checksum(BODY)}
         job = enqueue("payloads.async", reference, reference)
         work("payloads")
@@ -108,7 +108,7 @@ class TestJobs:
 
         handler.__annotations__["payload"] = kind
         declared("payloads.wrong", atomic=atomic)(handler)
-        host.paths["/x"] = answer(BODY)
+        host.paths["/x"] = response(BODY)
         job = enqueue("payloads.wrong", {KEY: host.uri("/x"), "checksum": checksum(b"")})
         work("payloads")
         failed = factories.read(job.pk)
@@ -142,7 +142,7 @@ class TestJobs:
         def later(payload: Any) -> None:
             raise AssertionError
 
-        host.paths["/x"] = answer(b"", status="503 Busy")
+        host.paths["/x"] = response(b"", status="503 Busy")
         job = enqueue("payloads.later", {KEY: host.uri("/x")}, retry=factories.hourly())
         work("payloads")
         failed = factories.read(job.pk)
@@ -164,7 +164,7 @@ class TestJobs:
         def handler(payload: Any) -> bool:
             return connection.in_atomic_block
 
-        host.paths["/x"] = answer(BODY)
+        host.paths["/x"] = response(BODY)
         job = enqueue("payloads.atomic", {KEY: host.uri("/x")})
         work("payloads")
         assert factories.read(job.pk).result is True
@@ -213,8 +213,8 @@ def test_a_run_without_references_goes_straight_to_its_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("django_ojs.worker.executor.Resolved", None)
-    answers = Answers()
-    executor = Executor(1, answers)
+    outcomes = Outcomes()
+    executor = Executor(1, outcomes)
     executor.submit([run_of(lambda value: value, job=claimed({"a": 1}))])
-    assert answers.next().result == {"a": 1}
+    assert outcomes.next().result == {"a": 1}
     executor.close()

@@ -33,7 +33,7 @@ _MEASURED = pytest.StashKey[bool]()
 def pytest_configure(config: pytest.Config) -> None:
     coverage = _running()
     if coverage is not None and config.getoption("numprocesses", None):
-        coverage.stop()  # Others run the tests: this process only tells what they say.
+        coverage.stop()  # Others run the tests: this process only reports their results.
 
 
 @pytest.hookimpl(wrapper=True)

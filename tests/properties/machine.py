@@ -53,7 +53,7 @@ def hours(number: int | None) -> timedelta | None:
 
 
 class JobRules(RuleBasedStateMachine):
-    """Do to the database and to the model the same, and compare the answers."""
+    """Apply the same operations to the database and to the model, and compare the results."""
 
     known = Bundle("known")
     runs = Bundle("runs")
@@ -104,10 +104,10 @@ class JobRules(RuleBasedStateMachine):
         assert [job.id for job in found] == self.model.fetch(names, count, worker)
         return multiple(*[Run(job.id, worker, job.run) for job in found])
 
-    def answer(
+    def response(
         self, run: Run, operation: Callable[[Claim], Any], after: Callable[..., Any]
     ) -> None:
-        """Give an answer under a claim, stale or not: only one that is held may change the job."""
+        """Report an outcome under a claim: only a claim that is held may change the job."""
         claim = Claim(worker_id=run.worker, run=run.run)
         job = self.model.jobs.get(run.key)
         if job is None:
@@ -123,7 +123,7 @@ class JobRules(RuleBasedStateMachine):
 
     @rule(run=runs)
     def ack(self, run: Run) -> None:
-        self.answer(
+        self.response(
             run,
             lambda claim: ack.ack(run.key, claim=claim),
             lambda job: self.model.move(job, "ack", "completed"),
@@ -131,7 +131,7 @@ class JobRules(RuleBasedStateMachine):
 
     @rule(run=runs)
     def fail(self, run: Run) -> None:
-        self.answer(
+        self.response(
             run,
             lambda claim: fail.fail(run.key, BOOM, claim=claim),
             lambda job: self.model.lose(job, "fail", "retryable"),
@@ -144,7 +144,7 @@ class JobRules(RuleBasedStateMachine):
             self.model.move(job, "return", "available", returned=job.returned + 1)
 
         error = BOOM if with_error else None
-        self.answer(run, lambda claim: fail.requeue(run.key, error, claim=claim), after)
+        self.response(run, lambda claim: fail.requeue(run.key, error, claim=claim), after)
 
     @rule(run=runs, wait=st.sampled_from([1, 3]))
     def postpone(self, run: Run, wait: int) -> None:
@@ -154,7 +154,7 @@ class JobRules(RuleBasedStateMachine):
             self.model.move(job, "fail", "retryable", due=due, returned=job.returned + 1)
 
         delay = timedelta(hours=wait)
-        self.answer(
+        self.response(
             run, lambda claim: fail.postpone(run.key, BOOM, delay=delay, claim=claim), after
         )
 
@@ -216,9 +216,9 @@ class JobRules(RuleBasedStateMachine):
     @rule(worker=WORKERS)
     def beat(self, worker: str) -> None:
         mine = [job for job in self.model.of("active") if job.worker == worker]
-        answer = beat.beat(worker, holding=list(self.model.jobs), visibility_timeout=hours(1))
-        assert answer.jobs_extended == len(mine)
-        assert answer.lost == self.model.jobs.keys() - {job.key for job in mine}
+        response = beat.beat(worker, holding=list(self.model.jobs), visibility_timeout=hours(1))
+        assert response.jobs_extended == len(mine)
+        assert response.lost == self.model.jobs.keys() - {job.key for job in mine}
         for job in mine:
             job.lease = self.model.now + HOUR
 

@@ -1,4 +1,4 @@
-"""The envelope: every dialect in, every constraint of core §5 kept, one answer out."""
+"""The envelope: every dialect is read, every constraint of core §5 is checked."""
 
 from __future__ import annotations
 

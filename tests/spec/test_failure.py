@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import failure, json, json_rules
+from django_ojs.spec import failure, json
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 
 
 def test_both_dialects_name_the_type() -> None:
-    assert failure.parse({"type": "Boom", "message": "m"}).type == "Boom"
-    binding = failure.parse({"code": "handler_error", "message": "m", "retryable": True})
+    assert Failure.parse({"type": "Boom", "message": "m"}).type == "Boom"
+    binding = Failure.parse({"code": "handler_error", "message": "m", "retryable": True})
     assert (binding.type, binding.code, binding.retryable) == ("handler_error", None, True)
 
 
 def test_a_response_code_is_not_taken_for_a_type() -> None:
-    parsed = failure.parse({"code": "DISCARD", "message": "m"})
+    parsed = Failure.parse({"code": "DISCARD", "message": "m"})
     assert (parsed.type, parsed.code) == ("handler_error", "DISCARD")
 
 
@@ -45,12 +45,12 @@ def test_a_response_code_is_not_taken_for_a_type() -> None:
 )
 def test_what_is_missing_or_ill_typed_is_named(data: Any, field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        failure.parse(data)
+        Failure.parse(data)
     assert refused.value.message.startswith(field)
 
 
 def test_long_and_dirty_text_is_cut_and_cleaned() -> None:
-    parsed = failure.parse({"type": "T" * 999, "message": "a\0b\ud800" + "x" * 20_000})
+    parsed = Failure.parse({"type": "T" * 999, "message": "a\0b\ud800" + "x" * 20_000})
     assert len(parsed.type) == failure.MAX_TYPE_CHARACTERS
     assert len(parsed.message) == failure.MAX_MESSAGE_CHARACTERS
     assert parsed.message.startswith("a\ufffdb\ufffdxx")
@@ -66,12 +66,12 @@ def test_clean_text_can_always_be_stored(text: str, limit: int) -> None:
 
 def test_a_backtrace_is_bounded_and_keeps_the_innermost_frames() -> None:
     frames = [f"frame {number}" for number in range(200)]
-    parsed = failure.parse({"type": "T", "message": "m", "backtrace": frames})
+    parsed = Failure.parse({"type": "T", "message": "m", "backtrace": frames})
     assert parsed.backtrace == tuple(frames[: failure.MAX_FRAMES])
-    wide = failure.parse({"type": "T", "message": "m", "backtrace": ["x" * 9_999] * 9})
+    wide = Failure.parse({"type": "T", "message": "m", "backtrace": ["x" * 9_999] * 9})
     assert sum(map(len, wide.backtrace)) <= failure.MAX_BACKTRACE_CHARACTERS
-    assert failure.parse({"type": "T", "message": "m", "backtrace": 5}).backtrace == ()
-    assert failure.parse({"type": "T", "message": "m", "backtrace": "a\nb"}).backtrace == ("a", "b")
+    assert Failure.parse({"type": "T", "message": "m", "backtrace": 5}).backtrace == ()
+    assert Failure.parse({"type": "T", "message": "m", "backtrace": "a\nb"}).backtrace == ("a", "b")
 
 
 json_like = st.recursive(
@@ -83,15 +83,15 @@ json_like = st.recursive(
 
 @given(st.dictionaries(st.text(), json_like))
 def test_details_of_any_kind_become_storable(details: dict[str, Any]) -> None:
-    rendered = failure.parse({"type": "T", "message": "m", "details": details}).render()
-    json_rules.check(rendered, "error")
+    rendered = Failure.parse({"type": "T", "message": "m", "details": details}).render()
+    json.check(rendered, "error")
     json.dumps(rendered)
 
 
 def test_details_that_never_end_are_cut() -> None:
     endless: dict[str, Any] = {}
     endless["again"] = [endless, endless]
-    rendered = failure.parse({"type": "T", "message": "m", "details": endless}).render()
+    rendered = Failure.parse({"type": "T", "message": "m", "details": endless}).render()
     assert len(json.dumps(rendered)) < 100_000
 
 
@@ -103,7 +103,7 @@ def raised(exception: BaseException) -> BaseException:
 
 
 def test_an_exception_gives_its_class_its_message_and_where_it_was_raised() -> None:
-    made = failure.from_exception(raised(ValueError("no such order")))
+    made = Failure.from_exception(raised(ValueError("no such order")))
     assert (made.type, made.message, made.code) == ("ValueError", "no such order", None)
     assert len(made.backtrace) == 1
     assert "test_failure.py:" in made.backtrace[0]
@@ -114,7 +114,7 @@ def test_an_exception_may_name_its_own_type() -> None:
     class CardDeclined(Exception):
         ojs_type = "payment.card_declined"
 
-    assert failure.from_exception(CardDeclined()).type == "payment.card_declined"
+    assert Failure.from_exception(CardDeclined()).type == "payment.card_declined"
 
 
 def test_a_recursion_error_keeps_fifty_frames() -> None:
@@ -123,9 +123,9 @@ def test_a_recursion_error_keeps_fifty_frames() -> None:
 
     with pytest.raises(RecursionError) as caught:
         down()
-    made = failure.from_exception(caught.value)
+    made = Failure.from_exception(caught.value)
     assert len(made.backtrace) == failure.MAX_FRAMES
-    assert failure.from_exception(caught.value, backtrace=False).backtrace == ()
+    assert Failure.from_exception(caught.value, backtrace=False).backtrace == ()
 
 
 def test_an_exception_whose_message_cannot_be_read_is_still_reported() -> None:
@@ -133,29 +133,29 @@ def test_an_exception_whose_message_cannot_be_read_is_still_reported() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert failure.from_exception(Broken()).message == "(the message could not be read)"
+    assert Failure.from_exception(Broken()).message == "(the message could not be read)"
 
 
 def test_our_own_errors_bring_their_details() -> None:
-    made = failure.from_exception(Conflict("no", details={"job_id": "x"}))
+    made = Failure.from_exception(Conflict("no", details={"job_id": "x"}))
     assert made.details == {"job_id": "x"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("response", "code"),
     [(Retry("m"), "RETRY"), (Discard("m"), "DISCARD"), (DeadLetter("m"), "DEAD_LETTER")],
 )
-def test_a_handlers_answer_becomes_its_code(answer: Exception, code: str) -> None:
-    made = failure.from_exception(raised(answer))
+def test_the_response_of_a_handler_becomes_its_code(response: Exception, code: str) -> None:
+    made = Failure.from_exception(raised(response))
     assert (made.code, made.message) == (code, "m")
-    assert str(pickle.loads(pickle.dumps(answer))) == "m"
+    assert str(pickle.loads(pickle.dumps(response))) == "m"
 
 
 @pytest.mark.parametrize("delay", [timedelta(minutes=5), 300, 300.0, "PT5M", "5m"])
 def test_a_retry_takes_its_delay_in_every_form(delay: Any) -> None:
-    answer = Retry("m", delay=delay)
-    assert failure.from_exception(answer).delay == timedelta(minutes=5)
-    assert pickle.loads(pickle.dumps(answer)).delay == timedelta(minutes=5)
+    response = Retry("m", delay=delay)
+    assert Failure.from_exception(response).delay == timedelta(minutes=5)
+    assert pickle.loads(pickle.dumps(response)).delay == timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), 1e300, "soon", True])
@@ -168,5 +168,5 @@ def test_what_is_rendered_is_read_back() -> None:
     whole = Failure(
         type="T", message="m", backtrace=("a",), code="FAIL", retryable=False, details={"n": 1}
     )
-    assert failure.parse(whole.render()) == whole
+    assert Failure.parse(whole.render()) == whole
     assert Failure(type="T", message="m").render() == {"type": "T", "message": "m"}

@@ -74,7 +74,7 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
     assert refused({**given}, path="config").message.startswith(f"config.{field} ")
 
 
-def test_a_bad_retry_policy_is_told_as_one() -> None:
+def test_a_bad_retry_policy_is_reported_as_one() -> None:
     with pytest.raises(InvalidRetryPolicy) as caught:
         check({"default_retry": {"max_attempts": -1}}, max_envelope_bytes=LIMIT)
     assert caught.value.details["field"] == "default_retry"
@@ -128,7 +128,7 @@ def test_of_two_spellings_in_one_request_backpressure_wins() -> None:
     assert merge({}, {"max_size": 9, "backpressure": None}) == {"backpressure": {"max_depth": 9}}
 
 
-def test_answers_carry_both_spellings_and_every_unknown_field() -> None:
+def test_responses_carry_both_spellings_and_every_unknown_field() -> None:
     own = {"backpressure": {"max_depth": 9, "strategy": "block"}, "colour": {"deep": ["blue"]}}
     assert QueueConfig.of(own).values == {
         **own,

@@ -138,7 +138,7 @@ def test_names_are_unique(model: Any, name: str) -> None:
 
 
 def test_a_state_that_waits_for_nothing_may_carry_old_times() -> None:
-    # Times tell a history; only the state says which of them must be there.
+    # Times are a history; only the state determines which of them must be set.
     job = active()
     change(job.id, f"due_at = {NOW}, expires_at = {NOW}, activated_at = {NOW}")
     change(job.id, f"state = 'completed', finished_at = {NOW}, lease_until = NULL")

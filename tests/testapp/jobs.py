@@ -30,7 +30,7 @@ def create_thing(name: str) -> int:
 
 @ojs.job("testapp.describe")
 def describe(ctx: ojs.JobContext, greeting: str) -> str:
-    """Tell which attempt this is."""
+    """Return the number of the attempt."""
     return f"{greeting}, attempt {ctx.attempt}"
 
 

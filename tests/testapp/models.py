@@ -18,7 +18,7 @@ class Mark(models.Model):
     """What a handler did, and when: the ledger that tests of the worker read.
 
     Handlers write it to the alias `other`, outside of any transaction of theirs, so that it
-    outlives a rollback and a kill. Tests write to it too, to tell a handler to go on.
+    outlives a rollback and a kill. Tests write to it too, to release a handler.
     """
 
     job_id = models.UUIDField()

@@ -33,8 +33,8 @@ def mark(ctx: ojs.JobContext, event: str) -> None:
     )
 
 
-def told(job_id: UUID, event: str) -> bool:
-    """Return whether the test has told the job something."""
+def released(job_id: UUID, event: str) -> bool:
+    """Return whether the test has released the job."""
     return Mark.objects.using("other").filter(job_id=job_id, event=event, run=0).exists()
 
 
@@ -57,7 +57,7 @@ def wait(ctx: ojs.JobContext) -> str:
     mark(ctx, "started")
     end = time.monotonic() + LONGEST
     try:
-        while not told(ctx.job.id, "go") and time.monotonic() < end:
+        while not released(ctx.job.id, "go") and time.monotonic() < end:
             time.sleep(0.02)
     except BaseException as error:
         mark(ctx, f"stopped by {type(error).__name__}, cancelled={ctx.cancelled}")
@@ -72,7 +72,7 @@ async def wait_async(ctx: ojs.JobContext) -> str:
     await sync_to_async(mark)(ctx, "started")
     end = time.monotonic() + LONGEST
     try:
-        while not await sync_to_async(told)(ctx.job.id, "go") and time.monotonic() < end:
+        while not await sync_to_async(released)(ctx.job.id, "go") and time.monotonic() < end:
             await asyncio.sleep(0.02)
     except asyncio.CancelledError:
         await sync_to_async(mark)(ctx, f"stopped, cancelled={ctx.cancelled}")
@@ -122,7 +122,7 @@ def transfer(ctx: ojs.JobContext, name: str, ending: str = "") -> str:
     elif ending == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     elif ending == "wait":
-        while not told(ctx.job.id, "go"):
+        while not released(ctx.job.id, "go"):
             time.sleep(0.02)
     return name
 

@@ -158,7 +158,7 @@ def by_name(price: object) -> None:
     ojs.enqeue("typing.plain")  # E: attr-defined
 
 
-def answers(context: ojs.JobContext) -> Any:
+def responses(context: ojs.JobContext) -> Any:
     context.set_result({"a": [1, None]})
     context.set_result(context)  # E: arg-type
     assert_type(context.heartbeat(), bool)

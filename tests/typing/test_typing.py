@@ -42,6 +42,6 @@ def test_mypy_finds_the_errors_in_the_marked_lines_and_no_others(tmp_path: Path)
     lines = [line for line in found.stdout.splitlines() if " error: " in line]
     errors = {_FOUND.match(line) for line in lines}
     assert None not in errors, found.stdout + found.stderr
-    told = {(int(error.group(1)), error.group(2)) for error in errors if error is not None}
-    assert told == expected(), found.stdout
+    reported = {(int(error.group(1)), error.group(2)) for error in errors if error is not None}
+    assert reported == expected(), found.stdout
     assert len(expected()) > 50

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worker.parts import Answers, threads
+from tests.worker.parts import Outcomes, threads
 from tests.worker.waiting import eventually
 
 
@@ -18,6 +18,6 @@ def no_thread_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def answers() -> Answers:
-    """Return somebody who waits for an executor's answers."""
-    return Answers()
+def outcomes() -> Outcomes:
+    """Return a collector of the outcomes of an executor."""
+    return Outcomes()

@@ -1,4 +1,4 @@
-"""Parts of a worker, one at a time: runs without a database, and who waits for their answers."""
+"""Parts of a worker, one at a time: runs without a database, and a collector of their outcomes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_of(
     return Run(job, made, JobContext(job, is_async=made.is_async), timeout)
 
 
-class Answer(NamedTuple):
+class Outcome(NamedTuple):
     """What an executor says of a run."""
 
     run: Run
@@ -81,27 +81,27 @@ class Answer(NamedTuple):
     committed: bool
 
 
-class Answers:
-    """Keeps the answers of an executor until the test asks for them."""
+class Outcomes:
+    """Keeps the outcomes of an executor until the test asks for them."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
 
     def __call__(self, run: Run, result: Any, error: BaseException | None, committed: bool) -> None:
-        self._queue.put(Answer(run, result, error, committed))
+        self._queue.put(Outcome(run, result, error, committed))
 
-    def next(self) -> Answer:
-        """Wait for the next answer."""
+    def next(self) -> Outcome:
+        """Wait for the next outcome."""
         return self._queue.get(timeout=BOUND)
 
     @property
     def empty(self) -> bool:
-        """Whether all answers were taken."""
+        """Whether all outcomes were taken."""
         return self._queue.empty()
 
 
 class Gate:
-    """A handler that says it has started, and goes on when it is told to."""
+    """A handler that signals its start, and continues when it is released."""
 
     def __init__(self) -> None:
         self.started = threading.Semaphore(0)

@@ -18,7 +18,7 @@ from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
-from django_ojs.worker.maintenance import Maintenance, Step
+from django_ojs.worker.maintenance import MaintenanceThread, Step
 from tests import factories
 from tests.worker.waiting import eventually
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @contextmanager
-def maintaining(worker_id: str = factories.WORKER) -> Iterator[Maintenance]:
-    maintenance = Maintenance(worker_id, JobLog())
+def maintaining(worker_id: str = factories.WORKER) -> Iterator[MaintenanceThread]:
+    maintenance = MaintenanceThread(worker_id, JobLog())
     try:
         yield maintenance
     finally:
@@ -115,7 +115,7 @@ def test_it_goes_on_when_the_database_is_back(
     factories.age(job.pk, timedelta(hours=2))
     with maintaining():
         eventually(lambda: factories.read(job.pk).state == "available", "it is promoted")
-    assert "The database does not answer (OperationalError)" in caplog.text
+    assert "The database does not respond (OperationalError)" in caplog.text
     assert "a secret" not in caplog.text
 
 

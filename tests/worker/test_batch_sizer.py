@@ -52,7 +52,7 @@ def test_claims_come_in_batches_and_not_one_by_one() -> None:
     assert sizer.claim_size(full // 2) == full - full // 2
 
 
-def test_a_free_slot_is_filled_however_many_answers_are_under_way() -> None:
+def test_a_free_slot_is_filled_however_many_outcomes_are_not_stored_yet() -> None:
     assert having_seen(10, 1.0).claim_size(9) == 1
 
 

@@ -37,7 +37,7 @@ def touch(path: Path) -> None:
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime + 10))
 
 
-def test_a_changed_module_is_told_once(watch: CodeWatch, module: Path) -> None:
+def test_a_changed_module_is_reported_once(watch: CodeWatch, module: Path) -> None:
     assert not watch()
     touch(module)
     assert watch()

@@ -113,7 +113,7 @@ def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, setting
 
 
 @pytest.mark.parametrize("error", [OperationalError("a secret"), InterfaceError("a secret")])
-def test_answers_are_kept_while_the_database_is_away(
+def test_outcomes_are_kept_while_the_database_is_away(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -142,11 +142,11 @@ def test_answers_are_kept_while_the_database_is_away(
     }
     assert {run: factories.read(run.job.id).state for run in states} == states
     assert [factories.read(run.job.id).spent for run in states] == [1, 1, 0, 0, 0]
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
 
 
-def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
+def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = [bench.ended() for _ in range(3)]
@@ -167,7 +167,7 @@ def test_one_answer_that_the_database_refuses_does_not_take_the_others_along(
     assert "could not be stored" in caplog.text
 
 
-def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
+def test_a_fault_in_writing_one_outcome_does_not_end_the_writing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fail, "fail", fails(1, KeyError("unforeseen"), fail.fail))
@@ -179,7 +179,7 @@ def test_a_fault_in_writing_one_answer_does_not_end_the_writing(
 
 
 @pytest.mark.parametrize("error", [None, ValueError()])
-def test_an_answer_for_a_job_that_is_no_longer_this_runs_changes_nothing(
+def test_an_outcome_of_a_job_that_is_no_longer_this_runs_changes_nothing(
     bench: Bench, error: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     cancelled, taken_over, gone = (bench.ended() for _ in range(3))
@@ -200,10 +200,10 @@ def test_an_answer_for_a_job_that_is_no_longer_this_runs_changes_nothing(
 def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
     bench: Bench,
 ) -> None:
-    told: list[tuple[Any, str]] = []
+    received: list[tuple[Any, str]] = []
 
     def receiver(job: Job, **_: Any) -> None:
-        told.append((job.pk, job.state))
+        received.append((job.pk, job.state))
 
     plain, atomic, lost = (bench.ended() for _ in range(3))
     ack.complete(atomic.job.id)
@@ -216,7 +216,7 @@ def test_the_signal_of_a_completion_is_sent_for_plain_and_for_atomic_handlers(
         bench.is_written()
     finally:
         signals.job_completed.disconnect(receiver)
-    assert sorted(told) == sorted((run.job.id, "completed") for run in (plain, atomic))
+    assert sorted(received) == sorted((run.job.id, "completed") for run in (plain, atomic))
 
 
 def test_many_completions_go_in_few_statements(

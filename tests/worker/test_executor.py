@@ -20,115 +20,117 @@ from django_ojs.worker.handler_call import Interrupted, interrupt
 from django_ojs.worker.in_flight import Phase
 from tests import factories
 from tests.testapp.models import Thing
-from tests.worker.parts import Answers, Gate, run_of
+from tests.worker.parts import Gate, Outcomes, run_of
 from tests.worker.waiting import eventually
 
 
 @contextmanager
-def executing(slots: int, answers: Answers) -> Iterator[Executor]:
-    executor = Executor(slots, answers)
+def executing(slots: int, outcomes: Outcomes) -> Iterator[Executor]:
+    executor = Executor(slots, outcomes)
     try:
         yield executor
     finally:
         executor.close()
 
 
-def test_a_function_gets_its_arguments_and_its_result_is_the_answer(answers: Answers) -> None:
+def test_a_function_gets_its_arguments_and_its_result_is_the_outcome(outcomes: Outcomes) -> None:
     run = run_of(lambda a, b: {"sum": a + b}, 2, 3)
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run])
-        assert answers.next() == (run, {"sum": 5}, None, False)
+        assert outcomes.next() == (run, {"sum": 5}, None, False)
     assert run.phase is Phase.DONE
 
 
-def test_the_result_that_a_handler_has_set_goes_before_the_one_it_returns(answers: Answers) -> None:
+def test_the_result_that_a_handler_has_set_goes_before_the_one_it_returns(
+    outcomes: Outcomes,
+) -> None:
     def function(ctx: JobContext) -> str:
         ctx.set_result("set")
         return "returned"
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(function)])
-        assert answers.next().result == "set"
+        assert outcomes.next().result == "set"
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_what_a_handler_raises_is_the_answer_and_the_thread_takes_the_next(
-    answers: Answers, kind: type[BaseException]
+def test_what_a_handler_raises_is_the_outcome_and_the_thread_takes_the_next(
+    outcomes: Outcomes, kind: type[BaseException]
 ) -> None:
     def function() -> None:
         raise kind("no")
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(function), run_of(lambda: "next")])
-        assert isinstance(answers.next().error, kind)
-        assert answers.next().error is None
+        assert isinstance(outcomes.next().error, kind)
+        assert outcomes.next().error is None
 
 
 @pytest.mark.parametrize("returned", [{1, 2}, object(), b"bytes", float("nan"), {1: "one"}])
 def test_a_result_that_json_cannot_carry_fails_the_job_at_its_place(
-    answers: Answers, returned: Any
+    outcomes: Outcomes, returned: Any
 ) -> None:
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(lambda: {"deep": [returned]})])
-        error = answers.next().error
+        error = outcomes.next().error
     assert isinstance(error, InvalidRequest)
     assert "result.deep[0]" in error.message
 
 
-def test_the_context_is_the_current_one_in_its_run_and_in_no_other(answers: Answers) -> None:
+def test_the_context_is_the_current_one_in_its_run_and_in_no_other(outcomes: Outcomes) -> None:
     seen: list[JobContext | None] = []
     runs = [run_of(lambda: seen.append(current_context())) for _ in range(2)]
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         for run in runs:
             executor.submit([run])
-            answers.next()
+            outcomes.next()
     assert seen == [run.context for run in runs]
     assert current_context() is None
 
 
-def test_no_more_runs_at_a_time_than_there_are_slots(answers: Answers) -> None:
+def test_no_more_runs_at_a_time_than_there_are_slots(outcomes: Outcomes) -> None:
     gate = Gate()
-    with executing(2, answers) as executor:
+    with executing(2, outcomes) as executor:
         executor.submit([run_of(gate) for _ in range(5)])
         gate.has_started()
         gate.has_started()
         gate.open()
-        assert [answers.next().error for _ in range(5)] == [None] * 5
+        assert [outcomes.next().error for _ in range(5)] == [None] * 5
     assert gate.most == 2
 
 
-def test_a_job_starts_at_once_while_there_is_a_slot(answers: Answers) -> None:
+def test_a_job_starts_at_once_while_there_is_a_slot(outcomes: Outcomes) -> None:
     # A thread that was just given a job must not be counted as idle: with the next job given to
     # it as well, that one waits behind the first though slots are free.
     for _ in range(50):
         gate = Gate()
-        with executing(3, answers) as executor:
+        with executing(3, outcomes) as executor:
             executor.submit([run_of(lambda: None)])
-            answers.next()
+            outcomes.next()
             for _ in range(3):
                 executor.submit([run_of(gate)])
             for _ in range(3):
                 gate.has_started()
             gate.open()
             for _ in range(3):
-                answers.next()
+                outcomes.next()
 
 
-def test_a_job_that_was_given_back_meanwhile_does_not_run(answers: Answers) -> None:
+def test_a_job_that_was_given_back_meanwhile_does_not_run(outcomes: Outcomes) -> None:
     gate, ran = Gate(), []
     given_back = run_of(lambda: ran.append(1))
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(gate), given_back])
         gate.has_started()
         assert given_back.revoke(Phase.WAITING)
         gate.open()
-        answers.next()
+        outcomes.next()
     assert ran == []
-    assert answers.empty
+    assert outcomes.empty
 
 
 @pytest.mark.interrupts
-def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: Answers) -> None:
+def test_an_interrupted_handler_is_stopped_and_its_result_is_discarded(outcomes: Outcomes) -> None:
     stopped: list[BaseException] = []
     gate = Gate()
 
@@ -140,7 +142,7 @@ def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: 
             raise
 
     run = run_of(function)
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run])
         gate.has_started()
         assert run.revoke(Phase.RUNNING, interrupt)
@@ -149,44 +151,44 @@ def test_an_interrupted_handler_is_stopped_and_what_it_answers_is_void(answers: 
         assert run.context.cancelled
         # The slot is free again, in a thread of its own.
         executor.submit([run_of(lambda: "next")])
-        assert answers.next().result == "next"
-    assert answers.empty
+        assert outcomes.next().result == "next"
+    assert outcomes.empty
 
 
 @pytest.mark.interrupts
-def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(answers: Answers) -> None:
+def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(outcomes: Outcomes) -> None:
     gate = Gate()
     first = run_of(gate)
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([first, run_of(lambda: "second")])
         gate.has_started()
         assert first.revoke(Phase.RUNNING, interrupt)
-        assert answers.next().result == "second"
+        assert outcomes.next().result == "second"
 
 
 @pytest.mark.interrupts
-def test_a_thread_that_does_not_end_holds_no_slot(answers: Answers) -> None:
+def test_a_thread_that_does_not_end_holds_no_slot(outcomes: Outcomes) -> None:
     deaf, release = run_of(lambda: release.wait(60)), threading.Event()
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         try:
             executor.submit([deaf])
             eventually(lambda: deaf.phase is Phase.RUNNING, "it runs")
             assert deaf.revoke(Phase.RUNNING, interrupt)
             executor.submit([run_of(lambda: "next")])
-            assert answers.next().result == "next"
+            assert outcomes.next().result == "next"
         finally:
             release.set()
-    assert answers.empty
+    assert outcomes.empty
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_atomic_handler_commits_its_rows_and_its_completion_together(answers: Answers) -> None:
+def test_an_atomic_handler_commits_its_rows_and_its_completion_together(outcomes: Outcomes) -> None:
     job = factories.active()
     run = run_of(lambda: Thing.objects.create(name="kept").pk, atomic=True, job=job)
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run])
-        answer = answers.next()
-    assert (answer.error, answer.committed) == (None, True)
+        outcome = outcomes.next()
+    assert (outcome.error, outcome.committed) == (None, True)
     stored = factories.read(job.id)
     assert (stored.state, stored.result) == ("completed", Thing.objects.get().pk)
 
@@ -195,7 +197,9 @@ def test_an_atomic_handler_commits_its_rows_and_its_completion_together(answers:
 @pytest.mark.parametrize(
     "how", ["it raises", "its result is none", "its claim is gone", "another run has the job"]
 )
-def test_an_atomic_handler_that_does_not_complete_leaves_no_row(answers: Answers, how: str) -> None:
+def test_an_atomic_handler_that_does_not_complete_leaves_no_row(
+    outcomes: Outcomes, how: str
+) -> None:
     job = factories.active()
 
     def function() -> object:
@@ -210,18 +214,18 @@ def test_an_atomic_handler_that_does_not_complete_leaves_no_row(answers: Answers
     if how == "another run has the job":
         (again,) = fetch.fetch([job.queue], worker_id=job.worker_id)
         assert again.id == job.id
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(function, atomic=True, job=job)])
-        answer = answers.next()
-    assert answer.error is not None
-    assert not answer.committed
+        outcome = outcomes.next()
+    assert outcome.error is not None
+    assert not outcome.committed
     assert not Thing.objects.exists()
     assert factories.read(job.id).state != "completed"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_connection_serves_job_after_job_until_it_is_too_old(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch
+    outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 60)
 
@@ -234,36 +238,36 @@ def test_a_connection_serves_job_after_job_until_it_is_too_old(
         connection.close_at = 0.0
 
     kept: list[Any] = []
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         found = []
         for function in (own_connection, own_connection, age, own_connection):
             executor.submit([run_of(function)])
-            found.append(answers.next().result)
+            found.append(outcomes.next().result)
     assert found[0] == found[1] != found[3]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_queries_that_debug_keeps_are_forgotten_between_jobs(answers: Answers) -> None:
+def test_the_queries_that_debug_keeps_are_forgotten_between_jobs(outcomes: Outcomes) -> None:
     def queries() -> int:
         connection.force_debug_cursor = True
         before = len(connection.queries_log)
         Thing.objects.count()
         return before
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         for _ in range(3):
             executor.submit([run_of(queries)])
-            assert answers.next().result == 0
+            assert outcomes.next().result == 0
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_that_a_handler_left_open_is_not_the_next_ones(answers: Answers) -> None:
+def test_a_transaction_that_a_handler_left_open_is_not_the_next_ones(outcomes: Outcomes) -> None:
     def leave_open() -> None:
         connections["default"].set_autocommit(False)
         Thing.objects.create(name="never committed")
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(leave_open), run_of(lambda: connection.get_autocommit())])
-        assert answers.next().error is None
-        assert answers.next().result is True
+        assert outcomes.next().error is None
+        assert outcomes.next().result is True
     assert not Thing.objects.exists()

@@ -20,13 +20,13 @@ from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import Phase, Run
 from tests.testapp.models import Thing
-from tests.worker.parts import Answers, run_of
+from tests.worker.parts import Outcomes, run_of
 from tests.worker.waiting import eventually
 
 
 @contextmanager
-def executing(slots: int, answers: Answers) -> Iterator[Executor]:
-    executor = Executor(slots, answers)
+def executing(slots: int, outcomes: Outcomes) -> Iterator[Executor]:
+    executor = Executor(slots, outcomes)
     try:
         yield executor
     finally:
@@ -42,17 +42,17 @@ def has_started(run: Run) -> None:
     eventually(lambda: "started" in run.context.metadata, "the coroutine has started")
 
 
-def test_a_coroutine_gets_its_arguments_and_its_context(answers: Answers) -> None:
+def test_a_coroutine_gets_its_arguments_and_its_context(outcomes: Outcomes) -> None:
     async def function(ctx: JobContext, name: str) -> dict[str, Any]:
         await asyncio.sleep(0)
         return {"name": name, "mine": current_context() is ctx}
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(function, "ä")])
-        assert answers.next().result == {"name": "ä", "mine": True}
+        assert outcomes.next().result == {"name": "ä", "mine": True}
 
 
-def test_coroutines_run_side_by_side_up_to_the_slots(answers: Answers) -> None:
+def test_coroutines_run_side_by_side_up_to_the_slots(outcomes: Outcomes) -> None:
     running, most, both = 0, 0, threading.Event()
 
     async def function() -> None:
@@ -65,24 +65,24 @@ def test_coroutines_run_side_by_side_up_to_the_slots(answers: Answers) -> None:
             await asyncio.sleep(0.01)
         running -= 1
 
-    with executing(2, answers) as executor:
+    with executing(2, outcomes) as executor:
         executor.submit([run_of(function) for _ in range(6)])
-        assert [answers.next().error for _ in range(6)] == [None] * 6
+        assert [outcomes.next().error for _ in range(6)] == [None] * 6
     assert most == 2
 
 
-def test_what_a_coroutine_raises_or_json_refuses_is_the_answer(answers: Answers) -> None:
+def test_what_a_coroutine_raises_or_json_refuses_is_the_outcome(outcomes: Outcomes) -> None:
     async def broken() -> None:
         raise LookupError
 
     async def odd() -> object:
         return object()
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run_of(broken)])
-        assert isinstance(answers.next().error, LookupError)
+        assert isinstance(outcomes.next().error, LookupError)
         executor.submit([run_of(odd)])
-        assert isinstance(answers.next().error, InvalidRequest)
+        assert isinstance(outcomes.next().error, InvalidRequest)
 
 
 async def leave() -> None:
@@ -95,40 +95,42 @@ async def leave_in_a_task() -> None:
 
 @pytest.mark.parametrize("function", [leave, leave_in_a_task])
 def test_a_coroutine_that_exits_ends_its_own_job_only(
-    answers: Answers, function: Callable[[], Awaitable[None]]
+    outcomes: Outcomes, function: Callable[[], Awaitable[None]]
 ) -> None:
-    with executing(2, answers) as executor:
+    with executing(2, outcomes) as executor:
         executor.submit([run_of(function)])
-        assert isinstance(answers.next().error, SystemExit)
+        assert isinstance(outcomes.next().error, SystemExit)
         executor.submit([run_of(asyncio.sleep, 0)])
-        assert answers.next().error is None
+        assert outcomes.next().error is None
 
 
-def test_an_interrupted_coroutine_is_cancelled_and_its_answer_is_void(answers: Answers) -> None:
+def test_an_interrupted_coroutine_is_cancelled_and_its_result_is_discarded(
+    outcomes: Outcomes,
+) -> None:
     run = run_of(forever)
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         executor.submit([run])
         has_started(run)
         assert run.revoke(Phase.RUNNING, interrupt)
         executor.submit([run_of(asyncio.sleep, 0)])
-        answer = answers.next()
-    assert answer.run is not run
+        outcome = outcomes.next()
+    assert outcome.run is not run
     assert run.context.cancelled
 
 
-def test_an_interruption_at_its_very_start_leaves_the_loop_alive(answers: Answers) -> None:
+def test_an_interruption_at_its_very_start_leaves_the_loop_alive(outcomes: Outcomes) -> None:
     # It is taken as soon as it says it runs, at each of many moments round its start.
-    with executing(2, answers) as executor:
+    with executing(2, outcomes) as executor:
         for _ in range(200):
             run = run_of(asyncio.sleep, 60)
             executor.submit([run])
             while not run.revoke(Phase.RUNNING, interrupt):
                 pass
         executor.submit([run_of(asyncio.sleep, 0)])
-        assert answers.next().error is None
+        assert outcomes.next().error is None
 
 
-def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers) -> None:
+def test_an_interruption_while_the_outcome_is_reported_costs_no_slot(outcomes: Outcomes) -> None:
     # A job with synchronous parts tidies its connections on the way out; cancelled there, it must
     # not take its helper thread along.
     leaving, taken = threading.Event(), threading.Event()
@@ -145,7 +147,7 @@ def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers
             except asyncio.CancelledError:
                 break
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         run = run_of(stubborn)
         executor.submit([run])
         assert leaving.wait(60)
@@ -155,11 +157,11 @@ def test_an_interruption_while_the_answer_is_made_costs_no_slot(answers: Answers
         taken.set()
         for _ in range(2):
             executor.submit([run_of(function)])
-            assert answers.next().error is None
+            assert outcomes.next().error is None
 
 
 def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
-    answers: Answers,
+    outcomes: Outcomes,
 ) -> None:
     seen: list[str] = []
 
@@ -170,9 +172,9 @@ def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
     execution_chain.cache_clear()
     execution_chain().add(middleware)
     try:
-        with executing(1, answers) as executor:
+        with executing(1, outcomes) as executor:
             executor.submit([run_of(asyncio.sleep, 0)])
-            assert answers.next().error is None
+            assert outcomes.next().error is None
     finally:
         execution_chain.cache_clear()
     assert seen == ["test.job"]
@@ -180,7 +182,7 @@ def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
 
 @pytest.mark.django_db(transaction=True)
 def test_the_orm_works_in_a_coroutine_and_its_connection_is_kept_and_closed(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch
+    outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 60)
     links: list[Any] = []
@@ -189,10 +191,10 @@ def test_the_orm_works_in_a_coroutine_and_its_connection_is_kept_and_closed(
         await Thing.objects.acreate(name=name)
         links.append(await sync_to_async(lambda: connection.connection)())
 
-    with executing(1, answers) as executor:
+    with executing(1, outcomes) as executor:
         for name in ("one", "two"):
             executor.submit([run_of(function, name)])
-            assert answers.next().error is None
+            assert outcomes.next().error is None
     assert Thing.objects.count() == 2
     assert links[0] is links[1]
     # What the event loop has opened it closes, or the server would keep it.

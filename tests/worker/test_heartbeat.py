@@ -21,7 +21,7 @@ from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from tests import factories
-from tests.worker.parts import Answers, Gate, run_of
+from tests.worker.parts import Gate, Outcomes, run_of
 from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -73,8 +73,8 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.fixture
-def executor(answers: Answers) -> Iterator[Executor]:
-    executor = Executor(2, answers)
+def executor(outcomes: Outcomes) -> Iterator[Executor]:
+    executor = Executor(2, outcomes)
     yield executor
     executor.close()
 
@@ -136,14 +136,14 @@ def test_a_database_that_is_away_changes_nothing_and_is_logged_once(
     heartbeat = bench.start()
     assert not heartbeat.registered
     eventually(lambda: heartbeat.registered, "it registers once it can")
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert run.phase is Phase.WAITING
     assert bench.directed == []
 
 
 @pytest.mark.interrupts
 def test_a_cancelled_job_is_taken_from_its_handler(
-    bench: Bench, executor: Executor, answers: Answers, caplog: pytest.LogCaptureFixture
+    bench: Bench, executor: Executor, outcomes: Outcomes, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
     run, other = bench.holds(gate), bench.holds(gate)
@@ -158,7 +158,7 @@ def test_a_cancelled_job_is_taken_from_its_handler(
     assert (bench.in_flight.busy, bench.in_flight.all()) == (1, [other])
     assert "its claim is gone" in caplog.text
     gate.open()
-    assert answers.next().run is other
+    assert outcomes.next().run is other
 
 
 @pytest.mark.interrupts
@@ -171,7 +171,7 @@ def test_a_job_that_is_lost_before_its_turn_does_not_run(bench: Bench) -> None:
     assert (bench.in_flight.busy, len(bench.in_flight)) == (0, 0)
 
 
-def test_a_job_that_has_just_been_answered_is_not_taken_for_lost(bench: Bench) -> None:
+def test_a_job_whose_outcome_was_just_stored_is_not_taken_for_lost(bench: Bench) -> None:
     run = bench.holds()
     run.begin()
     run.end()

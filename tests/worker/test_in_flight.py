@@ -41,9 +41,9 @@ def test_a_run_that_was_taken_neither_begins_nor_ends() -> None:
     ids=["waiting", "running"],
 )
 def test_a_run_is_revoked_from_its_own_phase_only(run: Run, phase: Phase) -> None:
-    told: list[Run] = []
-    assert not run.revoke(phase, told.append)
-    assert (told, run.context.cancelled) == ([], False)
+    received: list[Run] = []
+    assert not run.revoke(phase, received.append)
+    assert (received, run.context.cancelled) == ([], False)
 
 
 def test_the_claim_is_the_worker_and_the_run() -> None:

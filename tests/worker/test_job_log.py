@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure, from_exception
+from django_ojs.spec.failure import Failure
 from django_ojs.worker import job_log as job_logs
 from django_ojs.worker.job_log import JobLog, duration
 from tests.worker.parts import run_of
@@ -95,7 +95,7 @@ def test_nothing_of_a_jobs_content_is_ever_in_a_line(log: pytest.LogCaptureFixtu
         raise ValueError(SECRET)
     except ValueError as error:
         job_log.failed(
-            RUN, from_exception(error), Job(state="discarded", dead_letter=True), 1.0, error
+            RUN, Failure.from_exception(error), Job(state="discarded", dead_letter=True), 1.0, error
         )
     job_log.completed(RUN, 1.0)
     job_log.claim_lost(RUN)

@@ -25,8 +25,8 @@ class Life:
             self.cycle.on_signal(directive)
         return self.cycle.state
 
-    def beats(self, *answered: Directive) -> Directive:
-        for directive in answered:
+    def beats(self, *directives: Directive) -> Directive:
+        for directive in directives:
             self.cycle.on_directive(directive)
         return self.cycle.state
 
@@ -94,8 +94,8 @@ def test_beats_that_go_on_saying_terminate_leave_the_grace_period_alone() -> Non
     assert not life.cycle.expired
 
 
-def test_a_first_signal_to_a_worker_that_a_beat_told_to_terminate_leaves_it_its_grace() -> None:
-    # Its supervisor sends one when a sibling, told by the same beat, has ended first.
+def test_a_first_signal_after_a_directive_to_terminate_leaves_the_grace_period() -> None:
+    # Its supervisor sends one when a sibling with the same directive has ended first.
     life = Life()
     life.beats(TERMINATE)
     life.signals(TERMINATE)
@@ -104,7 +104,7 @@ def test_a_first_signal_to_a_worker_that_a_beat_told_to_terminate_leaves_it_its_
     assert life.cycle.expired
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_reported_once() -> None:
     life = Life()
     life.signals(QUIET, QUIET, RUNNING)
     assert life.changes == 2

@@ -1,4 +1,4 @@
-"""A whole worker process, run in this one: with `once`, or told to end by the test."""
+"""A whole worker process, run in this one: with `once`, or stopped by the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from django_ojs.worker.supervisor import SIGNALS, run_process
 from tests import factories
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.models import Mark
-from tests.worker.acceptance.ledger import ALIASES, becomes, started, stored, tell
+from tests.worker.acceptance.ledger import ALIASES, becomes, release, started, stored
 from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=ALIASES)
@@ -114,7 +114,7 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
     assert becomes(deaf, "discarded").error["type"] == "timeout"
 
 
-def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
+def test_what_it_holds_when_it_is_stopped_is_done_or_given_back() -> None:
     slow = [stored(handlers.wait.enqueue()) for _ in range(2)]
     behind = stored(handlers.note.enqueue())
     with working(grace=timedelta(seconds=60)) as process:
@@ -122,7 +122,7 @@ def test_what_it_holds_when_it_is_told_to_end_is_done_or_given_back() -> None:
             started(job)
         process.on_signal(Directive.TERMINATE)
         eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
-        tell(slow[0])
+        release(slow[0])
         becomes(slow[0], "completed")
     assert becomes(slow[1], "available").spent == 0
     assert becomes(behind, "available").spent == 0
@@ -182,11 +182,11 @@ def test_a_claim_that_fails_is_tried_again(
     job = stored(handlers.note.enqueue())
     with working():
         becomes(job, "completed")
-    assert caplog.text.count("The database does not answer") == 1
+    assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
 
 
-def test_the_log_tells_of_each_job_and_never_of_its_arguments(
+def test_the_log_names_each_job_and_never_its_arguments(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "django_ojs")
@@ -202,11 +202,11 @@ def test_the_log_tells_of_each_job_and_never_of_its_arguments(
     assert not any(secret in repr(vars(record)) for record in caplog.records)
 
 
-def test_a_process_answers_the_signals_of_the_protocol() -> None:
+def test_a_process_handles_the_signals_of_the_protocol() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
-    told: list[Directive] = []
-    process.on_signal = told.append
+    received: list[Directive] = []
+    process.on_signal = received.append
     try:
         assert run_process(process) == Exit.OK
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
@@ -214,4 +214,9 @@ def test_a_process_answers_the_signals_of_the_protocol() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert told == [Directive.TERMINATE, Directive.TERMINATE, Directive.QUIET, Directive.RUNNING]
+    assert received == [
+        Directive.TERMINATE,
+        Directive.TERMINATE,
+        Directive.QUIET,
+        Directive.RUNNING,
+    ]

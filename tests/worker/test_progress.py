@@ -1,4 +1,4 @@
-"""Progress that handlers report: written past their transactions, and always before the answer."""
+"""Progress that handlers report: written outside their transactions, before the outcome."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import Run
 from tests.factories import active, read
 from tests.testapp.models import Thing
-from tests.worker.parts import Answer, Answers, handler
+from tests.worker.parts import Outcome, Outcomes, handler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def executed(
-    answers: Answers, job: Claimed, function: Callable[..., Any], *, atomic: bool = False
-) -> Answer:
+    outcomes: Outcomes, job: Claimed, function: Callable[..., Any], *, atomic: bool = False
+) -> Outcome:
     made = handler(function, atomic=atomic)
     context = JobContext(job, is_async=made.is_async, report=progress.report)
-    executor = Executor(1, answers)
+    executor = Executor(1, outcomes)
     try:
         executor.submit([Run(job, made, context, 60.0)])
-        return answers.next()
+        return outcomes.next()
     finally:
         executor.close()
 
@@ -41,7 +41,9 @@ def stored(job: Claimed) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_a_handler_said_last_is_there_when_it_answers(answers: Answers, fails: bool) -> None:
+def test_the_last_report_of_a_handler_is_stored_before_its_outcome(
+    outcomes: Outcomes, fails: bool
+) -> None:
     job = active()
 
     def function(ctx: JobContext) -> None:
@@ -50,13 +52,13 @@ def test_what_a_handler_said_last_is_there_when_it_answers(answers: Answers, fai
         if fails:
             raise ValueError
 
-    answer = executed(answers, job, function)
-    assert (answer.error is not None) is fails
+    outcome = executed(outcomes, job, function)
+    assert (outcome.error is not None) is fails
     assert (stored(job)["progress"], stored(job)["data"]) == (1.0, {"row": 10})
     assert stored(job)["run"] == job.run
 
 
-def test_a_coroutine_reports_too_and_its_last_word_is_kept(answers: Answers) -> None:
+def test_a_coroutine_reports_too_and_its_last_word_is_kept(outcomes: Outcomes) -> None:
     job = active()
 
     async def function(ctx: JobContext) -> None:
@@ -64,12 +66,12 @@ def test_a_coroutine_reports_too_and_its_last_word_is_kept(answers: Answers) -> 
         await ctx.aprogress(0.9, checkpoint={"row": 9})
         await asyncio.sleep(0)
 
-    assert executed(answers, job, function).error is None
+    assert executed(outcomes, job, function).error is None
     assert (stored(job)["progress"], stored(job)["checkpoint"]) == (0.9, {"row": 9})
 
 
 @pytest.mark.postgresql
-def test_others_see_the_progress_of_a_handler_whose_transaction_is_open(answers: Answers) -> None:
+def test_others_see_the_progress_of_a_handler_whose_transaction_is_open(outcomes: Outcomes) -> None:
     job = active()
     seen: list[Any] = []
 
@@ -86,26 +88,26 @@ def test_others_see_the_progress_of_a_handler_whose_transaction_is_open(answers:
             copy.close()
         raise ValueError
 
-    executed(answers, job, function, atomic=True)
+    executed(outcomes, job, function, atomic=True)
     assert seen != [(None,)]
     assert stored(job)["progress"] == 0.5
     assert not Thing.objects.exists()
 
 
 @pytest.mark.sqlite
-def test_on_sqlite_progress_shares_the_transaction_it_is_reported_in(answers: Answers) -> None:
+def test_on_sqlite_progress_shares_the_transaction_it_is_reported_in(outcomes: Outcomes) -> None:
     job = active()
 
     def function(ctx: JobContext) -> None:
         Thing.objects.create(name="done")
         ctx.progress(0.5)
 
-    assert executed(answers, job, function, atomic=True).committed
+    assert executed(outcomes, job, function, atomic=True).committed
     assert stored(job)["progress"] == 0.5
 
 
 def test_a_handler_learns_from_its_report_that_the_job_is_not_its_own_any_more(
-    answers: Answers,
+    outcomes: Outcomes,
 ) -> None:
     job = active()
 
@@ -113,7 +115,7 @@ def test_a_handler_learns_from_its_report_that_the_job_is_not_its_own_any_more(
         cancel.cancel(job.id)
         return [ctx.progress(0.5), ctx.cancelled]
 
-    assert executed(answers, job, function).result == [False, True]
+    assert executed(outcomes, job, function).result == [False, True]
     assert stored(job) == {}
 
 

@@ -29,7 +29,7 @@ def test_a_thread_that_ended_is_not_taken_for_its_successor_with_the_same_number
             successors.append(threading.Thread(target=release.wait, args=(60,)))
             successors[-1].start()
         heartbeat = bench.start()
-        heartbeat.watch_interrupted(run)
+        heartbeat.interrupted.append(run)
         assert not bench.stuck.wait(1.0)
     finally:
         release.set()

@@ -72,7 +72,6 @@ class OJSView(APIView):
         return required_access(self.request)
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
-        """Return the error response for any exception."""
         response = exceptions.error_response(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)
@@ -105,5 +104,4 @@ class UnknownPath(PublicView):
     """Any other path: 404 with the body of every error, for every method."""
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise Http404 instead of 405."""
         raise Http404

@@ -83,8 +83,6 @@ class DeadLetterDetail(DeadLetterView):
 
 
 class DeadLetterRetry(DeadLetterView):
-    """RETRY of a dead letter."""
-
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:

@@ -36,8 +36,6 @@ def job_id(text: str) -> UUID:
 
 
 class JobView(OJSView):
-    """The base of the routes of one job."""
-
     def check_queue_of(self, key: UUID) -> None:
         """Refuse a caller that may not use the job's queue; no query for one that may use all.
 
@@ -70,7 +68,6 @@ class Jobs(OJSView):
     needs = {"POST": Scope.PRODUCER}
 
     def post(self, request: Request) -> HttpResponse:
-        """Store a job."""
         data = self.body()
         wanted = _read(data)
         _check_access(wanted, self.access)
@@ -174,9 +171,8 @@ def _check_access(wanted: Envelope, access: Access) -> None:
     access.check_queue(wanted.queue)
     policy = wanted.unique
     if access.queues is not None and policy is not None and "queue" not in policy.keys:
-        raise PermissionDenied(
-            "unique.keys must have queue: these credentials are for some queues only.",
-            details={"field": "unique.keys"},
+        raise PermissionDenied.of(
+            "unique.keys", "must have queue: these credentials are for some queues only."
         )
 
 

@@ -17,7 +17,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
-class Queues(OJSView):
+class QueueList(OJSView):
     """The queues that the caller may use, by name; creation of a queue (§9.2)."""
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
@@ -97,7 +97,6 @@ class QueueConfiguration(OJSView):
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
-        """Return the effective configuration."""
         if name == DEFAULT_POLICY:
             return _configuration(name, queues.default_policy())
         self.access.check_queue(name)

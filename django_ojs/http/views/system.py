@@ -17,7 +17,7 @@ from django_ojs.storage import database
 _STARTED: Final = time.monotonic()
 
 
-class Manifest(PublicView):
+class ManifestView(PublicView):
     """The manifest (http-binding §21)."""
 
     def get(self, request: Request) -> dict[str, Any]:

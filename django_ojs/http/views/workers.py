@@ -63,7 +63,6 @@ class OutcomeView(JobView):
     needs = {"POST": Scope.WORKER}
 
     def read(self, key: str | None) -> tuple[dict[str, Any], UUID, Claim]:
-        """Return the body, the job's id and the claim."""
         data = self.body(required=key is None)
         wanted = (
             ids.parse_id(fields.required(data, "job_id", "id"), "job_id")
@@ -121,7 +120,7 @@ class Nack(OutcomeView):
         return out
 
 
-class Heartbeat(OJSView):
+class Beat(OJSView):
     """BEAT (ojs-core §7.5)."""
 
     needs = {"POST": Scope.WORKER}

@@ -50,8 +50,6 @@ def _duration(text: str) -> timedelta:
 
 
 class Command(BaseCommand):
-    """Create, list, replace and revoke API keys."""
-
     help = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -61,7 +59,6 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
         create = actions.add_parser("create", help="create a key and print it, once")
@@ -105,7 +102,6 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help="the prefix of the key")
 
     def handle(self, *, action: str, **options: Any) -> None:
-        """Run the action."""
         try:
             getattr(self, f"_{action}")(options)
         except OJSError as error:

@@ -10,8 +10,6 @@ from django_ojs.storage.figures import counts
 
 
 class Command(BaseCommand):
-    """Show, check or repair the counts."""
-
     help = (
         "Show how many jobs each queue has in each state. The numbers are stored counts. --check "
         "compares them with the jobs, which reads the whole table, and fails when they differ. "
@@ -19,13 +17,11 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--check", action="store_true", help="compare the counts with the jobs")
         what.add_argument("--repair", action="store_true", help="correct the counts")
 
     def handle(self, *, check: bool, repair: bool, **options: Any) -> None:
-        """Show, check or repair the counts."""
         if not check and not repair:
             self._show()
             return

@@ -40,8 +40,6 @@ server refuses for good stays in the outbox; the admin shows it with the reason.
 
 
 class Command(BaseCommand):
-    """Send the jobs of the outbox."""
-
     help = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -51,7 +49,6 @@ class Command(BaseCommand):
         )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         parser.add_argument(
             "--once", action="store_true", help="send the jobs that can be sent now, then exit"
         )
@@ -63,7 +60,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        """Send the jobs of the outbox."""
         log_to_console(options["verbosity"])
         names = options["destination"]
         known = {each.name for each in settings().outbox} | {LOCAL}
@@ -112,7 +108,7 @@ class Command(BaseCommand):
                     outbox.prune()
                 except Error as error:
                     self.stderr.write(
-                        f"The database does not answer ({type(error).__name__}); trying again."
+                        f"The database does not respond ({type(error).__name__}); trying again."
                     )
                     connections.close_all()
         finally:

@@ -85,8 +85,6 @@ def _pause(text: str) -> timedelta:
 
 
 class Command(BaseCommand):
-    """Run background jobs."""
-
     help = DESCRIPTION
     requires_migrations_checks = False
 
@@ -101,7 +99,6 @@ class Command(BaseCommand):
         )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare the arguments."""
         add = parser.add_argument
         add(
             "-q",
@@ -161,7 +158,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        """Check the database and the handlers, then run the worker."""
         log_to_console(options["verbosity"])
         self._check_database()
         config = WorkerConfig.from_settings(
@@ -208,7 +204,7 @@ class Command(BaseCommand):
             )
         except DatabaseError as error:
             raise CommandError(
-                f"The database {connection.alias!r} does not answer ({type(error).__name__}). "
+                f"The database {connection.alias!r} does not respond ({type(error).__name__}). "
                 "Check that it is running, and the settings of DATABASES."
             ) from error
         finally:

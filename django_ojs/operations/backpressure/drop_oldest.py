@@ -4,7 +4,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
-from django_ojs.spec.events import Event, EventType
+from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
@@ -31,7 +31,7 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
     rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
     if publish.is_recorded(EventType.BACKPRESSURE_DROPPED):
         publish.record(
-            Event(
+            NewEvent(
                 type=EventType.BACKPRESSURE_DROPPED,
                 subject=queue,
                 queue=queue,

@@ -127,7 +127,7 @@ def _event_id(after: str) -> UUID:
         return events.parse_event_id(after, "after")
     except InvalidRequest:
         raise InvalidRequest(
-            "after must be the cursor of an earlier answer, or the id of an event.",
+            "after must be the cursor of an earlier page, or the id of an event.",
             details={"field": "after"},
         ) from None
 

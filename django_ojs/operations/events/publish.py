@@ -15,9 +15,9 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.spec import job_events
-from django_ojs.spec.events import Event, EventType
+from django_ojs.spec.envelope import StoredJob
+from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure, clean
-from django_ojs.spec.job_events import EventJob
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
@@ -47,7 +47,7 @@ def atomic_if_published(
     return nullcontext()
 
 
-def record(events: Iterable[Event]) -> None:
+def record(events: Iterable[NewEvent]) -> None:
     """Store the events whose types are recorded, in the current transaction."""
     recorded = settings().keep_events
     stored.add([event for event in events if event.type in recorded])
@@ -75,7 +75,7 @@ def enqueued(new: Sequence[Job]) -> None:
             send_after_commit(signals.job_enqueued, job)
 
 
-def _of_enqueued(job: Job) -> list[Event]:
+def _of_enqueued(job: Job) -> list[NewEvent]:
     match job.state:
         case State.AVAILABLE:
             return [job_events.enqueued(job)]
@@ -96,7 +96,7 @@ def jobs_available(keys: Collection[UUID], signal: Signal | None = None) -> None
     _read_and_publish(keys, job_events.enqueued, AVAILABLE, signal)
 
 
-def started(claimed: Sequence[EventJob]) -> None:
+def started(claimed: Sequence[StoredJob]) -> None:
     """Jobs were claimed."""
     if is_recorded(*STARTED):
         record(map(job_events.started, claimed))
@@ -169,7 +169,7 @@ def discarded(keys: Collection[UUID]) -> None:
     _read_and_publish(keys, _discarded_by_operator, types, signals.job_discarded)
 
 
-def _discarded_by_operator(job: Job) -> Event:
+def _discarded_by_operator(job: Job) -> NewEvent:
     return job_events.discarded(job, job.error or {}, worker_id=None, dead_letter=job.dead_letter)
 
 
@@ -191,19 +191,19 @@ def queue_event(type: EventType, name: str, **data: Any) -> None:
             for key, value in data.items()
             if value is not None
         }
-        record([Event(type=type, subject=name, queue=name, data={"queue": name, **given})])
+        record([NewEvent(type=type, subject=name, queue=name, data={"queue": name, **given})])
 
 
 def worker_event(type: EventType, worker_id: str, **data: Any) -> None:
     """Record an event of a worker. There is no signal; a value of None in `data` is left out."""
     if is_recorded(type):
         given = {key: value for key, value in data.items() if value is not None}
-        record([Event(type=type, subject=worker_id, data={"worker_id": worker_id, **given})])
+        record([NewEvent(type=type, subject=worker_id, data={"worker_id": worker_id, **given})])
 
 
 def _read_and_publish(
     keys: Collection[UUID],
-    event: Callable[[Job], Event],
+    event: Callable[[Job], NewEvent],
     types: Sequence[EventType],
     signal: Signal | None,
 ) -> None:

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation
-from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
@@ -43,9 +43,9 @@ _OTHER: Final = "Another reason."
 _STEP: Final = 0.25
 
 _ACTIONS: Final[dict[str, StepAction]] = {
-    Action.RETRY: bulk_step.RETRY,
-    Action.CANCEL: bulk_step.CANCEL,
-    Action.DELETE: bulk_step.DELETE,
+    BulkActionName.RETRY: bulk_step.RETRY,
+    BulkActionName.CANCEL: bulk_step.CANCEL,
+    BulkActionName.DELETE: bulk_step.DELETE,
 }
 #: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
 _TICK: Final = timedelta(milliseconds=1)
@@ -57,7 +57,7 @@ def operations() -> QuerySet[BulkOperation]:
 
 
 def order(
-    action: Action, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
+    action: BulkActionName, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
 ) -> BulkOperation:
     """Store a bulk operation on all jobs of a filter, and return it.
 
@@ -65,7 +65,7 @@ def order(
     is about terminal states, those that end later. A retry applies `changes`, to dead letters only.
     Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
     """
-    if changes and action != Action.RETRY:
+    if changes and action != BulkActionName.RETRY:
         raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
     wanted = applicable(action, which)
     if changes:
@@ -82,7 +82,7 @@ def order(
     return operation
 
 
-def applicable(action: Action, which: JobFilter) -> JobFilter:
+def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     """Return the filter, reduced to the states that the action allows.
 
     Raises InvalidRequest for a filter that matches all jobs, or names no such state.
@@ -191,7 +191,7 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
-    operation.place = end or ""
+    operation.cursor = end or ""
     if end is None:
         operation.state, operation.finished_at = BulkState.DONE, now
     operation.save(using=database.alias())
@@ -204,7 +204,7 @@ def _next(
     """Return the next jobs, and the position after them: "scan|cursor", or None at the end."""
     wanted = _existing(which, operation)
     scans = index_scans(wanted)
-    step, _, text = (operation.place or "0|").partition("|")
+    step, _, text = (operation.cursor or "0|").partition("|")
     for at in range(int(step), len(scans)):
         scan = scans[at]
         after = cursor.read(text, scan.order) if text else None
@@ -227,7 +227,7 @@ def _next(
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
     until = made if which.until is None else min(which.until, made)
-    if operation.action == Action.CANCEL:
+    if operation.action == BulkActionName.CANCEL:
         return replace(which, until=until)
     ended = made if which.ended_until is None else min(which.ended_until, made)
     return replace(which, ended_until=ended)

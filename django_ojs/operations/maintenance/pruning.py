@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -15,18 +15,15 @@ from django_ojs.storage.database import BATCH
 
 def prune(limit: int = BATCH) -> int:
     """Delete finished jobs that are past their retention time. Return how many."""
-    keep = settings()
-    rules = [
-        (Q(state=State.COMPLETED, dead_letter=False), keep.keep_completed),
-        (Q(state=State.CANCELLED, dead_letter=False), keep.keep_cancelled),
-        (Q(state=State.DISCARDED, dead_letter=False), keep.keep_discarded),
-        (Q(state=State.DISCARDED, dead_letter=True), keep.keep_dead_letters),
-    ]
-    return sum(_prune(which, age, limit) for which, age in rules)
+    return sum(
+        _prune(state, dead_letter, age, limit)
+        for (state, dead_letter), age in settings().retention.items()
+    )
 
 
-def _prune(which: Q, age: timedelta, limit: int) -> int:
-    old = Job.primary.filter(which, finished_at__lte=Now() - age).order_by("finished_at", "pk")
+def _prune(state: State, dead_letter: bool, age: timedelta, limit: int) -> int:
+    ended = Job.primary.filter(state=state, dead_letter=dead_letter)
+    old = ended.filter(finished_at__lte=Now() - age).order_by("finished_at", "pk")
     # Not `exists()`: it drops the order, without which the planner may not use the index.
     return 0 if old.values_list("pk", flat=True).first() is None else _erase(old, limit)
 

@@ -30,7 +30,8 @@ def lapse(limit: int = BATCH) -> int:
         return 0
     lapsed = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now())
     failure = Failure(
-        type="visibility_timeout", message="The reservation ended before the worker answered."
+        type="visibility_timeout",
+        message="The lease expired before the worker reported an outcome.",
     )
     return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
 

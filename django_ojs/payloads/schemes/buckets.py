@@ -1,9 +1,28 @@
-"""Bucket and key of s3:// and gs:// references, checked against the allowed ones."""
+"""Objects of s3:// and gs:// references: the check of bucket and key, and reading."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django_ojs.payloads.reference import Reference
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+
+
+class StoredObject:
+    """The open file of a library. Any of its `failures` means that reading may succeed later."""
+
+    def __init__(self, file: Any, field: str, failures: tuple[type[Exception], ...]) -> None:
+        self._file = file
+        self._field = field
+        self._failures = failures
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return self._file.read(size)  # type: ignore[no-any-return]  # the libraries have no types
+        except self._failures:
+            raise PayloadUnavailable(f"the payload of {self._field} broke off") from None
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def locate(

@@ -12,8 +12,9 @@ import httpcore
 from django_ojs.conf import settings
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
-from django_ojs.payloads.ssrf import Network, addresses_of
+from django_ojs.payloads.ssrf import addresses_of
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.payload_config import Network
 
 #: Seconds without a byte, or without a connection, after which a request fails.
 NETWORK_TIMEOUT: Final = 20.0

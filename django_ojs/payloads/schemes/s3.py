@@ -1,28 +1,11 @@
 """s3://bucket/key"""
 
-from typing import Any
-
 from django_ojs.conf import settings
 from django_ojs.payloads import s3_client
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
-from django_ojs.payloads.schemes.buckets import locate
+from django_ojs.payloads.schemes.buckets import StoredObject, locate
 from django_ojs.spec.errors import PayloadUnavailable
-
-
-class _Body:
-    def __init__(self, body: Any, field: str) -> None:
-        self._body = body
-        self._field = field
-
-    def read(self, size: int, /) -> bytes:
-        try:
-            return self._body.read(size)  # type: ignore[no-any-return]  # boto3 has no types
-        except s3_client.errors():
-            raise PayloadUnavailable(f"the payload of {self._field} broke off") from None
-
-    def close(self) -> None:
-        self._body.close()
 
 
 def open_(
@@ -36,4 +19,4 @@ def open_(
         response = service.get_object(Bucket=bucket, Key=key)
     except s3_client.errors():
         raise PayloadUnavailable(f"the payload of {field} cannot be read from S3") from None
-    return _Body(response["Body"], field)
+    return StoredObject(response["Body"], field, s3_client.errors())

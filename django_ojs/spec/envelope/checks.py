@@ -25,14 +25,12 @@ def is_integer(value: object) -> bool:
 
 
 def timeout(value: object, field: str, limits: Limits) -> int:
-    """Check milliseconds."""
     if not is_integer(value) or not 0 < value <= MAX_TIMEOUT_MS:  # type: ignore[operator]  # an int by then
         raise InvalidRequest.of(field, f"must be a positive integer of at most {MAX_TIMEOUT_MS}")
     return 0
 
 
 def when(value: object, field: str, limits: Limits) -> int:
-    """Check a moment, or a time from now."""
     if not isinstance(value, datetime | timedelta):
         raise InvalidRequest.of(field, "must be a datetime or a timedelta")
     parse_when(value, field)
@@ -56,7 +54,6 @@ def unique(value: object, field: str, limits: Limits) -> int:
 
 
 def schema(value: object, field: str, limits: Limits) -> int:
-    """Check a URI."""
     if not isinstance(value, str) or _URI(value) is None:
         raise InvalidRequest.of(field, "must be a URI such as urn:ojs:schema:email.send:v1")
     if len(value) > MAX_SCHEMA:
@@ -65,14 +62,12 @@ def schema(value: object, field: str, limits: Limits) -> int:
 
 
 def strings(value: object, field: str, limits: Limits) -> int:
-    """Check an array of strings."""
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise InvalidRequest.of(field, "must be an array of strings")
     return _measure(value, field, limits, InvalidRequest)
 
 
 def object_(value: object, field: str, limits: Limits) -> int:
-    """Check an object."""
     if not isinstance(value, dict):
         raise InvalidRequest.of(field, "must be an object")
     return _measure(value, field, limits, InvalidRequest)

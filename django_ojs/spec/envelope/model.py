@@ -42,7 +42,7 @@ class Envelope:
     """A job as its client asked for it. Enqueue middleware may change all of it except `id`.
 
     `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
-    answers repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
+    responses repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
     None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
     object that a client sent: its size counts. `offloaded` are the objects that hold large
     arguments.

@@ -12,7 +12,7 @@ from django_ojs.spec.times import format_timestamp
 
 
 class StoredJob(Protocol):
-    """The attributes that `render` reads; a Job and a claimed job have them."""
+    """The attributes of a job in responses and events; a Job and a claimed job have them."""
 
     @property
     def id(self) -> UUID: ...
@@ -60,6 +60,10 @@ class StoredJob(Protocol):
     def error(self) -> Any: ...
     @property
     def discard_reason(self) -> str | None: ...
+    @property
+    def worker_id(self) -> str | None: ...
+    @property
+    def lease_until(self) -> datetime | None: ...
 
 
 # Shown as they are stored. Times are shown in their order, `specversion` first.

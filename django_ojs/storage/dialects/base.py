@@ -270,7 +270,7 @@ class Dialect(ABC):
         """Return how long the oldest other transaction has been open, if there is one.
 
         While it is open, no row that was changed since can be removed, and claims get slower. None
-        also where the database does not tell.
+        also where the database does not say.
         """
         return None
 

@@ -256,8 +256,8 @@ class PostgreSQL(Dialect):
 
     def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
         pid, started_at = self._rows(connection, "session")[0]
-        # A pooler answers the start-up packet itself, with a process id that it made up: then the
-        # server process serves other clients too, and its end says nothing about this one.
+        # A pooler responds to the start-up packet itself, with an invented process id: the server
+        # process then serves other clients too, and its end says nothing about this one.
         announced = connection.connection.info.backend_pid
         return (pid, started_at) if pid == announced else None
 

@@ -1,4 +1,4 @@
-// What the environment says, and the log.
+// The configuration from the environment, and the log.
 
 import { randomUUID } from 'node:crypto';
 
@@ -11,7 +11,7 @@ function number(name, fallback) {
 }
 
 export const config = {
-  // One of its own for each process: two lives of a worker must not be taken for one (§3.1).
+  // A new id for each process: the server must not take a restarted worker for the old one (§3.1).
   workerId: `node-${randomUUID()}`,
   url: text('OJS_URL', 'http://127.0.0.1:8000'),
   apiKey: text('OJS_API_KEY'),
@@ -24,7 +24,7 @@ export const config = {
   visibilityMs: number('OJS_VISIBILITY_MS', 60_000),
 };
 
-/** Write one JSON object a line. Arguments and results are never in it, and neither is the key. */
+/** Write one JSON object per line. It never contains arguments, results or the API key. */
 export function log(level, message, fields = {}) {
   const line = { ts: new Date().toISOString(), level, message, worker_id: config.workerId, ...fields };
   process.stdout.write(`${JSON.stringify(line)}\n`);

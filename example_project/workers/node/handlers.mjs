@@ -1,12 +1,11 @@
-// What this worker can do: the type of a job -> its handler. A handler gets the context (`job` as it
-// was fetched, `signal` to listen to) and the arguments. What it returns is the job's result; what it
-// throws is the failure of this attempt.
+// The handlers, by job type. A handler gets the context (`job` as it was fetched, and `signal`) and the
+// arguments. What it returns is the result of the job; what it throws is the failure of this attempt.
 
 import { createHash } from 'node:crypto';
 
 const WEIGHTS = [8, 6, 4, 2, 3, 5, 9, 7];
 
-/** A parcel's number for an order: eight digits and their check digit, as postal services have them. */
+/** The tracking number of the parcel of an order: eight digits and their check digit, as postal services have them. */
 export function tracking(reference) {
   const digest = createHash('sha256').update(reference, 'utf8').digest();
   const serial = String(digest.readUInt32BE(0) % 100_000_000).padStart(8, '0');

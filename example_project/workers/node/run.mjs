@@ -1,24 +1,24 @@
-// One job: call its handler, and send one response: the first outcome counts.
+// One job: call its handler, and report one outcome, the first.
 
 import { config, log } from './config.mjs';
-import { Refused, reason, sleep } from './server.mjs';
+import { ErrorResponse, reason, sleep } from './server.mjs';
 
 const DEFAULT_TIMEOUT_MS = 1_800_000;
 const UNKNOWN_TYPE_PAUSE_MS = 1_000;
-const MOST_REMEMBERED = 10_000;
+const MAX_REMEMBERED = 10_000;
 
-const unknown = new Set(); // ids of jobs whose type we had to say we do not know
+const unknown = new Set(); // ids of jobs that were returned with the error of an unknown type
 
 export class Run {
-  constructor(job, { server, handlers, stopping, lastWord }) {
-    Object.assign(this, { job, server, handlers, stopping, lastWord });
-    this.began = performance.now();
+  constructor(job, { server, handlers, stopping, reportingEnded }) {
+    Object.assign(this, { job, server, handlers, stopping, reportingEnded });
+    this.startedAt = performance.now();
     this.controller = new AbortController();
-    this.answering = false; // Its answer is under way, or it is no longer ours to answer for.
-    this.answered = false;
+    this.reporting = false; // The outcome is being reported, or the claim is lost.
+    this.reported = false;
   }
 
-  /** Return when the handler has ended and the answer is given. Throws Refused for a 401 or 403. */
+  /** Return when the handler has ended and the outcome is reported. Throws ErrorResponse for a 401 or 403. */
   async work() {
     const handler = this.handlers[this.job.type];
     if (!handler) return this.giveBackUnknown();
@@ -26,64 +26,64 @@ export class Run {
     const timer = setTimeout(() => this.interrupt('timeout', 'The job ran longer than its timeout.'), limit);
     try {
       const result = await handler({ job: this.job, signal: this.controller.signal }, ...this.job.args);
-      await this.answer('ack', { result: result ?? null }, 'completed');
+      await this.report('ack', { result: result ?? null }, 'completed');
     } catch (error) {
-      if (error instanceof Refused && this.answered) throw error;
-      await this.answer('nack', { error: described(error) }, 'failed');
+      if (error instanceof ErrorResponse && this.reported) throw error;
+      await this.report('nack', { error: described(error) }, 'failed');
     } finally {
       clearTimeout(timer);
     }
     await this.interruption;
   }
 
-  /** Fail the job, or give it back, and ask the handler to end; until it does it keeps its slot. */
+  /** Fail the job, or return it, and abort `signal`; the slot is taken until the handler ends. */
   interrupt(type, message, { requeue = false } = {}) {
     const body = { error: { type, message }, ...(requeue && { requeue }) };
-    this.interruption = this.answer('nack', body, requeue ? 'returned' : type);
-    this.interruption.catch(() => {}); // `work` waits for it, though only when the handler has ended.
+    this.interruption = this.report('nack', body, requeue ? 'returned' : type);
+    this.interruption.catch(() => {}); // `work` awaits it after the handler has ended.
     this.controller.abort(new Error(message));
   }
 
-  /** The server no longer counts it among ours: cancelled, or taken over. */
-  lose() {
-    if (this.answering) return;
-    this.answering = this.answered = true;
-    log('warn', 'the claim is gone, the handler is asked to end', this.fields());
-    this.controller.abort(new Error('the claim is gone'));
+  /** The job was cancelled, or another worker has claimed it. */
+  loseClaim() {
+    if (this.reporting) return;
+    this.reporting = this.reported = true;
+    log('warn', 'the claim is lost, the signal of the handler is aborted', this.fields());
+    this.controller.abort(new Error('the claim is lost'));
   }
 
-  // Perhaps a deployment is under way: the job goes back, unspent, for a worker that knows it. Not at
-  // once, or it would come and go all day.
+  // A deployment may be under way: the job is returned, without spending an attempt, for a worker that
+  // has the handler. After a pause, or this worker would claim it again at once.
   async giveBackUnknown() {
     log('warn', 'no handler for this type, the job is given back', this.fields());
     await sleep(UNKNOWN_TYPE_PAUSE_MS, this.stopping);
-    const told = unknown.has(this.job.id);
-    if (unknown.size > MOST_REMEMBERED) unknown.clear();
+    const errorSent = unknown.has(this.job.id);
+    if (unknown.size > MAX_REMEMBERED) unknown.clear();
     unknown.add(this.job.id);
     const error = { type: 'NoHandlerRegistered', message: 'A worker has no handler for this job type.' };
-    await this.answer('nack', { requeue: true, ...(!told && { error }) }, 'returned');
+    await this.report('nack', { requeue: true, ...(!errorSent && { error }) }, 'returned');
   }
 
-  async answer(operation, body, outcome) {
-    if (this.answering) return;
-    this.answering = true;
+  async report(operation, body, outcome) {
+    if (this.reporting) return;
+    this.reporting = true;
     // The claim: a worker that has lost it cannot change the job (§5.6).
     const claim = { job_id: this.job.id, worker_id: config.workerId, attempt: this.job.attempt };
     try {
-      await this.server.insist(operation, { ...claim, ...body }, this.lastWord);
+      await this.server.sendWithRetries(operation, { ...claim, ...body }, this.reportingEnded);
       log(outcome === 'completed' ? 'info' : 'warn', `job ${outcome}`, this.fields({ status: outcome }));
     } catch (error) {
-      // Where an answer got lost on its way back, the second one is a conflict with the first.
-      log('warn', 'the answer was not taken', this.fields({ status: outcome, error: reason(error) }));
-      if (error instanceof Refused && error.isAboutUs) throw error;
+      // If a response was lost, the repeated request conflicts with the first.
+      log('warn', 'the outcome was not accepted', this.fields({ status: outcome, error: reason(error) }));
+      if (error instanceof ErrorResponse && error.isCredentialError) throw error;
     } finally {
-      this.answered = true;
+      this.reported = true;
     }
   }
 
   fields(more = {}) {
     const { id, type, queue, attempt } = this.job;
-    const duration_ms = Math.round(performance.now() - this.began);
+    const duration_ms = Math.round(performance.now() - this.startedAt);
     return { job_id: id, job_type: type, queue, attempt, duration_ms, ...more };
   }
 }

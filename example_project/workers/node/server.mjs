@@ -7,8 +7,8 @@ const REQUEST_MS = 10_000;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 10_000;
 
-/** An answer that is no success. `code` and `details` are those of its `error` object. */
-export class Refused extends Error {
+/** A response that is no success. `code` and `details` are those of its `error` object. */
+export class ErrorResponse extends Error {
   constructor(status, error, retryAfterMs) {
     super(`${status} ${error?.code ?? ''}`.trim());
     this.status = status;
@@ -18,12 +18,12 @@ export class Refused extends Error {
   }
 
   /** Whether the same request may succeed later. */
-  get passes() {
+  get isTemporary() {
     return this.status === 429 || this.status >= 500;
   }
 
-  /** Whether it is about who we are. */
-  get isAboutUs() {
+  /** Whether the server rejects the API key. */
+  get isCredentialError() {
     return this.status === 401 || this.status === 403;
   }
 }
@@ -36,7 +36,7 @@ export class Server {
     this.log = log;
   }
 
-  /** Send one request. Throws Refused, or what fetch throws when there is no answer. */
+  /** Send one request. Throws ErrorResponse, or what fetch throws when there is no response. */
   async send(operation, body) {
     const response = await fetch(`${this.base}/${operation}`, {
       method: 'POST',
@@ -47,17 +47,17 @@ export class Server {
     const text = await response.text();
     if (response.ok) return JSON.parse(text);
     const after = Number(response.headers.get('Retry-After')) * 1000;
-    throw new Refused(response.status, parsed(text)?.error, after || undefined);
+    throw new ErrorResponse(response.status, parsed(text)?.error, after || undefined);
   }
 
-  /** Send a request until there is an answer that stands, or `signal` says to give up. */
-  async insist(operation, body, signal) {
+  /** Send a request until it succeeds or fails for good, or until `signal` is aborted. */
+  async sendWithRetries(operation, body, signal) {
     const backOff = new BackOff();
     for (;;) {
       try {
         return await this.send(operation, body);
       } catch (error) {
-        if (signal.aborted || (error instanceof Refused && !error.passes)) throw error;
+        if (signal.aborted || (error instanceof ErrorResponse && !error.isTemporary)) throw error;
         const pause = backOff.next(error);
         this.log('warn', 'trying again', { operation, error: reason(error), pause_ms: pause });
         await sleep(pause, signal);
@@ -66,7 +66,7 @@ export class Server {
   }
 }
 
-/** Pauses that double, with full jitter: workers that lost their server come back one by one. */
+/** Pauses that double, with jitter, so that not all workers reconnect to a server at the same time. */
 export class BackOff {
   pause = FIRST_PAUSE_MS;
 
@@ -97,14 +97,14 @@ export function sleep(milliseconds, ...signals) {
   });
 }
 
-/** An AbortController that any number of runs may listen to. */
+/** An AbortController without a limit of listeners. */
 export function controller() {
   const made = new AbortController();
   setMaxListeners(0, made.signal);
   return made;
 }
 
-/** What went wrong, for a log line: fetch hides the reason in `cause`. */
+/** The reason of an error, for a log line: fetch puts it into `cause`. */
 export function reason(error) {
   return error.cause?.code ?? error.cause?.message ?? error.message;
 }
@@ -113,6 +113,6 @@ function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // A proxy's page, say.
+    return undefined; // Such as the error page of a proxy.
   }
 }

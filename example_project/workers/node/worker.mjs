@@ -1,32 +1,32 @@
 #!/usr/bin/env node
 // A worker for any Open Job Spec server: Node 18 or newer, nothing to install. See README.md.
-// Paragraphs are those of the worker protocol.
+// Section numbers are those of the worker protocol.
 
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { config, log } from './config.mjs';
 import { Run } from './run.mjs';
-import { BackOff, Refused, Server, controller, reason, sleep } from './server.mjs';
+import { BackOff, ErrorResponse, Server, controller, reason, sleep } from './server.mjs';
 
 /** While jobs end one by one, FETCH waits this long for more free slots. */
 const GATHER_MS = 50;
-/** After the grace period: the time for the answers that give the rest back. */
-const LAST_WORD_MS = 5_000;
+/** How long after the grace period the worker tries to return its remaining jobs. */
+const FINAL_REPORT_MS = 5_000;
 
 const server = new Server(config, log);
 const runs = new Map(); // id of the job -> its run
 const startedAt = new Date().toISOString();
-const stopping = controller(); // no more FETCH
-const gracePassed = controller(); // no more waiting for handlers
-const lastWord = controller(); // no more waiting for the server
-const ended = controller(); // no more BEAT
-let wake = controller(); // a slot is free, or the state has changed
+const stopping = controller(); // aborted: no further FETCH
+const graceEnded = controller(); // aborted: handlers are no longer waited for
+const reportingEnded = controller(); // aborted: the server is no longer waited for
+const ended = controller(); // aborted: no further BEAT
+let wake = controller(); // aborted when a slot is free or the state has changed
 let state = 'running';
 let quietedByServer = false;
 let exitCode = 0;
 
-function stir() {
+function wakeUp() {
   wake.abort();
   wake = controller();
 }
@@ -36,38 +36,38 @@ function stir() {
 function quiet(byServer) {
   if (state !== 'running') return;
   [state, quietedByServer] = ['quiet', byServer];
-  log('info', 'quiet: claiming nothing more', { by: byServer ? 'server' : 'signal' });
-  stir();
+  log('info', 'quiet: no more jobs are claimed', { by: byServer ? 'server' : 'signal' });
+  wakeUp();
 }
 
 function resume(byServer) {
-  // A server that says "running" does not know of the signal that said otherwise.
+  // A "running" from the server does not resume a worker that a signal made quiet.
   if (state !== 'quiet' || (byServer && !quietedByServer)) return;
   state = 'running';
   log('info', 'running again');
-  stir();
+  wakeUp();
 }
 
 function terminate(why) {
   if (state === 'terminate') return;
   state = 'terminate';
-  log('info', 'terminating', { why, in_hand: runs.size });
+  log('info', 'terminating', { why, in_flight: runs.size });
   stopping.abort();
-  stir();
-  setTimeout(giveUp, config.graceMs).unref();
+  wakeUp();
+  setTimeout(endGracePeriod, config.graceMs).unref();
 }
 
-function giveUp() {
-  if (gracePassed.signal.aborted) return;
-  gracePassed.abort();
+function endGracePeriod() {
+  if (graceEnded.signal.aborted) return;
+  graceEnded.abort();
   for (const run of runs.values()) run.interrupt('shutdown', 'The worker shut down.', { requeue: true });
-  setTimeout(() => lastWord.abort(), LAST_WORD_MS).unref();
-  stir();
+  setTimeout(() => reportingEnded.abort(), FINAL_REPORT_MS).unref();
+  wakeUp();
 }
 
-/** A wrong key stays wrong: end with an exit code that the supervisor sees. */
-function endIfRefused(error) {
-  if (!(error instanceof Refused && error.isAboutUs)) return;
+/** Another try with the same key would fail too: end with an exit code that the supervisor sees. */
+function endOnCredentialError(error) {
+  if (!(error instanceof ErrorResponse && error.isCredentialError)) return;
   exitCode = 1;
   log('error', 'the server refuses these credentials, see OJS_API_KEY', { status: error.status });
   terminate('refused');
@@ -76,12 +76,12 @@ function endIfRefused(error) {
 // BEAT (§4)
 
 async function beat() {
-  const named = [...runs.values()];
-  const answer = await server.send('heartbeat', {
+  const held = [...runs.values()];
+  const response = await server.send('heartbeat', {
     worker_id: config.workerId,
     state,
-    active_jobs: named.length,
-    active_job_ids: named.map((run) => run.job.id),
+    active_jobs: held.length,
+    active_job_ids: held.map((run) => run.job.id),
     visibility_timeout_ms: config.visibilityMs,
     hostname: hostname(),
     pid: process.pid,
@@ -89,11 +89,11 @@ async function beat() {
     concurrency: config.concurrency,
     started_at: startedAt,
   });
-  if (Array.isArray(answer.jobs_extended)) {
-    for (const run of named) if (!answer.jobs_extended.includes(run.job.id)) run.lose();
+  if (Array.isArray(response.jobs_extended)) {
+    for (const run of held) if (!response.jobs_extended.includes(run.job.id)) run.loseClaim();
   }
-  if (answer.state === 'terminate') terminate('server');
-  else if (answer.state === 'quiet') quiet(true);
+  if (response.state === 'terminate') terminate('server');
+  else if (response.state === 'quiet') quiet(true);
   else resume(true);
 }
 
@@ -102,9 +102,9 @@ async function keepBeating() {
     try {
       await beat();
     } catch (error) {
-      // A worker goes on as it was (§4.6); the next beat comes in time.
+      // A failed beat changes nothing (§4.6); the next one follows after the interval.
       log('warn', 'a beat failed', { error: reason(error) });
-      endIfRefused(error);
+      endOnCredentialError(error);
     }
     await sleep(config.beatMs, ended.signal);
   }
@@ -119,8 +119,8 @@ async function keepFetching() {
       await sleep(config.pollMs, wake.signal);
       continue;
     }
-    const gathered = performance.now() + GATHER_MS;
-    while (runs.size > config.concurrency / 2 && performance.now() < gathered) {
+    const gatherUntil = performance.now() + GATHER_MS;
+    while (runs.size > config.concurrency / 2 && performance.now() < gatherUntil) {
       await sleep(GATHER_MS, wake.signal);
     }
     try {
@@ -129,7 +129,7 @@ async function keepFetching() {
       backOff.reset();
       if (fetched < count) await sleep(config.pollMs, stopping.signal);
     } catch (error) {
-      endIfRefused(error);
+      endOnCredentialError(error);
       const pause = backOff.next(error);
       log('warn', 'trying again', { operation: 'fetch', error: reason(error), pause_ms: pause });
       await sleep(pause, stopping.signal);
@@ -142,16 +142,16 @@ async function fetchJobs(count) {
     queues: config.queues,
     count,
     worker_id: config.workerId,
-    // Short, and extended with each beat: when this answer gets lost, its jobs are back in a minute.
+    // Short, and extended by each beat: if this response is lost, its jobs are available again in a minute.
     visibility_timeout_ms: config.visibilityMs,
   });
   for (const job of jobs) {
-    const run = new Run(job, { server, handlers, stopping: stopping.signal, lastWord: lastWord.signal });
+    const run = new Run(job, { server, handlers, stopping: stopping.signal, reportingEnded: reportingEnded.signal });
     runs.set(job.id, run);
-    run.work().catch(endIfRefused).finally(() => {
-      // It may have come again meanwhile, as another run.
+    run.work().catch(endOnCredentialError).finally(() => {
+      // The job may have been claimed again meanwhile, as another run.
       if (runs.get(job.id) === run) runs.delete(job.id);
-      stir();
+      wakeUp();
     });
   }
   return jobs.length;
@@ -160,29 +160,29 @@ async function fetchJobs(count) {
 // From start to end (§7)
 
 for (const name of ['SIGTERM', 'SIGINT']) {
-  process.on(name, () => (state === 'terminate' ? giveUp() : terminate(name)));
+  process.on(name, () => (state === 'terminate' ? endGracePeriod() : terminate(name)));
 }
 process.on('SIGTSTP', () => quiet(false));
 process.on('SIGCONT', () => resume(false));
 
 const { handlers } = await import(pathToFileURL(resolve(config.handlers)).href);
 log('info', 'started', { url: config.url, queues: config.queues, types: Object.keys(handlers) });
-// It registers first: the server recovers the jobs of known workers only.
+// The first beat registers the worker: the server recovers the jobs of known workers only.
 await beat().catch((error) => {
   log('warn', 'the first beat failed', { error: reason(error) });
-  endIfRefused(error);
+  endOnCredentialError(error);
 });
 const beating = keepBeating();
 await keepFetching();
-while (!lastWord.signal.aborted && [...runs.values()].some(isAwaited)) {
-  await sleep(config.pollMs, wake.signal, lastWord.signal);
+while (!reportingEnded.signal.aborted && [...runs.values()].some(isAwaited)) {
+  await sleep(config.pollMs, wake.signal, reportingEnded.signal);
 }
 ended.abort();
 await beating;
 log('info', 'ended', { exit_code: exitCode });
 process.exit(exitCode);
 
-/** A handler that does not end when it is asked to is waited for no longer than the grace period. */
+/** Whether to wait for a run: after the grace period, only until its outcome is reported. */
 function isAwaited(run) {
-  return !(gracePassed.signal.aborted && run.answered);
+  return !(graceEnded.signal.aborted && run.reported);
 }

@@ -124,7 +124,7 @@ def _serve(field: Field, producer: Producer) -> Iterator[int]:
     command = [*_SERVER, "--bind", f"{HOST}:{port}"]
     children = Children([command], producer.environment, field.log)
 
-    def answers() -> bool:
+    def responses() -> bool:
         with suppress(OSError, RuntimeError):
             connection = Connection(port)
             connection.ask(request("", "GET", "/ojs/v1/health"))
@@ -133,7 +133,7 @@ def _serve(field: Field, producer: Producer) -> Iterator[int]:
         return False
 
     try:
-        wait_until(answers, seconds=30, step=0.05, what="the server", watch=children)
+        wait_until(responses, seconds=30, step=0.05, what="the server", watch=children)
         yield port
     finally:
         children.stop()

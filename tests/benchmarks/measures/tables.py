@@ -101,9 +101,9 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
 
     def timed(name: str, step: Callable[[], Any]) -> Any:
         began = time.perf_counter()
-        answer = step()
+        response = step()
         took[name].append((time.perf_counter() - began) * 1000)
-        return answer
+        return response
 
     def claim(count: int, *, due: bool = False) -> Any:
         return fetch(["default"], count=count, worker_id=_WORKER, due=due)

@@ -1,4 +1,4 @@
-"""`/ojs/v1/admin/jobs/bulk/…`: nothing without confirmation, and an honest answer."""
+"""`/ojs/v1/admin/jobs/bulk/…`: nothing without confirmation, and exact counts."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_without_the_literal_confirmation_nothing_happens(
 ) -> None:
     keys = [in_state(state, queue="q").pk for state in ("discarded", "scheduled", "completed")]
     before = [read(key).state for key in keys]
-    answer = api.post(f"admin/jobs/bulk/{action}", {"filter": {"queue": "q"}} | confirm)
-    answer.error(400, "invalid_request", field="confirm")
+    response = api.post(f"admin/jobs/bulk/{action}", {"filter": {"queue": "q"}} | confirm)
+    response.error(400, "invalid_request", field="confirm")
     assert [read(key).state for key in keys] == before
 
 
@@ -107,9 +107,9 @@ def test_what_is_ill_formed_is_400_and_changes_nothing(
 ) -> None:
     push(queue="q")
     in_state("discarded", queue="q2")
-    answer = api.post(f"admin/jobs/bulk/{action}", body | {"confirm": True})
-    assert answer.status == 400
-    assert named in answer["error"]["message"]
+    response = api.post(f"admin/jobs/bulk/{action}", body | {"confirm": True})
+    assert response.status == 400
+    assert named in response["error"]["message"]
     assert stored() == 2
 
 
@@ -121,13 +121,13 @@ def test_no_ids_are_no_jobs() -> None:
 def test_more_ids_than_the_limit_are_413_and_one_of_them_many_times_is_one() -> None:
     key = str(push().pk)
     many = [f"{key[:-4]}{n:04x}" for n in range(bulk.LIMIT + 1)]
-    answer = api.post("admin/jobs/bulk/cancel", {"job_ids": many, "confirm": True})
-    answer.error(413, "PAYLOAD_TOO_LARGE", max_batch_size=bulk.LIMIT)
+    response = api.post("admin/jobs/bulk/cancel", {"job_ids": many, "confirm": True})
+    response.error(413, "PAYLOAD_TOO_LARGE", max_batch_size=bulk.LIMIT)
     same = {"job_ids": [key] * (bulk.LIMIT + 1), "confirm": True}
     assert api.post("admin/jobs/bulk/cancel", same).ok()["matched"] == 1
 
 
-def test_the_limit_of_one_call_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_one_call_is_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     push_many(3, queue="q")
     monkeypatch.setattr(
         "django_ojs.http.views.admin.bulk.BulkCancel.action",

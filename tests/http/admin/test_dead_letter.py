@@ -73,10 +73,10 @@ def test_one_is_retried_with_all_its_attempts() -> None:
     api.post(f"admin/dead-letter/{job.pk}/retry").error(404, "not_found")
 
 
-def test_one_is_deleted_without_a_body_in_the_answer() -> None:
+def test_one_is_deleted_without_a_body_in_the_response() -> None:
     job = dead()
-    answer = api.delete(f"admin/dead-letter/{job.pk}")
-    assert (answer.status, answer.body) == (204, None)
+    response = api.delete(f"admin/dead-letter/{job.pk}")
+    assert (response.status, response.body) == (204, None)
     api.delete(f"admin/dead-letter/{job.pk}").error(404, "not_found")
     assert stored() == 0
 
@@ -99,8 +99,8 @@ def test_a_filter_retries_dead_letters_and_no_other_jobs() -> None:
     mine, other = dead(queue="billing"), dead(queue="other")
     spared = only_discarded()
     body = {"filter": {"queue": "billing", "error_type": "Boom"}, "confirm": True}
-    answer = api.post("admin/dead-letter/retry", body).ok()
-    assert (answer["action"], answer["matched"], answer["retried"]) == ("retry", 1, 1)
+    response = api.post("admin/dead-letter/retry", body).ok()
+    assert (response["action"], response["matched"], response["retried"]) == ("retry", 1, 1)
     states = [state_of(str(job.pk)) for job in (mine, other, spared)]
     assert states == ["available", "discarded", "discarded"]
     assert api.post("admin/dead-letter/retry", {"confirm": True}).ok()["succeeded"] == 1
@@ -110,8 +110,8 @@ def test_a_filter_retries_dead_letters_and_no_other_jobs() -> None:
 def test_ids_do_not_make_a_dead_letter_of_another_job() -> None:
     spared = only_discarded()
     body = {"job_ids": [str(spared.pk)], "confirm": True}
-    answer = api.post("admin/dead-letter/retry", body).ok()
-    assert (answer["succeeded"], answer["failed"]) == (0, 1)
+    response = api.post("admin/dead-letter/retry", body).ok()
+    assert (response["succeeded"], response["failed"]) == (0, 1)
     assert state_of(str(spared.pk)) == "discarded"
 
 

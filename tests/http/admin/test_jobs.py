@@ -181,6 +181,6 @@ def test_a_job_that_is_not_there_is_404(method: str, suffix: str, key: str) -> N
 
 
 def test_a_method_that_is_not_known_is_405_with_allow() -> None:
-    answer: Any = api.put("admin/jobs", {})
-    assert answer.status == 405
-    assert "GET" in answer.headers["Allow"]
+    response: Any = api.put("admin/jobs", {})
+    assert response.status == 405
+    assert "GET" in response.headers["Allow"]

@@ -127,8 +127,8 @@ class TestPurge:
         self, confirm: dict[str, Any]
     ) -> None:
         in_state("completed", queue="email")
-        answer = api.delete("admin/queues/email/jobs", {"states": ["completed"]} | confirm)
-        answer.error(400, "invalid_request", field="confirm")
+        response = api.delete("admin/queues/email/jobs", {"states": ["completed"]} | confirm)
+        response.error(400, "invalid_request", field="confirm")
         assert stored() == 1
 
     @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ class TestPurge:
     )
     def test_what_is_ill_formed_is_400(self, body: dict[str, Any], field: str | None) -> None:
         one_of_each("email")
-        answer = api.delete("admin/queues/email/jobs", body | {"confirm": True})
-        answer.error(400, "invalid_request", **({"field": field} if field else {}))
+        response = api.delete("admin/queues/email/jobs", body | {"confirm": True})
+        response.error(400, "invalid_request", **({"field": field} if field else {}))
         assert stored() == 8
 
     def test_a_body_is_needed_and_so_is_the_queue(self) -> None:

@@ -69,7 +69,7 @@ def test_a_key_is_found_with_its_scopes_and_queues() -> None:
     ],
     ids=["wrong", "short", "long", "odd prefix", "unknown prefix", "newline", "bytes", "mark", ""],
 )
-def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(spoil: Any) -> None:
+def test_whatever_is_wrong_with_a_key_the_error_is_the_same(spoil: Any) -> None:
     _, text = make()
     with pytest.raises(Unauthenticated) as caught:
         api_keys.find(spoil(text))

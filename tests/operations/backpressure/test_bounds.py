@@ -105,7 +105,7 @@ def test_a_batch_fits_as_a_whole_or_not_at_all() -> None:
     assert depth() == 10
 
 
-def test_what_can_never_fit_is_told_that_waiting_does_not_help() -> None:
+def test_the_error_of_what_can_never_fit_says_that_waiting_does_not_help() -> None:
     bound(2)
     with pytest.raises(QueueFull, match="never holds so much at once: its bound is 2") as caught:
         add(3)
@@ -287,21 +287,21 @@ def test_drop_oldest_refuses_where_nothing_is_available() -> None:
 
 
 @pytest.mark.requirement("BP-004")
-def test_a_refusal_is_told_even_where_the_caller_rolls_back() -> None:
+def test_a_refusal_is_published_even_where_the_caller_rolls_back() -> None:
     bound(1)
     add()
     with pytest.raises(QueueFull), transaction.atomic():
         add()
     rejections.recorder.reset()
-    (told,) = events("backpressure.rejected")
-    assert told.data["depth"] == told.data["bound"] == 1
-    assert told.data["job_type"] == envelope().type
+    (reported,) = events("backpressure.rejected")
+    assert reported.data["depth"] == reported.data["bound"] == 1
+    assert reported.data["job_type"] == envelope().type
     assert Queue.objects.get(name=NAME).full_at is not None
 
 
 @pytest.mark.requirement("BP-004")
 @pytest.mark.parametrize("way", ["activate", "retry", "dead letter", "bulk"])
-def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> None:
+def test_a_stored_job_that_finds_no_room_is_published_like_a_new_one(way: str) -> None:
     bound(1)
     state = "pending" if way == "activate" else "discarded"
     waiting = in_state(state, queue=NAME, type="test.stored")
@@ -317,9 +317,9 @@ def test_a_stored_job_that_finds_no_room_is_told_of_like_a_new_one(way: str) -> 
             operation(waiting.pk)
         assert caught.value.details["retry_after"] >= 1
     rejections.recorder.reset()
-    (told,) = events("backpressure.rejected")
-    assert (told.data["job_type"], told.data["count"]) == ("test.stored", 1)
-    assert (told.data["depth"], told.data["bound"]) == (1, 1)
+    (reported,) = events("backpressure.rejected")
+    assert (reported.data["job_type"], reported.data["count"]) == ("test.stored", 1)
+    assert (reported.data["depth"], reported.data["bound"]) == (1, 1)
 
 
 def test_a_dead_letter_that_is_retried_with_larger_arguments_needs_room_for_them() -> None:
@@ -334,7 +334,7 @@ def test_a_dead_letter_that_is_retried_with_larger_arguments_needs_room_for_them
     assert not counts.differences()
 
 
-def test_crossing_the_threshold_is_told_once_and_so_is_the_way_back() -> None:
+def test_crossing_the_threshold_is_published_once_in_each_direction() -> None:
     bound(10, warning_threshold=0.5)
     add(4)
     assert not events("backpressure.warning")

@@ -71,14 +71,14 @@ def test_python_may_send_the_limit_and_not_a_byte_more(
 def test_http_measures_the_document_that_was_sent(small: str, more: dict[str, Any]) -> None:
     # With spaces, which do not count.
     api.post("jobs", json.dumps(document(LIMIT, **more), indent=3).encode()).ok(201)
-    answer = api.post("jobs", document(LIMIT + 1, **more))
-    answer.error(413, "PAYLOAD_TOO_LARGE", actual_bytes=LIMIT + 1, max_bytes=LIMIT)
+    response = api.post("jobs", document(LIMIT + 1, **more))
+    response.error(413, "PAYLOAD_TOO_LARGE", actual_bytes=LIMIT + 1, max_bytes=LIMIT)
 
 
 def test_one_job_over_the_limit_refuses_the_batch(small: str) -> None:
     jobs_of_batch = [document(LIMIT), document(LIMIT + 1), document(LIMIT)]
-    answer = api.post("jobs/batch", {"jobs": jobs_of_batch})
-    answer.error(413, "PAYLOAD_TOO_LARGE", index=1, field="envelope")
+    response = api.post("jobs/batch", {"jobs": jobs_of_batch})
+    response.error(413, "PAYLOAD_TOO_LARGE", index=1, field="envelope")
     assert jobs().count() == 0
 
 

@@ -86,8 +86,8 @@ def test_by_default_a_job_that_has_not_ended_is_in_the_way(state: str) -> None:
 @pytest.mark.parametrize("listed", EVERY)
 def test_only_the_states_of_the_new_policy_are_looked_at(state: str, listed: str) -> None:
     job = in_state(state, unique=policy())
-    answer = again(job, policy("ignore", states=[listed]))
-    assert (answer.id == job.id) == is_duplicate(answer) == (state == listed)
+    response = again(job, policy("ignore", states=[listed]))
+    assert (response.id == job.id) == is_duplicate(response) == (state == listed)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_job_without_a_policy_is_in_nobodys_way_and_has_no_key() -> None:
         ({"keys": ["meta"], "meta_keys": ["tenant"]}, [True, True, False, False]),
     ],
 )
-def test_each_dimension_tells_jobs_apart(dimensions: dict[str, Any], same: list[bool]) -> None:
+def test_each_dimension_distinguishes_jobs(dimensions: dict[str, Any], same: list[bool]) -> None:
     how = UniquePolicy(**dimensions, on_conflict="ignore")
     values = {"queue": "q", "args": [{"a": 1, "b": 2}], "meta": {"tenant": "x"}, "unique": how}
     push(**values)
@@ -420,7 +420,7 @@ def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
 # --- From Python -------------------------------------------------------------------------------
 
 
-def test_the_policy_is_stored_and_answered() -> None:
+def test_the_policy_is_stored_and_returned() -> None:
     job = ojs.enqueue("test.p", [{"a": 1}], unique={"args_keys": ["a"], "period": "1h"})
     assert job is not None
     assert read(job.id).envelope()["unique"] == {

@@ -1,4 +1,4 @@
-"""What is told of each change: the right events, complete, with the change or not at all."""
+"""The events of each change: the right ones, complete, with the change or not at all."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 NONE = override_settings(OJS={"KEEP_EVENTS": []})
 
-Told = list[tuple[str, dict[str, Any]]]
+Published = list[tuple[str, dict[str, Any]]]
 
 
-def told() -> Told:
+def published() -> Published:
     """Return all events so far, as (type, data)."""
     found, page = [], log.read()
     found += page.events
@@ -58,7 +58,7 @@ def told() -> Told:
 
 
 def types() -> list[str]:
-    return [type for type, _ in told()]
+    return [type for type, _ in published()]
 
 
 def due() -> Any:
@@ -90,10 +90,10 @@ class Change:
 
     before: Callable[[], Any]
     act: Callable[[Any], object]
-    tells: list[str]
+    publishes: list[str]
 
     def ready(self) -> Any:
-        """Make what is there before, and tell nobody."""
+        """Make what is there before, without events."""
         with NONE:
             return self.before()
 
@@ -167,12 +167,12 @@ CHANGES = {
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
-    "told to be quiet": Change(
+    "directed to be quiet": Change(
         worker,
         lambda _: (beat.direct(WORKER, Directive.QUIET), beat.direct(WORKER, Directive.QUIET)),
         ["worker.quiet"],
     ),
-    "quiet as it was told": Change(
+    "quiet as it was directed": Change(
         lambda: (worker(), beat.direct(WORKER, Directive.QUIET)),
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],
@@ -189,15 +189,15 @@ each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
 @each_change
-def test_a_change_is_told_once(change: Change) -> None:
+def test_a_change_is_published_once(change: Change) -> None:
     before = change.ready()
     with ALL:
         change.act(before)
-        assert types() == change.tells
+        assert types() == change.publishes
 
 
 @each_change
-def test_a_change_that_is_rolled_back_is_not_told(change: Change) -> None:
+def test_a_change_that_is_rolled_back_is_not_published(change: Change) -> None:
     before = change.ready()
     with ALL:
         with transaction.atomic():
@@ -241,8 +241,8 @@ REQUIRED = {
 }
 
 
-def test_every_type_that_is_told_is_looked_at() -> None:
-    assert {type for change in CHANGES.values() for type in change.tells} == set(REQUIRED)
+def test_every_type_that_is_published_is_checked() -> None:
+    assert {type for change in CHANGES.values() for type in change.publishes} == set(REQUIRED)
 
 
 @each_change
@@ -276,15 +276,15 @@ def test_no_event_carries_arguments_results_details_or_backtraces() -> None:
         age(job.pk, 2 * HOUR)
         (claimed,) = fetch.fetch([job.queue], worker_id=WORKER)
         ack.ack(claimed.id, result=SECRET)
-        assert len(told()) >= 5
+        assert len(published()) >= 5
         assert SECRET not in repr(log.read())
 
 
-def test_a_failure_is_told_with_its_code_and_its_message_cut() -> None:
+def test_a_failure_is_published_with_its_code_and_its_message_cut() -> None:
     job = active(retry=hourly(1))
     with ALL:
         fail.fail(job.id, Failure(type="Boom", message="x" * 5000, retryable=False))
-        (_, failed), (_, discarded) = told()
+        (_, failed), (_, discarded) = published()
     assert failed["error"].keys() == {"code", "message", "retryable"}
     assert (failed["error"]["code"], failed["error"]["retryable"]) == ("Boom", False)
     assert failed["worker_id"] == WORKER
@@ -299,30 +299,30 @@ def test_the_state_is_the_one_that_the_change_led_to() -> None:
         fail.fail(job.id, BOOM)
         age(job.id, 2 * HOUR)
         promotion.promote()
-        assert [data["state"] for _, data in told()] == ["retryable", "retryable", "available"]
+        assert [data["state"] for _, data in published()] == ["retryable", "retryable", "available"]
 
 
-def test_who_paused_a_queue_is_told_where_it_is_known() -> None:
+def test_the_event_names_who_paused_a_queue_where_it_is_known() -> None:
     queues.pause("a", by="user:ops")
     queues.resume("a", by="x" * 999)
     queues.pause("b")
-    (_, paused), (_, resumed), (_, nobody) = told()
+    (_, paused), (_, resumed), (_, nobody) = published()
     assert paused == {"queue": "a", "paused_by": "user:ops"}
     assert len(resumed["resumed_by"]) == 255
     assert nobody == {"queue": "b"}
 
 
-def test_a_worker_is_told_of_as_it_describes_itself() -> None:
+def test_a_worker_is_published_as_it_describes_itself() -> None:
     now = datetime.now(UTC)
     worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
     removal.remove(WORKER, reason="signal", jobs_completed=12)
-    (_, started), (_, stopped) = told()
+    (_, started), (_, stopped) = published()
     assert started == {"worker_id": WORKER, "queues": ["a", "b"], "concurrency": 8}
     assert stopped.pop("uptime_ms") >= 0
     assert stopped == {"worker_id": WORKER, "reason": "signal", "jobs_completed": 12}
 
 
-def test_two_that_find_the_same_dead_worker_tell_of_it_once() -> None:
+def test_two_that_find_the_same_dead_worker_publish_it_once() -> None:
     worker()
     silence(WORKER, MINUTE)
     first, second = rescue.DeadWorkers(), rescue.DeadWorkers()
@@ -331,15 +331,15 @@ def test_two_that_find_the_same_dead_worker_tell_of_it_once() -> None:
     assert types() == ["worker.started", "worker.stopped"]
 
 
-def test_of_a_batch_only_what_was_still_held_is_told() -> None:
+def test_of_a_batch_only_what_was_still_held_is_published() -> None:
     kept, lost = active(), active()
     ojs.cancel(lost.id)
     with ALL:
         ack.ack_batch(WORKER, [(job.id, job.run, None) for job in (kept, lost)])
-        assert [data["job_id"] for _, data in told()] == [str(kept.id)]
+        assert [data["job_id"] for _, data in published()] == [str(kept.id)]
 
 
-def test_a_job_that_is_refused_is_not_told_and_leaves_the_transaction_usable() -> None:
+def test_a_job_that_is_refused_is_not_published_and_leaves_the_transaction_usable() -> None:
     with ALL:
         job = push()
         with transaction.atomic():
@@ -348,10 +348,10 @@ def test_a_job_that_is_refused_is_not_told_and_leaves_the_transaction_usable() -
             with pytest.raises(DuplicateJob):
                 pushing.push_batch([envelope(), envelope(id=job.pk)])
             other = push()
-        assert [data["job_id"] for _, data in told()] == [str(job.pk), str(other.pk)]
+        assert [data["job_id"] for _, data in published()] == [str(job.pk), str(other.pk)]
 
 
-def test_what_is_refused_is_not_told() -> None:
+def test_what_is_refused_is_not_published() -> None:
     done = in_state("completed")
     with ALL:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, ack.complete):
@@ -367,7 +367,7 @@ def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
         pushing.push_batch(wanted, GENERATED)
     assert len([q for q in queries if "INTO ojs_event" in q["sql"]]) == 1
     with ALL:
-        assert [data["job_id"] for _, data in told()] == [str(job.id) for job in wanted]
+        assert [data["job_id"] for _, data in published()] == [str(job.id) for job in wanted]
 
 
 def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:

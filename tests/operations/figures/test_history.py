@@ -130,7 +130,7 @@ def test_an_empty_time_is_refused(until: datetime) -> None:
         history("1m", since=NOON, until=until)
 
 
-def test_an_answer_is_bounded() -> None:
+def test_a_history_is_bounded() -> None:
     end = NOON + history_module.MAX_POINTS * MINUTE
     assert len(history("1m", since=NOON, until=end)) == history_module.MAX_POINTS
     with pytest.raises(InvalidRequest, match="3000 periods"):

@@ -117,7 +117,7 @@ def test_the_worst_comes_first() -> None:
     assert sorted(found[4:]) == ["dead_letters", "near", "paused", "transaction"]
 
 
-def test_a_short_transaction_is_nothing_to_tell_and_a_long_one_is_bad() -> None:
+def test_a_short_transaction_is_no_finding_and_a_long_one_is_bad() -> None:
     assert kinds(transaction=timedelta(minutes=14)) == []
     (finding,) = health.findings(
         [], maintenance=None, stale=0, fresh_dead=0, transaction=timedelta(hours=2)

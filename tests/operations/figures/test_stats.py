@@ -73,7 +73,7 @@ def test_percentiles_rise_with_their_share() -> None:
     assert 512 <= (found["p95"] or 0) < (found["p99"] or 0) <= 1024
 
 
-def test_whoever_is_kept_to_queues_is_told_of_these() -> None:
+def test_a_caller_limited_to_queues_gets_the_figures_of_these() -> None:
     push(queue="mine")
     push(queue="theirs")
     happened("theirs", completed=5)

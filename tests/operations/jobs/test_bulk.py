@@ -85,11 +85,11 @@ class TestRetry:
             )
         assert read(key).state == state
 
-    def test_listeners_are_told_of_each(self, django_capture_on_commit_callbacks: Any) -> None:
-        told: list[UUID] = []
+    def test_receivers_get_a_signal_for_each(self, django_capture_on_commit_callbacks: Any) -> None:
+        reported: list[UUID] = []
 
         def note(job: Any, **kwargs: Any) -> None:
-            told.append(job.pk)
+            reported.append(job.pk)
 
         keys = sorted(in_state("discarded").pk for _ in range(3))
         signals.job_retried.connect(note)
@@ -98,7 +98,7 @@ class TestRetry:
                 bulk.retry_all(keys)
         finally:
             signals.job_retried.disconnect(note)
-        assert sorted(told) == keys
+        assert sorted(reported) == keys
 
     def test_what_stands_in_the_way_of_one_leaves_the_others_alone(
         self, monkeypatch: pytest.MonkeyPatch
@@ -119,8 +119,8 @@ class TestRetry:
         )
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)
-        told = f"queue {read(keys[1]).queue} is full"
-        assert found.errors == (bulk.Refusal(job_id=keys[1], error=told),)
+        reported = f"queue {read(keys[1]).queue} is full"
+        assert found.errors == (bulk.Refusal(job_id=keys[1], error=reported),)
         assert [read(key).state for key in keys] == ["available", "discarded", "available"]
 
 
@@ -229,7 +229,7 @@ def test_an_id_without_a_job_and_one_twice() -> None:
     assert found.errors == (bulk.Refusal(job_id=unknown, error="There is no job with this id."),)
 
 
-def test_a_hundred_reasons_are_told_and_all_are_counted() -> None:
+def test_a_hundred_reasons_are_listed_and_all_are_counted() -> None:
     keys = [job.pk for job in push_many(120)]
     found = bulk.retry_all(keys)
     assert (found.failed, len(found.errors)) == (120, 100)
@@ -293,14 +293,14 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
         bulk.cancel_all(old[start : start + 500])
     age(old, 30 * 24 * HOUR)
     start = threading.Barrier(6)
-    answers: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     problems: list[BaseException] = []
 
     def run(name: str, act: Any) -> None:
         with own_connections():
             try:
                 start.wait(PATIENCE)
-                answers[name] = act()
+                responses[name] = act()
             except BaseException as error:
                 problems.append(error)
 
@@ -326,15 +326,15 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
     for thread in threads:
         thread.join(PATIENCE)
     assert problems == []
-    assert answers.keys() == tasks.keys()
-    completed = answers["acks forward"] | answers["acks backward"]
-    by_id, by_filter = answers["cancel"], answers["cancel by filter"]
+    assert responses.keys() == tasks.keys()
+    completed = responses["acks forward"] | responses["acks backward"]
+    by_id, by_filter = responses["cancel"], responses["cancel by filter"]
     assert by_id.matched == number
     assert by_id.succeeded + by_filter.succeeded + len(completed) == number
     ended = Counter(jobs().filter(queue="race").values_list("state", flat=True))
     assert ended["completed"] == len(completed)
     assert ended["cancelled"] == by_id.succeeded + by_filter.succeeded
-    assert answers["delete"].succeeded + answers["prune"] == number
+    assert responses["delete"].succeeded + responses["prune"] == number
     assert not jobs().filter(queue="old").exists()
     assert counts.differences() == []
 

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.models import BulkOperation
-from django_ojs.models.bulk_operation import Action, BulkState
+from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -58,7 +58,7 @@ def again(operation: BulkOperation) -> BulkOperation:
 def test_all_jobs_of_a_filter_are_retried_chunk_by_chunk() -> None:
     made = discarded(7)
     other = in_state("discarded", queue="other").pk
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     assert (operation.state, operation.expected) == (BulkState.PENDING, 7)
     assert bulk_operations.work_once(chunk=3) == 3
     halfway = again(operation)
@@ -74,7 +74,7 @@ def test_all_jobs_of_a_filter_are_retried_chunk_by_chunk() -> None:
 def test_dead_letters_and_merely_discarded_jobs_are_both_gone_through() -> None:
     discarded(3, retry=hourly(1, on_exhaustion="dead_letter"))
     discarded(3, retry=hourly(1, on_exhaustion="discard"))
-    operation = bulk_operations.order(Action.DELETE, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.DELETE, DISCARDED, by="ann")
     to_the_end(chunk=2)
     assert again(operation).done == 6
     assert not jobs().filter(queue="q").exists()
@@ -85,7 +85,7 @@ def test_a_look_that_finds_nothing_goes_on() -> None:
     mine = push(queue="mine")
     push_many(9, queue="other")
     operation = bulk_operations.order(
-        Action.CANCEL, JobFilter(queue="mine", type="test.*"), by="ann"
+        BulkActionName.CANCEL, JobFilter(queue="mine", type="test.*"), by="ann"
     )
     age(jobs().values_list("pk", flat=True), MINUTE)
     to_the_end(scan_limit=4)
@@ -96,7 +96,7 @@ def test_a_look_that_finds_nothing_goes_on() -> None:
 def test_jobs_that_come_after_the_order_are_left_alone() -> None:
     old = push(queue="q")
     age(old.pk, MINUTE)
-    bulk_operations.order(Action.CANCEL, JobFilter(queue="q"), by="ann")
+    bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="q"), by="ann")
     BulkOperation.objects.update(created_at=read(old.pk).created_at)
     new = push(queue="q")
     to_the_end()
@@ -105,7 +105,7 @@ def test_jobs_that_come_after_the_order_are_left_alone() -> None:
 
 def test_a_job_that_fails_again_is_not_retried_twice() -> None:
     made = discarded(2)
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     bulk_operations.work_once(chunk=1)
     assert len([key for key in made if read(key).state == "available"]) == 1
     jobs().filter(state="available").update(state="discarded", finished_at=operation.created_at)
@@ -118,7 +118,7 @@ def test_a_retry_changes_the_dead_letters_first() -> None:
     dead = discarded(2, retry=hourly(1, on_exhaustion="dead_letter"))
     discarded(1, retry=hourly(1, on_exhaustion="discard"))
     changes = {"queue": "elsewhere", "priority": 7, "retry": {"max_attempts": 9}}
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann", changes=changes)
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann", changes=changes)
     to_the_end()
     assert again(operation).done == 2
     for key in dead:
@@ -127,12 +127,12 @@ def test_a_retry_changes_the_dead_letters_first() -> None:
         assert job.max_attempts == 9
 
 
-# Refusals are told of from another thread, which on SQLite waits for this one's transaction.
+# Rejections are recorded from another thread, which on SQLite waits for this one's transaction.
 @pytest.mark.django_db(transaction=True)
 def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
     discarded(5)
     queues.configure("q", {"backpressure": {"max_depth": 3}})
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     to_the_end()
     done = again(operation)
     assert (done.done, done.failed, done.skipped) == (3, 2, 0)
@@ -153,7 +153,7 @@ def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.Monke
         return real(self, keys)
 
     monkeypatch.setattr(bulk_step.BulkStep, "run", late)
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     to_the_end()
     done = again(operation)
     assert (done.done, done.skipped, done.failed) == (0, 1, 0)
@@ -165,7 +165,7 @@ def test_a_killed_worker_has_done_nothing_that_is_not_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     discarded(6)
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     bulk_operations.work_once(chunk=2)
 
     class Killed(BaseException):
@@ -186,7 +186,7 @@ def test_a_killed_worker_has_done_nothing_that_is_not_counted(
 
 def test_a_stopped_operation_does_no_more() -> None:
     discarded(4)
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     bulk_operations.work_once(chunk=2)
     assert bulk_operations.stop(operation.pk, by="bob")
     to_the_end()
@@ -200,9 +200,9 @@ def test_an_operation_that_breaks_does_not_hold_up_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     discarded(1)
-    broken = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
-    BulkOperation.objects.update(place="seven|nowhere")
-    sound = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    broken = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
+    BulkOperation.objects.update(cursor="seven|nowhere")
+    sound = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     to_the_end()
     assert again(broken).state == BulkState.STOPPED
     assert again(sound).done == 1
@@ -210,8 +210,8 @@ def test_an_operation_that_breaks_does_not_hold_up_the_next(
 
 def test_two_operators_of_one_group_share_its_jobs() -> None:
     discarded(9)
-    first = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
-    second = bulk_operations.order(Action.DELETE, DISCARDED, by="bob")
+    first = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
+    second = bulk_operations.order(BulkActionName.DELETE, DISCARDED, by="bob")
     bulk_operations.work_once(chunk=4)
     to_the_end(chunk=4)
     assert again(first).done + again(second).done == 9
@@ -220,14 +220,16 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
 @pytest.mark.parametrize(
     ("action", "which", "changes"),
     [
-        (Action.DELETE, JobFilter(), None),
-        (Action.DELETE, JobFilter(states=(State.AVAILABLE,)), None),
-        (Action.RETRY, JobFilter(states=(State.COMPLETED,)), None),
-        (Action.CANCEL, JobFilter(states=(State.DISCARDED,)), None),
-        (Action.DELETE, JobFilter(queue="q"), {"priority": 1}),
+        (BulkActionName.DELETE, JobFilter(), None),
+        (BulkActionName.DELETE, JobFilter(states=(State.AVAILABLE,)), None),
+        (BulkActionName.RETRY, JobFilter(states=(State.COMPLETED,)), None),
+        (BulkActionName.CANCEL, JobFilter(states=(State.DISCARDED,)), None),
+        (BulkActionName.DELETE, JobFilter(queue="q"), {"priority": 1}),
     ],
 )
-def test_what_makes_no_sense_is_refused(action: Action, which: JobFilter, changes: Any) -> None:
+def test_what_makes_no_sense_is_refused(
+    action: BulkActionName, which: JobFilter, changes: Any
+) -> None:
     with pytest.raises(InvalidRequest):
         bulk_operations.order(action, which, by="ann", changes=changes)
     assert not BulkOperation.objects.exists()
@@ -235,7 +237,7 @@ def test_what_makes_no_sense_is_refused(action: Action, which: JobFilter, change
 
 def test_states_that_do_not_allow_it_are_left_out() -> None:
     operation = bulk_operations.order(
-        Action.DELETE, JobFilter(states=(State.COMPLETED, State.AVAILABLE)), by="ann"
+        BulkActionName.DELETE, JobFilter(states=(State.COMPLETED, State.AVAILABLE)), by="ann"
     )
     assert operation.filter == {"states": ["completed"]}
 
@@ -269,7 +271,7 @@ def test_every_filter_is_kept_as_it_was_meant() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_that_work_it_at_once_do_each_job_once() -> None:
     discarded(40)
-    operation = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     started = threading.Barrier(3)
     errors: list[BaseException] = []
 
@@ -294,11 +296,11 @@ def test_two_that_work_it_at_once_do_each_job_once() -> None:
 
 def test_operations_that_were_over_long_ago_are_pruned_and_open_ones_never() -> None:
     discarded(4)
-    done = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    done = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     to_the_end()
-    stopped = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    stopped = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     bulk_operations.stop(stopped.pk, by="bob")
-    waiting = bulk_operations.order(Action.RETRY, DISCARDED, by="ann")
+    waiting = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     ago = timezone.now() - timedelta(days=179)
     rows = bulk_operations.operations()
     rows.update(created_at=ago)

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import fail, fetch, promotion
 from django_ojs.operations.maintenance import pruning
-from django_ojs.spec.failure import DeadLetter, Discard, from_exception
+from django_ojs.spec.failure import DeadLetter, Discard, Failure
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -37,8 +37,8 @@ KEEP = {
 def ended(kind: str) -> Job:
     if kind in ("completed", "cancelled"):
         return in_state(kind)
-    answer = DeadLetter("x") if kind == "dead letter" else Discard("x")
-    return fail.fail(active(retry=hourly(5)).id, from_exception(answer))
+    response = DeadLetter("x") if kind == "dead letter" else Discard("x")
+    return fail.fail(active(retry=hourly(5)).id, Failure.from_exception(response))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_job_that_has_not_ended_is_kept_however_old(state: str) -> None:
 def test_pruning_takes_a_bounded_number_of_each_kind_the_oldest_first() -> None:
     keys = [job.pk for job in push_many(5, queue="a")]
     for n, job in enumerate(fetch.fetch(["a"], count=5)):
-        fail.fail(job.id, from_exception(Discard("x")))
+        fail.fail(job.id, Failure.from_exception(Discard("x")))
         age(job.id, timedelta(days=90 - n))
     assert pruning.prune(limit=3) == 3
     assert list(jobs().order_by("created_at").values_list("pk", flat=True)) == keys[3:]

@@ -47,7 +47,7 @@ def test_a_minute_of_a_clock_that_is_ahead_is_left_out() -> None:
     assert sum(rollup_queries.flows()["alpha"].came) == 0
 
 
-def test_failing_types_are_told_with_the_share_of_their_runs_and_the_last_time() -> None:
+def test_failing_types_have_the_share_of_their_runs_and_the_last_time() -> None:
     happened(2, type="bad", failed=3, completed=1)
     happened(9, type="bad", failed=3, completed=5)
     happened(1, type="worse", failed=7)

@@ -39,7 +39,7 @@ def runs(job: Job, event: str = "started") -> list[tuple[int, int]]:
     )
 
 
-def tell(job: Job, event: str = "go") -> None:
+def release(job: Job, event: str = "go") -> None:
     """Send a message to a handler."""
     Mark.objects.using("other").create(job_id=job.pk, event=event)
 

@@ -19,10 +19,10 @@ from tests.worker.acceptance.ledger import (
     becomes,
     history,
     marks,
+    release,
     runs,
     started,
     stored,
-    tell,
 )
 from tests.worker.waiting import eventually
 
@@ -46,7 +46,7 @@ def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start
     # What the dead one might still have sent comes too late.
     with pytest.raises(ClaimLost):
         ack.ack(job.pk, claim=old, result="late")
-    tell(job)
+    release(job)
     becomes(job, "completed")
     assert (job.attempt, job.result) == (2, "done")
     assert history(job) == [(1, "lost", DIED)]
@@ -63,7 +63,7 @@ def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> 
     first.kill()
     started(job, 2)
     assert second.child_of(job)
-    tell(job)
+    release(job)
     becomes(job, "completed")
     assert history(job) == [(1, "lost", DIED)]
     eventually(
@@ -76,7 +76,7 @@ def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> 
 def test_a_death_is_noticed_by_the_lost_session_long_before_the_missed_beats(
     start: Start,
 ) -> None:
-    # It beats every ten minutes: only the end of its database session can tell of its death.
+    # It beats every ten minutes: only the end of its database session can show its death.
     job = stored(handlers.wait.enqueue())
     first = start(ojs={"HEARTBEAT_INTERVAL": 600}).ready()
     started(job)
@@ -87,7 +87,7 @@ def test_a_death_is_noticed_by_the_lost_session_long_before_the_missed_beats(
     second.ready()
     first.kill()
     started(job, 2)
-    tell(job)
+    release(job)
     assert becomes(job, "completed").attempt == 2
     assert history(job) == [(1, "lost", DIED)]
 
@@ -102,7 +102,7 @@ def test_children_whose_supervisor_was_killed_finish_their_jobs_and_end(start: S
         "both notice that it is gone",
     )
     late = stored(handlers.note.enqueue())
-    tell(job)
+    release(job)
     assert tree.ends() == -signal.SIGKILL
     assert becomes(job, "completed").attempt == 1
     assert becomes(late, "available").run == 0
@@ -166,7 +166,7 @@ def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws
         lambda: any(event.startswith("stopped by Interrupted") for event in marks(job)),
         "the thawed handler is stopped",
     )
-    tell(job)
+    release(job)
     becomes(job, "completed")
     assert (job.attempt, runs(job, "done")) == (2, [(2, 2)])
     assert history(job)[0][1] in ("lapsed", "lost")

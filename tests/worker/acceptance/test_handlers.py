@@ -69,7 +69,7 @@ def test_the_queues_are_worked_from_left_to_right_and_others_are_left_alone(star
     assert becomes(other, "available").run == 0
 
 
-def test_a_type_that_has_no_handler_is_held_back_unspent_and_told_once(start: Start) -> None:
+def test_a_type_that_has_no_handler_is_held_back_unspent_and_logged_once(start: Start) -> None:
     strangers = [stored(ojs.enqueue("worker.unheard_of", ["a secret"])) for _ in range(3)]
     known = stored(handlers.note.enqueue())
     tree = start("--once")

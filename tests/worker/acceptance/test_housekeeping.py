@@ -19,10 +19,10 @@ from tests.worker.acceptance.ledger import (
     ALIASES,
     becomes,
     history,
+    release,
     runs,
     started,
     stored,
-    tell,
     unfinished,
 )
 from tests.worker.waiting import eventually
@@ -81,7 +81,7 @@ def test_jobs_that_wait_behind_a_slow_one_are_given_back_and_done_by_another(
     assert {job.spent for job in others} == {1}
     assert max(job.run for job in others) <= 3
     assert not any(history(job) for job in others)
-    tell(slow)
+    release(slow)
     becomes(slow, "completed")
 
 
@@ -153,7 +153,7 @@ def test_under_debug_the_worker_starts_again_when_its_code_changes(
     (app / "jobs.py").write_text(APP.format(version=2) + "\n")
     tree.says("Code changed: the worker restarts.")
     eventually(lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains")
-    tell(running)
+    release(running)
     # What ran has been waited for, and the new code has its turn.
     job = stored(ojs.enqueue("reloaded.answer"))
     assert becomes(job, "completed").result == 2
@@ -171,7 +171,7 @@ def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None
     (worker,) = tree.workers()
     for _ in range(3):
         with connection.cursor() as cursor:
-            # The handler that runs reads from the other database: it is not told.
+            # The handler that runs reads from the other database: it is not released.
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -179,7 +179,7 @@ def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None
         job = stored(handlers.note.enqueue())
         becomes(job, "completed")
     # It is the same process, its reservation holds, and nobody took it for dead.
-    tell(running)
+    release(running)
     assert becomes(running, "completed").attempt == 1
     assert becomes(running, "completed").worker_id == worker.pk
     again = stored(handlers.session.enqueue())

@@ -16,10 +16,10 @@ from tests.worker.acceptance.ledger import (
     becomes,
     history,
     marks,
+    release,
     runs,
     started,
     stored,
-    tell,
 )
 from tests.worker.processes import Tree
 from tests.worker.waiting import eventually
@@ -65,7 +65,7 @@ def test_a_running_job_is_waited_for_and_no_other_is_begun(
     # Beats go on while it drains: it is not taken for dead.
     beat_at = Worker.objects.get().beat_at
     eventually(lambda: Worker.objects.get().beat_at > beat_at, "it goes on beating")
-    tell(job)
+    release(job)
     assert tree.ends() == 0
     assert becomes(job, "completed").attempt == 1
     assert history(job) == []
@@ -107,7 +107,7 @@ def test_a_job_that_was_stopped_by_a_shutdown_is_done_by_the_next_worker(start: 
         started(job, time)
         tree.signal(TERM)
         assert tree.ends() == 0
-    tell(job)
+    release(job)
     assert start("--once").ends() == 0
     assert becomes(job, "completed").attempt == 3
     assert history(job) == [(1, "shutdown", "shutdown"), (2, "shutdown", "shutdown")]
@@ -142,7 +142,7 @@ def test_a_quiet_worker_finishes_its_job_and_begins_no_other(start: Start, resum
     tree.signal(TSTP)
     reports(tree, "quiet")
     next_one = stored(handlers.note.enqueue())
-    tell(job)
+    release(job)
     becomes(job, "completed")
     # Several beats and polls later it has still not been touched.
     beat_at = Worker.objects.get().beat_at
@@ -164,7 +164,7 @@ def test_an_interrupt_from_the_terminal_reaches_a_child_once(start: Start) -> No
     started(job)
     os.killpg(tree.pid, INT)
     reports(tree, "terminate")
-    tell(job)
+    release(job)
     assert tree.ends() == 0
     assert becomes(job, "completed").attempt == 1
 
@@ -178,7 +178,7 @@ def test_cont_does_not_bring_back_a_worker_that_ends(start: Start) -> None:
     tree.signal(TSTP)
     tree.signal(CONT)
     late = stored(handlers.note.enqueue())
-    tell(job)
+    release(job)
     assert tree.ends() == 0
     assert becomes(job, "completed")
     assert becomes(late, "available").run == 0

@@ -31,8 +31,6 @@ class AdminJob(JobView):
 
 
 class AdminJobCancel(JobView):
-    """CANCEL."""
-
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from django_ojs.spec.states import State
 
 
 class AdminQueueView(AdminView):
-    """The base of the routes of one queue."""
-
     def queue(self, name: str) -> str:
         """Return the queue of a path. Raises InvalidQueue, PermissionDenied."""
         check_queue(name, settings().limits, field="name")
@@ -43,8 +41,6 @@ class AdminQueues(AdminView):
 
 
 class AdminQueue(AdminQueueView):
-    """One queue with its configuration."""
-
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
@@ -67,8 +63,6 @@ class AdminQueuePause(AdminQueueView):
 
 
 class AdminQueueResume(AdminQueueView):
-    """Resume a queue."""
-
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:

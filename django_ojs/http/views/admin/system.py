@@ -42,8 +42,6 @@ _SHOWN: Final = (
 
 
 class AdminMaintenance(OJSView):
-    """Maintenance mode."""
-
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:

@@ -26,7 +26,7 @@ BEGIN
     RETURN last;
 END $$;
 
--- Return whether a queue has room for these jobs; false also where only the queue lock can tell.
+-- Return whether a queue has room for these jobs; false also where only a count under the queue lock can decide.
 -- `alone`: the statement is a transaction of its own.
 CREATE FUNCTION ojs_admit(name text, jobs bigint, size bigint, alone boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$

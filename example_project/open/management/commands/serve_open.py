@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_ojs.worker.job_log import JobLog
-from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.maintenance import MaintenanceThread
 from example_project.open import middleware
 from example_project.shop.management.commands.serve import create_login
 from example_project.site_server import Site, stop_signal
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         site = Site(port)
         call_command("migrate", verbosity=0, interactive=False)
         username, password = create_login()
-        maintenance = Maintenance(f"serve-open-{os.getpid()}", JobLog())
+        maintenance = MaintenanceThread(f"serve-open-{os.getpid()}", JobLog())
         try:
             with site:
                 self.stdout.write(f"OJS     {site.url}/ojs/v1 (without authentication)")

@@ -1,4 +1,4 @@
-"""A job in an answer: what is there, what is left out, and how it is spelt."""
+"""A job in a response: its fields, the fields that are left out, and their spelling."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stored:
 STAMP = "2026-02-12T10:30:00.123Z"
 
 
-def test_a_plain_job_is_answered_without_absent_fields() -> None:
+def test_a_plain_job_is_rendered_without_absent_fields() -> None:
     assert envelope.render(Stored()) == {
         "specversion": "1.0.0-rc.1", "id": ID, "type": "email.send", "queue": "email", "args": [1],
         "meta": {}, "state": "available", "attempt": 0, "max_attempts": 3, "priority": 5,
@@ -78,7 +78,7 @@ def test_a_plain_job_is_answered_without_absent_fields() -> None:
          {"activated_at", "started_at", "expires_at"}, {"completed_at"}),
     ],
 )  # fmt: skip
-def test_each_moment_is_answered_where_it_exists(
+def test_each_moment_is_rendered_where_it_exists(
     fields: dict[str, Any], present: set[str], absent: set[str]
 ) -> None:
     out = envelope.render(Stored(**fields))
@@ -86,7 +86,7 @@ def test_each_moment_is_answered_where_it_exists(
     assert not absent & set(out)
 
 
-def test_timeouts_are_answered_in_both_spellings_when_whole() -> None:
+def test_timeouts_are_rendered_in_both_spellings_when_whole() -> None:
     assert envelope.render(Stored(timeout_ms=30_000))["timeout"] == 30
     out = envelope.render(Stored(timeout_ms=1_500))
     assert out["timeout_ms"] == 1_500
@@ -108,7 +108,7 @@ def test_an_unknown_field_cannot_replace_a_known_one() -> None:
     assert (out["state"], out["x"]) == ("available", 1)
 
 
-def test_errors_and_results_are_answered_when_there_are_any() -> None:
+def test_errors_and_results_are_rendered_when_there_are_any() -> None:
     last = {"type": "T", "message": "m"}
     out = envelope.render(Stored(result=0, error=last), errors=[last, last])
     assert (out["result"], out["error"], out["errors"]) == (0, last, [last, last])
