@@ -62,7 +62,7 @@ def wait_until_down(home: Path) -> None:
         time.sleep(0.05)  # Another process's server: there is no signal of it to wait on.
 
 
-def responses(url: str) -> bool:
+def responds(url: str) -> bool:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT 1").fetchone() == (1,)
 
@@ -72,14 +72,14 @@ def test_the_server_outlives_its_first_user_and_not_its_last(home: Path) -> None
     second = User(home, "keep")
     assert first.url == second.url
     first.go()
-    assert responses(second.url)
+    assert responds(second.url)
     second.go()
     assert not (home / "data" / "postmaster.pid").exists()
 
 
 def test_the_server_goes_down_when_its_last_user_is_killed(home: Path) -> None:
     user = User(home, "keep")
-    assert responses(user.url)
+    assert responds(user.url)
     user.kill()
     wait_until_down(home)
 
@@ -97,7 +97,7 @@ def test_the_data_are_there_when_it_is_started_again(home: Path) -> None:
 
 def test_a_throwaway_server_leaves_nothing_behind(home: Path) -> None:
     user = User(home, "throwaway")
-    assert responses(user.url)
+    assert responds(user.url)
     user.go()
     deadline = time.monotonic() + SECONDS
     while home.exists():
