@@ -82,7 +82,22 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("started_at", models.DateTimeField(null=True)),
-                ("beat_at", models.DateTimeField()),
+                (
+                    "seen_at",
+                    models.DateTimeField(help_text="Its last BEAT, FETCH or progress report."),
+                ),
+                (
+                    "beat_at",
+                    models.DateTimeField(
+                        help_text="Its last BEAT; none so far if empty.", null=True
+                    ),
+                ),
+                (
+                    "beat_interval_ms",
+                    models.PositiveBigIntegerField(
+                        help_text="The interval between its beats, if it sends one.", null=True
+                    ),
+                ),
                 (
                     "dead_after_ms",
                     models.PositiveBigIntegerField(

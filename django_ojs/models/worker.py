@@ -14,7 +14,7 @@ class Directive(models.TextChoices):
 
 
 class Worker(StoredModel):
-    """A worker process that has sent a BEAT (worker-protocol §3, §4).
+    """A worker process that has sent a BEAT or a FETCH (worker-protocol §3, §4).
 
     Deregistered or dead workers have no row.
     """
@@ -33,7 +33,11 @@ class Worker(StoredModel):
         max_length=16, choices=Directive.choices, default=Directive.RUNNING
     )
     started_at = models.DateTimeField(null=True)
-    beat_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="Its last BEAT, FETCH or progress report.")
+    beat_at = models.DateTimeField(null=True, help_text="Its last BEAT; none so far if empty.")
+    beat_interval_ms = models.PositiveBigIntegerField(
+        null=True, help_text="The interval between its beats, if it sends one."
+    )
     dead_after_ms = models.PositiveBigIntegerField(
         help_text="Silence after which it counts as dead."
     )

@@ -12,6 +12,7 @@ from django.db.models.functions import Greatest, Now
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.spec.errors import InvalidRequest
@@ -19,9 +20,6 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Session
-
-#: A worker is dead after this many missed heartbeats.
-MISSED_BEATS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,8 +63,9 @@ def beat(
 
     `holding` are its jobs in flight; their reservations are extended to the full visibility
     timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
-    extend when not all need it. `interval` is the time to its next beat. `session`: a database
-    session that lasts as long as the worker, so that its end shows that the worker died.
+    extend when not all need it. `interval` is the time to its next beat, if it sends one.
+    `session`: a database session that lasts as long as the worker, so that its end shows that the
+    worker died.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -79,7 +78,7 @@ def beat(
             worker_id,
             state=state,
             active_jobs=len(holding) if active_jobs is None else active_jobs,
-            interval=interval or settings().heartbeat_interval,
+            interval=interval,
             registration=registration,
             session=session,
         )
@@ -133,7 +132,7 @@ def _record(
     *,
     state: Directive,
     active_jobs: int,
-    interval: timedelta,
+    interval: timedelta | None,
     registration: Registration | None,
     session: Session | None,
 ) -> Directive:
@@ -141,8 +140,7 @@ def _record(
     values: dict[str, Any] = {
         "state": state,
         "active_jobs": active_jobs,
-        "beat_at": Now(),
-        "dead_after_ms": int(interval * MISSED_BEATS / timedelta(milliseconds=1)),
+        **liveness.after_beat(worker_id, interval),
     }
     if registration is not None:
         values |= {
@@ -225,4 +223,4 @@ def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
     return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
 
 
-__all__ = ["MISSED_BEATS", "BeatResponse", "Registration", "beat", "direct"]
+__all__ = ["BeatResponse", "Registration", "beat", "direct"]

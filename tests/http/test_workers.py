@@ -397,6 +397,7 @@ class TestBeat:
             *(("active_jobs", bad) for bad in (-1, 1.5, "x", True, [1], ["x"], {})),
             *(("active_job_ids", bad) for bad in ("x", 1, [None], ["x"])),
             *(("visibility_timeout_ms", bad) for bad in (0, -1, "1", 2**31)),
+            *(("heartbeat_interval_ms", bad) for bad in (0, -1, "1", 2**31, True, "PT5S")),
             *(("state", bad) for bad in ("dead", 1, [], "RUNNING")),
             *(("hostname", bad) for bad in ("x" * 256, "a\nb", 1)),
             *(("pid", bad) for bad in (-1, "1", 1.0)),

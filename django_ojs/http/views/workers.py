@@ -139,6 +139,7 @@ class Heartbeat(OJSView):
             holding=holding,
             active_jobs=None if isinstance(number, list) else fields.integer(data, "active_jobs"),
             visibility_timeout=fields.milliseconds(data, "visibility_timeout_ms"),
+            interval=fields.milliseconds(data, "heartbeat_interval_ms"),
             registration=_registration(data),
         )
         return {

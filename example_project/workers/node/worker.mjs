@@ -83,6 +83,7 @@ async function beat() {
     active_jobs: named.length,
     active_job_ids: named.map((run) => run.job.id),
     visibility_timeout_ms: config.visibilityMs,
+    heartbeat_interval_ms: config.beatMs,
     hostname: hostname(),
     pid: process.pid,
     queues: config.queues,

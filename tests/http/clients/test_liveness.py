@@ -1,0 +1,74 @@
+"""Workers over HTTP live as long as they show it, and their jobs are found when they do not."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django.live_server_helper import LiveServer
+
+from django_ojs.models import Worker
+from tests.http.clients.wire import Wire, pass_time
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WORKER = "worker_019414d4-aaaa-7000-8000-111111111111"
+
+
+@pytest.fixture
+def wire(live_server: LiveServer) -> Wire:
+    return Wire(live_server.url)
+
+
+class TestHeartbeats:
+    """ojs-core §7.5: every 15 seconds is recommended, three missed ones are death."""
+
+    def start(self, wire: Wire, **beat: object) -> str:
+        """Claim a job for two minutes, and beat once."""
+        key = wire.push()
+        wire.fetch(worker_id=WORKER, visibility_timeout_ms=120_000)
+        wire.beat(worker_id=WORKER, active_jobs=[key], **beat)
+        return key
+
+    def test_a_worker_that_beats_every_15_seconds_keeps_its_job(self, wire: Wire) -> None:
+        key = self.start(wire)
+        for _ in range(6):
+            pass_time(15.5)
+            answer = wire.beat(worker_id=WORKER, active_jobs=[key])
+            assert (answer["jobs_extended"], answer["jobs_lost"]) == ([key], [])
+        assert wire.fetch(worker_id="other") == []
+
+    def test_without_an_interval_it_is_dead_after_45_seconds(self, wire: Wire) -> None:
+        key = self.start(wire)
+        pass_time(43)
+        assert wire.state(key) == "active"
+        pass_time(3)
+        assert wire.state(key) == "available"
+        assert not Worker.objects.exists()
+
+    def test_an_interval_that_it_keeps_is_seen(self, wire: Wire) -> None:
+        key = self.start(wire)
+        for seconds in (30, 30):
+            pass_time(seconds)
+            wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(85)
+        assert wire.state(key) == "active"
+        pass_time(7)
+        assert wire.state(key) == "available"
+
+    def test_an_extra_beat_is_no_shorter_interval(self, wire: Wire) -> None:
+        key = self.start(wire)
+        pass_time(40)
+        for _ in range(2):
+            wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(58)
+        assert wire.beat(worker_id=WORKER, active_jobs=[key])["jobs_extended"] == [key]
+
+    @pytest.mark.parametrize(("interval", "alive", "dead"), [(2_000, 5, 2), (35_000, 103, 3)])
+    def test_an_interval_that_it_sends_counts_from_then_on(
+        self, wire: Wire, interval: int, alive: int, dead: int
+    ) -> None:
+        key = self.start(wire, heartbeat_interval_ms=interval)
+        wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(alive)
+        assert wire.state(key) == "active"
+        pass_time(dead)
+        assert wire.state(key) == "available"
