@@ -176,6 +176,14 @@ class Migration(migrations.Migration):
                         blank=True, help_text="When the reservation lapses.", null=True
                     ),
                 ),
+                (
+                    "lease_ms",
+                    models.PositiveBigIntegerField(
+                        blank=True,
+                        help_text="By how much a heartbeat extends the reservation.",
+                        null=True,
+                    ),
+                ),
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("dead_letter", models.BooleanField(default=False)),

@@ -6,10 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q
-from django.db.models.functions import Greatest, Now
+from django.db.models.functions import Now
 
-from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
@@ -61,11 +59,11 @@ def beat(
 ) -> BeatResponse:
     """Record the heartbeat, extend the reservations, and return the directive.
 
-    `holding` are its jobs in flight; their reservations are extended to the full visibility
-    timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
-    extend when not all need it. `interval` is the time to its next beat, if it sends one.
-    `session`: a database session that lasts as long as the worker, so that its end shows that the
-    worker died.
+    `holding` are its jobs in flight; the reservations of those that this worker holds are extended
+    by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
+    `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
+    if it sends one. `session`: a database session that lasts as long as the worker, so that its end
+    shows that the worker died.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -94,7 +92,7 @@ def beat(
 
 @database.retry_contention
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
-    """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`.
+    """Extend one reservation (worker-protocol §5.4) by the length it was claimed with, or by `by`.
 
     Return whether it is held.
     """
@@ -196,27 +194,8 @@ def _extend_and_publish(
 
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
-    default = int((visibility_timeout or settings().visibility_timeout) / timedelta(milliseconds=1))
-    if visibility_timeout is not None:
-        until = Now() + visibility_timeout
-        return int(_mine(worker_id, jobs).update(lease_until=Greatest(F("lease_until"), until)))
-    extended = 0
-    own = (
-        _mine(worker_id, jobs)
-        .exclude(visibility_timeout_ms=None)
-        .values_list("visibility_timeout_ms", flat=True)
-    )
-    for milliseconds in {default, *own.distinct()}:
-        which = Q(visibility_timeout_ms=milliseconds)
-        if milliseconds == default:
-            which |= Q(visibility_timeout_ms=None)
-        until = Now() + timedelta(milliseconds=milliseconds)
-        extended += (
-            _mine(worker_id, jobs)
-            .filter(which)
-            .update(lease_until=Greatest(F("lease_until"), until))
-        )
-    return extended
+    held = _mine(worker_id, jobs)
+    return int(held.update(lease_until=liveness.extended(visibility_timeout)))
 
 
 def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:

@@ -1,11 +1,16 @@
-"""When a worker counts as dead (ojs-core §7.5, worker-protocol §10): after how long a silence."""
+"""Signs of life: how long a claim and a worker last without one.
+
+ojs-core §7.5, worker-protocol §5 and §10.
+"""
 
 from datetime import timedelta
 from typing import Any
 
-from django.db.models.functions import Now
+from django.db.models import F, Func
+from django.db.models.functions import Greatest, Now
 
 from django_ojs.models import Worker
+from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A worker is dead after this many missed heartbeats.
 MISSED_BEATS = 3
@@ -31,6 +36,14 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
             "dead_after_ms": MISSED_BEATS * milliseconds,
         }
     return seen | {"dead_after_ms": _silence(worker_id) // _MILLISECOND}
+
+
+def extended(by: timedelta | None = None) -> Func:
+    """Return the new end of a reservation that a sign of life extends, never an earlier one.
+
+    Without `by`, it is extended by the length that it was claimed with.
+    """
+    return Greatest(F("lease_until"), Now() + (by or Milliseconds(F("lease_ms"))))
 
 
 def _silence(worker_id: str) -> timedelta:

@@ -100,7 +100,7 @@ class TestFetch:
         api.push(queue="b", visibility_timeout_ms=60_000)
         assert lease(api.fetch("b")[0]) == 60
         api.push(queue="c")
-        assert lease(api.fetch("c")[0]) == 1_800
+        assert lease(api.fetch("c")[0]) == 120
 
     def test_a_paused_queue_accepts_jobs_and_hands_out_none(self) -> None:
         pause("default")

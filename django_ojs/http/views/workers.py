@@ -8,6 +8,7 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
+from django_ojs.conf import settings
 from django_ojs.http import fields, long_poll
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
@@ -52,7 +53,13 @@ class Fetch(OJSView):
             self.access.check_queue(queue)
 
         def claim() -> list[Claimed]:
-            return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
+            return fetch(
+                queues,
+                count=count,
+                worker_id=worker_id,
+                visibility_timeout=lease,
+                default_timeout=settings().http_visibility_timeout,
+            )
 
         return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
 

@@ -38,9 +38,9 @@ class TestHeartbeats:
 
     def test_without_an_interval_it_is_dead_after_45_seconds(self, wire: Wire) -> None:
         key = self.start(wire)
-        pass_time(43)
+        pass_time(38)
         assert wire.state(key) == "active"
-        pass_time(3)
+        pass_time(8)
         assert wire.state(key) == "available"
         assert not Worker.objects.exists()
 
@@ -49,9 +49,9 @@ class TestHeartbeats:
         for seconds in (30, 30):
             pass_time(seconds)
             wire.beat(worker_id=WORKER, active_jobs=[key])
-        pass_time(85)
+        pass_time(80)
         assert wire.state(key) == "active"
-        pass_time(7)
+        pass_time(12)
         assert wire.state(key) == "available"
 
     def test_an_extra_beat_is_no_shorter_interval(self, wire: Wire) -> None:
@@ -59,10 +59,10 @@ class TestHeartbeats:
         pass_time(40)
         for _ in range(2):
             wire.beat(worker_id=WORKER, active_jobs=[key])
-        pass_time(58)
+        pass_time(50)
         assert wire.beat(worker_id=WORKER, active_jobs=[key])["jobs_extended"] == [key]
 
-    @pytest.mark.parametrize(("interval", "alive", "dead"), [(2_000, 5, 2), (35_000, 103, 3)])
+    @pytest.mark.parametrize(("interval", "alive", "dead"), [(4_000, 8, 5), (35_000, 95, 11)])
     def test_an_interval_that_it_sends_counts_from_then_on(
         self, wire: Wire, interval: int, alive: int, dead: int
     ) -> None:
@@ -72,3 +72,59 @@ class TestHeartbeats:
         assert wire.state(key) == "active"
         pass_time(dead)
         assert wire.state(key) == "available"
+
+
+class TestReservations:
+    """worker-protocol §5, http-binding §7.6: a claim keeps the length it was made with."""
+
+    def test_a_beat_extends_by_the_length_that_the_fetch_named(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER, visibility_timeout_ms=20_000)
+        for _ in range(3):
+            pass_time(12)
+            assert wire.beat(worker_id=WORKER, active_jobs=[key])["jobs_extended"] == [key]
+        pass_time(21)
+        assert wire.state(key) == "available"
+
+    def test_a_length_in_a_beat_holds_for_that_beat(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER, visibility_timeout_ms=10_000)
+        wire.beat(worker_id=WORKER, active_jobs=[key], visibility_timeout_ms=40_000)
+        pass_time(35)
+        wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(11)
+        assert wire.state(key) == "available"
+
+    def test_the_length_of_the_job_holds_if_the_fetch_names_none(self, wire: Wire) -> None:
+        key = wire.push(options={"visibility_timeout_ms": 20_000})
+        wire.fetch(worker_id=WORKER)
+        pass_time(12)
+        wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(12)
+        assert wire.state(key) == "active"
+        pass_time(9)
+        assert wire.state(key) == "available"
+
+    def test_a_progress_report_extends_by_the_same_length(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(visibility_timeout_ms=20_000)
+        pass_time(12)
+        wire.send("PUT", f"/v1/jobs/{key}/progress", {"progress": 0.5})
+        pass_time(12)
+        assert wire.state(key) == "active"
+        pass_time(9)
+        assert wire.state(key) == "available"
+
+    @pytest.mark.parametrize("named", [{"worker_id": WORKER}, {}], ids=["named", "anonymous"])
+    def test_a_worker_that_never_beats_keeps_a_job_of_70_seconds_and_not_for_ever(
+        self, wire: Wire, named: dict[str, str]
+    ) -> None:
+        first, second = wire.push(), wire.push()
+        wire.fetch(**named)
+        pass_time(70)
+        wire.send("POST", "/v1/workers/ack", {"job_id": first, **named})
+        wire.fetch(**named)
+        pass_time(112)
+        assert wire.state(second) == "active"
+        pass_time(9)
+        assert wire.state(second) == "available"

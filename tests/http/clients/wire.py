@@ -63,15 +63,12 @@ class Wire:
 
 
 def pass_time(seconds: float) -> None:
-    """Let this much time pass, in steps of a second, with the maintenance of a worker beside it."""
-    dead = rescue.DeadWorkers()
-    whole, rest = divmod(seconds, 1)
-    for step in [1.0] * int(whole) + ([rest] if rest else []):
-        by = timedelta(seconds=step)
-        age_all(by)
-        Worker.primary.update(
-            seen_at=F("seen_at") - by, beat_at=F("beat_at") - by, started_at=F("started_at") - by
-        )
-        dead.take_back()
-        rescue.lapse()
-        timeouts.enforce()
+    """Let this much time pass for all jobs and workers, and do the maintenance that is due then."""
+    by = timedelta(seconds=seconds)
+    age_all(by)
+    Worker.primary.update(
+        seen_at=F("seen_at") - by, beat_at=F("beat_at") - by, started_at=F("started_at") - by
+    )
+    rescue.DeadWorkers().take_back()
+    rescue.lapse()
+    timeouts.enforce()
