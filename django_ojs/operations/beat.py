@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models.functions import Now
-
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
@@ -64,6 +62,8 @@ def beat(
     `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
     if it sends one. `session`: a database session that lasts as long as the worker, so that its end
     shows that the worker died.
+
+    A job in `holding` that was claimed without the id of a worker becomes this worker's.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -80,12 +80,11 @@ def beat(
             registration=registration,
             session=session,
         )
+        lost = _lost(worker_id, holding) if holding else frozenset()
+        if lost and _adopt(worker_id, lost):
+            lost = _lost(worker_id, holding)
         extended = _extend_and_publish(worker_id, wanted, visibility_timeout) if wanted else 0
-        return BeatResponse(
-            state=directive,
-            jobs_extended=extended,
-            lost=_lost(worker_id, holding) if holding else frozenset(),
-        )
+        return BeatResponse(state=directive, jobs_extended=extended, lost=lost)
 
     return record_and_extend()
 
@@ -160,17 +159,9 @@ def _record(
             publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
-        _, made = workers.get_or_create(
-            id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
+        liveness.register(
+            worker_id, **{"queues": values.pop("queues", []), "concurrency": None, **values}
         )
-        if made:
-            publish.worker_event(
-                EventType.WORKER_STARTED,
-                worker_id,
-                queues=list(registration.queues) if registration else [],
-                # The event requires a number; a worker that reports none has at least one slot.
-                concurrency=(registration.concurrency if registration else None) or 1,
-            )
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
         publish.worker_event(
@@ -196,6 +187,12 @@ def _extend_and_publish(
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
     held = _mine(worker_id, jobs)
     return int(held.update(lease_until=liveness.extended(visibility_timeout)))
+
+
+def _adopt(worker_id: str, jobs: Collection[UUID]) -> int:
+    # Claimed by a FETCH without `worker_id` (http-binding §10.1): only BEAT names the worker.
+    claimed = Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=None)
+    return int(claimed.update(worker_id=worker_id))
 
 
 def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:

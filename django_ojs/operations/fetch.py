@@ -7,7 +7,7 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import promotion
+from django_ojs.operations import liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue
@@ -64,6 +64,29 @@ def fetch(
         jobs += database.retried(partial(claim, queue, count - len(jobs)))
         if len(jobs) >= count:
             break
+    return jobs
+
+
+def fetch_remotely(
+    queues: Sequence[str],
+    *,
+    count: int = 1,
+    worker_id: str | None = None,
+    visibility_timeout: timedelta | None = None,
+) -> list[Claimed]:
+    """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
+
+    The default length of a reservation is HTTP_VISIBILITY_TIMEOUT.
+    """
+    jobs = fetch(
+        queues,
+        count=count,
+        worker_id=worker_id,
+        visibility_timeout=visibility_timeout,
+        default_timeout=settings().http_visibility_timeout,
+    )
+    if worker_id is not None:
+        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs])
     return jobs
 
 

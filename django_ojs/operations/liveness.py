@@ -3,13 +3,18 @@
 ojs-core §7.5, worker-protocol §5 and §10.
 """
 
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import F, Func
+from django.db.models import F, Func, QuerySet
 from django.db.models.functions import Greatest, Now
 
+from django_ojs.conf import settings
 from django_ojs.models import Worker
+from django_ojs.operations.events import publish
+from django_ojs.spec.events import EventType
+from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A worker is dead after this many missed heartbeats.
@@ -20,6 +25,29 @@ MISSED_BEATS = 3
 SHORTEST_SILENCE = timedelta(seconds=45)
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def register(
+    worker_id: str, *, queues: Collection[str], concurrency: int | None, **values: Any
+) -> None:
+    """Store the row of a new worker, and publish that it started."""
+    _, made = Worker.primary.get_or_create(
+        id=worker_id,
+        defaults={
+            "started_at": Now(),
+            "queues": list(queues),
+            "concurrency": concurrency,
+            **values,
+        },
+    )
+    if made:
+        publish.worker_event(
+            EventType.WORKER_STARTED,
+            worker_id,
+            queues=list(queues),
+            # The event requires a number; a worker that reports none has at least one slot.
+            concurrency=concurrency or 1,
+        )
 
 
 def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
@@ -36,6 +64,39 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
             "dead_after_ms": MISSED_BEATS * milliseconds,
         }
     return seen | {"dead_after_ms": _silence(worker_id) // _MILLISECOND}
+
+
+def after_fetch(worker_id: str, queues: Sequence[str], leases: Collection[timedelta]) -> None:
+    """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
+
+    Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
+    that never sends BEAT. `leases` are those of the jobs that it claimed now.
+    """
+    silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
+    worker = Worker.primary.filter(pk=worker_id)
+    known = worker.annotate(now=Now()).first()
+    if known is None:
+        _register_fetching(worker_id, queues, silence)
+    elif known.beat_at is None and leases:
+        _update(worker, seen_at=Now(), dead_after_ms=max(known.dead_after_ms, silence))
+    elif known.now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10:
+        # Not with every FETCH: a worker may poll many times a second.
+        _update(worker, seen_at=Now())
+
+
+@database.write_transaction
+def _register_fetching(worker_id: str, queues: Sequence[str], silence: int) -> None:
+    register(worker_id, queues=queues, concurrency=None, seen_at=Now(), dead_after_ms=silence)
+
+
+@database.retry_contention
+def _update(worker: QuerySet[Worker], **values: Any) -> None:
+    worker.update(**values)
+
+
+def after_progress(worker_id: str | None) -> None:
+    """Record a progress report as a sign of life of a worker that promised no heartbeats."""
+    Worker.primary.filter(pk=worker_id, beat_interval_ms=None).update(seen_at=Now())
 
 
 def extended(by: timedelta | None = None) -> Func:

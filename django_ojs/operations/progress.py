@@ -35,6 +35,7 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
     before, now = job.progress, datetime.now(UTC)
     job.progress = after(before, reported, run=job.run, now=now)
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
+    liveness.after_progress(job.worker_id)
     _publish(job, before, now)
     return job
 

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
-from django_ojs.conf import settings
 from django_ojs.http import fields, long_poll
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
@@ -17,7 +16,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
-from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch
+from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch_remotely
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
@@ -53,12 +52,8 @@ class Fetch(OJSView):
             self.access.check_queue(queue)
 
         def claim() -> list[Claimed]:
-            return fetch(
-                queues,
-                count=count,
-                worker_id=worker_id,
-                visibility_timeout=lease,
-                default_timeout=settings().http_visibility_timeout,
+            return fetch_remotely(
+                queues, count=count, worker_id=worker_id, visibility_timeout=lease
             )
 
         return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}

@@ -128,3 +128,81 @@ class TestReservations:
         assert wire.state(second) == "active"
         pass_time(9)
         assert wire.state(second) == "available"
+
+
+class TestWhatAFetchSays:
+    """http-binding §7.6 and §10.1: `worker_id` is optional in FETCH, and required in BEAT."""
+
+    def test_a_beat_adopts_a_claim_that_names_no_worker(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(visibility_timeout_ms=20_000)
+        for _ in range(3):
+            pass_time(14)
+            answer = wire.beat(worker_id=WORKER, active_jobs=[key], visibility_timeout_ms=20_000)
+            assert (answer["jobs_extended"], answer["jobs_lost"]) == ([key], [])
+        other = wire.beat(worker_id="other", active_jobs=[key])
+        assert (other["jobs_extended"], other["jobs_lost"]) == ([], [key])
+        wire.send("POST", "/v1/workers/ack", {"job_id": key, "worker_id": "other"}, 409)
+        wire.send("POST", "/v1/workers/ack", {"job_id": key})
+        assert wire.state(key) == "completed"
+
+    def test_the_death_of_the_worker_that_adopted_it_is_found(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(visibility_timeout_ms=600_000)
+        wire.beat(worker_id=WORKER, active_jobs=[key])
+        pass_time(46)
+        assert wire.state(key) == "available"
+
+    def test_a_beat_adopts_no_claim_that_has_ended(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(visibility_timeout_ms=1_000)
+        pass_time(2)
+        answer = wire.beat(worker_id=WORKER, active_jobs=[key])
+        assert (answer["jobs_extended"], answer["jobs_lost"]) == ([], [key])
+
+    def test_a_fetch_makes_the_worker_known(self, wire: Wire) -> None:
+        wire.fetch(worker_id=WORKER, queues=["email", "default"])
+        (worker,) = wire.send("GET", "/v1/admin/workers")["items"]
+        assert (worker["id"], worker["queues"]) == (WORKER, ["email", "default"])
+        wire.send("POST", f"/v1/admin/workers/{WORKER}/quiet", {})
+        wire.push()
+        assert wire.fetch(worker_id=WORKER) == []
+        assert wire.beat(worker_id=WORKER)["state"] == "quiet"
+
+    def test_a_worker_that_dies_before_its_first_beat_is_found(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER)
+        pass_time(121)
+        assert wire.state(key) == "available"
+        assert not Worker.objects.exists()
+
+    def test_a_claim_of_a_worker_that_never_beats_lasts_as_long_as_it_asked(
+        self, wire: Wire
+    ) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER, visibility_timeout_ms=600_000)
+        wire.fetch(worker_id=WORKER)
+        pass_time(580)
+        assert wire.state(key) == "active"
+        pass_time(25)
+        assert wire.state(key) == "available"
+
+    def test_a_worker_that_polls_is_alive_between_its_beats(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER, visibility_timeout_ms=600_000)
+        wire.beat(worker_id=WORKER, active_jobs=[key])
+        for _ in range(4):
+            pass_time(30)
+            wire.fetch(worker_id=WORKER)
+        assert wire.state(key) == "active"
+        pass_time(46)
+        assert wire.state(key) == "available"
+
+    def test_a_worker_that_reports_progress_is_alive(self, wire: Wire) -> None:
+        key = wire.push()
+        wire.fetch(worker_id=WORKER)
+        for _ in range(4):
+            pass_time(100)
+            body = {"worker_id": WORKER, "progress": 0.5}
+            wire.send("PUT", f"/v1/jobs/{key}/progress", body)
+        assert wire.state(key) == "active"
