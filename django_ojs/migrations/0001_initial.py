@@ -104,6 +104,13 @@ class Migration(migrations.Migration):
                         help_text="Silence after which it counts as dead."
                     ),
                 ),
+                (
+                    "enforces_timeouts",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Whether it fails jobs that run longer than their timeout.",
+                    ),
+                ),
                 ("session_pid", models.PositiveBigIntegerField(null=True)),
                 ("session_started_at", models.DateTimeField(null=True)),
                 ("metadata", models.JSONField(default=dict)),

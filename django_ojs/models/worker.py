@@ -41,6 +41,9 @@ class Worker(StoredModel):
     dead_after_ms = models.PositiveBigIntegerField(
         help_text="Silence after which it counts as dead."
     )
+    enforces_timeouts = models.BooleanField(
+        default=False, help_text="Whether it fails jobs that run longer than their timeout."
+    )
 
     # The worker's own database session, if it has one: when it no longer exists, the worker's
     # process has ended, and its jobs are rescued before three heartbeats are missed.

@@ -20,7 +20,11 @@ from django_ojs.storage.dialects.base import Session
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """What a worker registers with (worker-protocol §3.1)."""
+    """What a worker registers with (worker-protocol §3.1).
+
+    A worker that enforces the timeouts of its jobs has some seconds to do so, before maintenance
+    does.
+    """
 
     hostname: str = ""
     pid: int | None = None
@@ -29,6 +33,7 @@ class Registration:
     concurrency: int | None = None
     version: str = ""
     started_at: datetime | None = None
+    enforces_timeouts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +153,7 @@ def _record(
             "concurrency": registration.concurrency,
             "version": registration.version,
             "started_at": registration.started_at,
+            "enforces_timeouts": registration.enforces_timeouts,
         }
     if session is not None:
         values["session_pid"], values["session_started_at"] = session
