@@ -1,7 +1,7 @@
 """BEAT (ojs-core §7.5, worker-protocol §4): a worker's heartbeat, its jobs, and its directive."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -145,16 +145,8 @@ def _record(
         **liveness.after_beat(worker_id, interval),
     }
     if registration is not None:
-        values |= {
-            "hostname": registration.hostname,
-            "pid": registration.pid,
-            "queues": list(registration.queues),
-            "labels": list(registration.labels),
-            "concurrency": registration.concurrency,
-            "version": registration.version,
-            "started_at": registration.started_at,
-            "enforces_timeouts": registration.enforces_timeouts,
-        }
+        # What it leaves out stays as an earlier BEAT reported it.
+        values |= {name: value for name, value in asdict(registration).items() if value}
     if session is not None:
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)

@@ -150,6 +150,15 @@ class Failure:
         return out
 
 
+def with_code(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored error as responses show it.
+
+    ojs-core §8.1 calls its kind `type`, the HTTP binding and ojs-errors §6.1 `code`. A failure has
+    a `code` of its own only where the handler decided about the job.
+    """
+    return {"code": error.get("type"), **error}
+
+
 def parse(data: object) -> Failure:
     """Return Failure.parse(data)."""
     return Failure.parse(data)

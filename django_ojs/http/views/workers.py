@@ -1,6 +1,5 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +20,7 @@ from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
@@ -114,12 +114,11 @@ class Nack(OutcomeView):
             "max_attempts": job.max_attempts,
             "job": shown,
         }
-        for name in ("next_attempt_at", "discarded_at"):
+        if job.state == State.RETRYABLE:
+            _add_delay(shown)
+        for name in ("next_attempt_at", "retry_delay_ms", "discarded_at", "completed_at"):
             if name in shown:
                 out[name] = shown[name]
-        delay = _last_delay(shown) if job.state == "retryable" else None
-        if delay is not None:
-            out["retry_delay_ms"] = shown["retry_delay_ms"] = delay
         return out
 
 
@@ -160,24 +159,23 @@ class Heartbeat(OJSView):
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
-    # One query for the errors of earlier runs of all jobs; most jobs have none.
-    errors = defaultdict(list)
-    again = [job.id for job in claimed if job.run > 1]
-    if again:
-        runs = Attempt.primary.filter(job__in=again, error__isnull=False)
-        for run in runs.order_by("id"):
-            errors[run.job_id].append(run.as_error())
-    return [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
+    # Most jobs have no earlier run.
+    errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
+    found = [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
+    for shown in found:
+        _add_delay(shown)
+    return found
 
 
 def _identity(job: Job) -> dict[str, Any]:
     return {"id": str(job.pk), "job_id": str(job.pk), "state": job.state}
 
 
-def _last_delay(shown: dict[str, Any]) -> int | None:
+def _add_delay(shown: dict[str, Any]) -> None:
+    """Add the delay after the last run, if it was retried."""
     errors = shown.get("errors") or [{}]
-    delay: int | None = errors[-1].get("retry_delay_ms")
-    return delay
+    if "retry_delay_ms" in errors[-1]:
+        shown["retry_delay_ms"] = errors[-1]["retry_delay_ms"]
 
 
 def _jobs(data: dict[str, Any]) -> Collection[UUID]:
