@@ -23,7 +23,7 @@ class DeadLetterView(OJSView):
 
     def find(self, key: str) -> Job:
         """Return the dead letter of a path. Raises PermissionDenied for one of another queue."""
-        job = dead_letters.get(job_id(key))
+        job = dead_letters.get(job_id(key, "dead_letter_job"))
         self.access.check_queue(job.queue)
         return job
 
