@@ -44,6 +44,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/workers/nack", workers.Nack, "ojs-nack"),
     route("v1/workers/heartbeat", workers.Heartbeat, "ojs-heartbeat"),
     route("v1/workers/beat", workers.Heartbeat, "ojs-beat"),
+    route("v1/workers/progress", progress.WorkerProgress, "ojs-worker-progress"),
     # Queues
     route("v1/queues", queues.Queues, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),

@@ -205,7 +205,7 @@ class TestFail:
     @pytest.mark.parametrize(
         "bad",
         [
-            *(None, "text", 1, [], {}, {"type": "Boom"}, {"message": "m"}),
+            *(None, "text", 1, [], {}, {"message": "m"}),
             *({"type": 1, "message": "m"}, {"type": "B", "message": 1}),
             *(ERROR | {"retryable": "no"}, ERROR | {"details": []}),
         ],
