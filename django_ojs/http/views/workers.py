@@ -44,8 +44,11 @@ class Fetch(OJSView):
         if len(queues) > _MAX_NAMES:
             # Each one may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
-        size = "batch_size" if data.get("count") is None else "count"
-        count = fields.integer(data, size, minimum=1, maximum=MAX_COUNT) or 1
+        counts = [
+            fields.integer(data, name, minimum=1, maximum=MAX_COUNT)
+            for name in ("count", "batch_size")
+        ]
+        count = counts[0] or counts[1] or 1
         worker_id = fields.string(data, "worker_id")
         lease = fields.milliseconds(data, "visibility_timeout_ms")
         wait = fields.integer(data, "wait_ms", maximum=LONGEST_WAIT_MS) or 0

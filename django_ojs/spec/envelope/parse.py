@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope.checks import DEFAULT_LIMITS, check_size
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import SPECVERSION, Envelope, Limits
@@ -111,6 +112,8 @@ def _with_retry(data: Mapping[str, Any], options: dict[str, Any]) -> dict[str, A
         return options
     options = dict(options)
     attempts = options.pop("max_attempts")
+    # A wrong one is refused also where it does not count.
+    retry_policy.parse({"max_attempts": attempts}, default=DEFAULT)
     policy: Any = next((value for _, value in _given([options, data], _RETRY)), {})
     if attempts is not None and isinstance(policy, Mapping) and policy.get("max_attempts") is None:
         options["retry"] = {**policy, "max_attempts": attempts}

@@ -59,7 +59,7 @@ def test_batch_size_is_another_name_for_count(wire: Wire) -> None:
     both = {**body, "count": 3}
     assert len(wire.send("POST", "/v1/workers/fetch", both)["jobs"]) == 3
     for bad in (0, "2", 1_001):
-        wire.send("POST", "/v1/workers/fetch", {**body, "batch_size": bad}, 400)
+        wire.send("POST", "/v1/workers/fetch", {**both, "batch_size": bad}, 400)
 
 
 class TestUniqueKey:
@@ -119,8 +119,9 @@ class TestMaxAttempts:
 
     @pytest.mark.parametrize("bad", [-1, "7", 1.5, True, []])
     def test_a_wrong_value_is_refused(self, wire: Wire, bad: Any) -> None:
-        body = {"type": "a.b", "args": [], "options": {"max_attempts": bad}}
-        wire.send("POST", "/v1/jobs", body, 422)
+        for retry in (None, {"max_attempts": 2}):
+            options = {"max_attempts": bad, "retry": retry}
+            wire.send("POST", "/v1/jobs", {"type": "a.b", "args": [], "options": options}, 422)
 
     def test_at_the_top_level_it_is_the_servers(self, wire: Wire) -> None:
         body = {"type": "a.b", "args": [], "max_attempts": 7}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 from datetime import timedelta
@@ -29,11 +30,16 @@ class Wire:
         """Send a request to a path below `/ojs`, and return the body of a response."""
         connection = http.client.HTTPConnection(self._address, timeout=60)
         try:
-            headers = {"Content-Type": OJS_JSON, "Accept": OJS_JSON} | self._headers
+            headers = {"Content-Type": OJS_JSON, "Accept": OJS_JSON, **self._headers}
+            if body is None:
+                del headers["Content-Type"]
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, f"/ojs{path}", data, headers)
             response = connection.getresponse()
-            found = json.loads(response.read())
+            content = response.read()
+            if response.getheader("Content-Encoding") == "gzip":
+                content = gzip.decompress(content)
+            found = json.loads(content)
             assert response.status == status, (response.status, found)
             return found
         finally:
