@@ -18,6 +18,7 @@ def wire(live_server: LiveServer) -> Wire:
     return Wire(live_server.url)
 
 
+@pytest.mark.requirement("L1-HB-001")
 class TestHeartbeats:
     """ojs-core §7.5: every 15 seconds is recommended, three missed ones are death."""
 
@@ -74,6 +75,7 @@ class TestHeartbeats:
         assert wire.state(key) == "available"
 
 
+@pytest.mark.requirement("L1-VT-001", "L1-VT-002")
 class TestReservations:
     """worker-protocol §5, http-binding §7.6: a claim keeps the length it was made with."""
 
@@ -133,6 +135,7 @@ class TestReservations:
 class TestWhatAFetchSays:
     """http-binding §7.6 and §10.1: `worker_id` is optional in FETCH, and required in BEAT."""
 
+    @pytest.mark.requirement("L1-HB-001")
     def test_a_beat_adopts_a_claim_that_names_no_worker(self, wire: Wire) -> None:
         key = wire.push()
         wire.fetch(visibility_timeout_ms=20_000)

@@ -52,6 +52,7 @@ def test_the_latency_of_the_backend_is_an_integer(wire: Wire, path: str) -> None
     assert latency >= 0
 
 
+@pytest.mark.requirement("L0-OPS-004")
 def test_an_error_has_its_code_and_the_history_the_attempt_and_the_time(wire: Wire) -> None:
     # http-binding §12.1, ojs-errors §6.1 (ERR-012).
     key = wire.push(options={"retry": {"max_attempts": 2}})
@@ -84,6 +85,7 @@ def test_a_fetched_job_says_how_long_it_waited_for_this_attempt(wire: Wire) -> N
     assert [entry["code"] for entry in again["errors"]] == ["SMTPError"]
 
 
+@pytest.mark.requirement("L1-DLQ-002")
 def test_a_discard_has_its_time_and_the_dead_letter_its_history(wire: Wire) -> None:
     keys = [wire.push(options={"retry": {"max_attempts": 1}}) for _ in range(2)]
     wire.fetch(count=2)
