@@ -161,6 +161,7 @@ class Settings:
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
+    http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
 
     http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, payload_config.strings, PATHS)

@@ -163,9 +163,9 @@ def age_all(by: timedelta) -> None:
 
 
 def silence(worker_id: str, by: timedelta = MINUTE) -> None:
-    """Let a worker's last beat be longer ago."""
+    """Let the last request of a worker be longer ago."""
     workers = Worker.primary.filter(pk=worker_id)
-    workers.update(beat_at=F("beat_at") - by)
+    workers.update(seen_at=F("seen_at") - by, beat_at=F("beat_at") - by)
 
 
 def age_lease(name: str, by: timedelta = MINUTE) -> None:

@@ -28,6 +28,8 @@ from django_ojs.spec.errors import (
 )
 
 DOCS: Final = "https://openjobspec.org/docs"
+#: Characters of a path, or of a part of one, that a 404 repeats.
+MAX_RESOURCE_ID: Final = 255
 #: Seconds in Retry-After when the error has no better estimate.
 RETRY_AFTER: Final = 1
 
@@ -37,6 +39,8 @@ logger = logging.getLogger("django_ojs.http")
 def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
     headers: dict[str, str] = {}
     error = _translate(exception, headers)
+    if isinstance(error, NotFound):
+        _name_resource(error, request)
     status = error.status or 500
     if isinstance(exception, drf.MethodNotAllowed):
         status = 405
@@ -106,6 +110,15 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
             return BackendUnavailable("The database cannot be reached or is busy; try again.")
         case _:
             return BackendError("Something went wrong here; it has been logged.")
+
+
+def _name_resource(error: NotFound, request: HttpRequest) -> None:
+    # Every 404 says what is missing (http-binding §9.3); where nothing else does, the path.
+    resource = error.details.setdefault("resource_type", "path")
+    values = getattr(request.resolver_match, "kwargs", {})
+    named = request.path if resource == "path" else next(iter(values.values()), "")
+    if named.isprintable() and len(named) <= MAX_RESOURCE_ID:
+        error.details.setdefault("resource_id", named)
 
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:

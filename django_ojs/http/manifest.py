@@ -9,6 +9,9 @@ from django_ojs.http.headers import VERSION
 from django_ojs.storage import database
 from django_ojs.version import VERSION as PACKAGE_VERSION
 
+#: The project has no site of its own.
+HOMEPAGE = "https://openjobspec.org"
+
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
 EXTENSIONS: tuple[str, ...] = ("admin-api", "backpressure", "payload-limits")
 #: The same, as in `urn:ojs:ext:experimental:<name>`.
@@ -26,6 +29,7 @@ def manifest(base: str) -> dict[str, Any]:
             "name": "django-ojs",
             "version": PACKAGE_VERSION,
             "language": "python",
+            "homepage": HOMEPAGE,
         },
         "conformance_level": 1,
         "conformance_tier": "runtime",

@@ -4,6 +4,7 @@ from django.urls import URLPattern, re_path
 
 from django_ojs.http import urls_admin
 from django_ojs.http.routing import route
+from django_ojs.http.unsupported import unsupported
 from django_ojs.http.views import (
     dead_letter,
     events,
@@ -27,6 +28,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/ready", system.Ready, "ojs-ready"),
     route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
     route("metrics", metrics.Metrics, "ojs-metrics"),
+    unsupported,
     # Jobs
     route("v1/jobs", jobs.Jobs, "ojs-jobs"),
     route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),
@@ -42,6 +44,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/workers/nack", workers.Nack, "ojs-nack"),
     route("v1/workers/heartbeat", workers.Beat, "ojs-heartbeat"),
     route("v1/workers/beat", workers.Beat, "ojs-beat"),
+    route("v1/workers/progress", progress.WorkerProgress, "ojs-worker-progress"),
     # Queues
     route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),

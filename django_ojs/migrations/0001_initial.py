@@ -82,11 +82,33 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("started_at", models.DateTimeField(null=True)),
-                ("beat_at", models.DateTimeField()),
+                (
+                    "seen_at",
+                    models.DateTimeField(help_text="Its last BEAT, FETCH or progress report."),
+                ),
+                (
+                    "beat_at",
+                    models.DateTimeField(
+                        help_text="Its last BEAT; none so far if empty.", null=True
+                    ),
+                ),
+                (
+                    "beat_interval_ms",
+                    models.PositiveBigIntegerField(
+                        help_text="The interval between its beats, if it sends one.", null=True
+                    ),
+                ),
                 (
                     "dead_after_ms",
                     models.PositiveBigIntegerField(
                         help_text="Time without a heartbeat after which the worker counts as dead."
+                    ),
+                ),
+                (
+                    "enforces_timeouts",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Whether it fails jobs that run longer than their timeout.",
                     ),
                 ),
                 ("session_pid", models.PositiveBigIntegerField(null=True)),
@@ -160,6 +182,14 @@ class Migration(migrations.Migration):
                     "lease_until",
                     models.DateTimeField(
                         blank=True, help_text="When the lease of the claim ends.", null=True
+                    ),
+                ),
+                (
+                    "lease_ms",
+                    models.PositiveBigIntegerField(
+                        blank=True,
+                        help_text="By how much a heartbeat extends the reservation.",
+                        null=True,
                     ),
                 ),
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),

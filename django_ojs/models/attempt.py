@@ -1,6 +1,9 @@
 """The unsuccessful runs of a job."""
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
 from django.db import models
 
@@ -8,6 +11,7 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.models.job import Job
 from django_ojs.spec import times
+from django_ojs.spec.failure import with_code
 
 
 class AttemptOutcome(models.TextChoices):
@@ -43,12 +47,24 @@ class Attempt(StoredModel):
     def __str__(self) -> str:
         return f"attempt {self.attempt} of {self.job_id}: {self.outcome}"
 
+    @classmethod
+    def errors_of(cls, jobs: Collection[UUID]) -> dict[UUID, list[dict[str, Any]]]:
+        """Return the `errors` of these jobs, oldest first, in one query."""
+        errors = defaultdict(list)
+        if jobs:
+            runs = cls.primary.filter(job__in=jobs, error__isnull=False)
+            for run in runs.order_by("id"):
+                errors[run.job_id].append(run.as_error())
+        return errors
+
     def as_error(self) -> dict[str, Any]:
-        """Render as an entry of the job's `errors` (ojs-retry §10.1)."""
+        """Render as an entry of the job's `errors` (ojs-retry §10.1, ojs-errors §6.1)."""
+        finished = times.format_timestamp(self.finished_at)
         entry = {
-            **self.error,
+            **with_code(self.error),
             "attempt": self.attempt,
-            "timestamp": times.format_timestamp(self.finished_at),
+            "timestamp": finished,
+            "occurred_at": finished,
         }
         if self.retry_delay_ms is not None:
             entry["retry_delay_ms"] = self.retry_delay_ms

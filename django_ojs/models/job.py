@@ -64,6 +64,9 @@ class Job(StoredModel):
     lease_until = models.DateTimeField(
         null=True, blank=True, help_text="When the lease of the claim ends."
     )
+    lease_ms = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="By how much a heartbeat extends the reservation."
+    )
 
     # The hash of what the unique policy compares (ojs-unique-jobs §4). NULL without a policy.
     unique_key = models.CharField(max_length=64, null=True, blank=True, editable=False)  # noqa: DJ001  # as above

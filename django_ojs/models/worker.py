@@ -14,7 +14,7 @@ class Directive(models.TextChoices):
 
 
 class Worker(StoredModel):
-    """A worker process that has sent a BEAT (worker-protocol §3, §4).
+    """A worker process that has sent a BEAT or a FETCH (worker-protocol §3, §4).
 
     Deregistered or dead workers have no row.
     """
@@ -33,9 +33,16 @@ class Worker(StoredModel):
         max_length=16, choices=Directive.choices, default=Directive.RUNNING
     )
     started_at = models.DateTimeField(null=True)
-    beat_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="Its last BEAT, FETCH or progress report.")
+    beat_at = models.DateTimeField(null=True, help_text="Its last BEAT; none so far if empty.")
+    beat_interval_ms = models.PositiveBigIntegerField(
+        null=True, help_text="The interval between its beats, if it sends one."
+    )
     dead_after_ms = models.PositiveBigIntegerField(
         help_text="Time without a heartbeat after which the worker counts as dead."
+    )
+    enforces_timeouts = models.BooleanField(
+        default=False, help_text="Whether it fails jobs that run longer than their timeout."
     )
 
     # The worker's own database session, if it has one: when it no longer exists, the worker's

@@ -1,17 +1,14 @@
 """BEAT (ojs-core §7.5, worker-protocol §4): a worker's heartbeat, its jobs, and its directive."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, Q
-from django.db.models.functions import Greatest, Now
-
-from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.spec.errors import InvalidRequest
@@ -20,13 +17,14 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import Session
 
-#: A worker is dead after this many missed heartbeats.
-MISSED_BEATS = 3
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
-    """What a worker registers with (worker-protocol §3.1)."""
+    """What a worker registers with (worker-protocol §3.1).
+
+    A worker that enforces the timeouts of its jobs has some seconds to do so, before maintenance
+    does.
+    """
 
     hostname: str = ""
     pid: int | None = None
@@ -35,6 +33,7 @@ class Registration:
     concurrency: int | None = None
     version: str = ""
     started_at: datetime | None = None
+    enforces_timeouts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,10 +62,13 @@ def beat(
 ) -> BeatResponse:
     """Record the heartbeat, extend the reservations, and return the directive.
 
-    `holding` are its jobs in flight; their reservations are extended to the full visibility
-    timeout from now, never shortened, and only those this worker holds. `extend` names the ones to
-    extend when not all need it. `interval` is the time to its next beat. `session`: a database
-    session that lasts as long as the worker, so that its end shows that the worker died.
+    `holding` are its jobs in flight; the reservations of those that this worker holds are extended
+    by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
+    `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
+    if it sends one. `session`: a database session that lasts as long as the worker, so that its end
+    shows that the worker died.
+
+    A job in `holding` that was claimed without the id of a worker becomes this worker's.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -79,23 +81,22 @@ def beat(
             worker_id,
             state=state,
             active_jobs=len(holding) if active_jobs is None else active_jobs,
-            interval=interval or settings().heartbeat_interval,
+            interval=interval,
             registration=registration,
             session=session,
         )
+        lost = _lost(worker_id, holding) if holding else frozenset()
+        if lost and _adopt(worker_id, lost):
+            lost = _lost(worker_id, holding)
         extended = _extend_and_publish(worker_id, wanted, visibility_timeout) if wanted else 0
-        return BeatResponse(
-            state=directive,
-            jobs_extended=extended,
-            lost=_lost(worker_id, holding) if holding else frozenset(),
-        )
+        return BeatResponse(state=directive, jobs_extended=extended, lost=lost)
 
     return record_and_extend()
 
 
 @database.retry_contention
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
-    """Extend one reservation (worker-protocol §5.4) by the job's visibility timeout, or by `by`.
+    """Extend one reservation (worker-protocol §5.4) by the length it was claimed with, or by `by`.
 
     Return whether it is held.
     """
@@ -133,7 +134,7 @@ def _record(
     *,
     state: Directive,
     active_jobs: int,
-    interval: timedelta,
+    interval: timedelta | None,
     registration: Registration | None,
     session: Session | None,
 ) -> Directive:
@@ -141,19 +142,11 @@ def _record(
     values: dict[str, Any] = {
         "state": state,
         "active_jobs": active_jobs,
-        "beat_at": Now(),
-        "dead_after_ms": int(interval * MISSED_BEATS / timedelta(milliseconds=1)),
+        **liveness.after_beat(worker_id, interval),
     }
     if registration is not None:
-        values |= {
-            "hostname": registration.hostname,
-            "pid": registration.pid,
-            "queues": list(registration.queues),
-            "labels": list(registration.labels),
-            "concurrency": registration.concurrency,
-            "version": registration.version,
-            "started_at": registration.started_at,
-        }
+        # What it leaves out stays as an earlier BEAT reported it.
+        values |= {name: value for name, value in asdict(registration).items() if value}
     if session is not None:
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)
@@ -164,17 +157,9 @@ def _record(
             publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
-        _, made = workers.get_or_create(
-            id=worker_id, defaults={"started_at": Now(), "queues": [], **values}
+        liveness.register(
+            worker_id, **{"queues": values.pop("queues", []), "concurrency": None, **values}
         )
-        if made:
-            publish.worker_event(
-                EventType.WORKER_STARTED,
-                worker_id,
-                queues=list(registration.queues) if registration else [],
-                # The event requires a number; a worker that reports none has at least one slot.
-                concurrency=(registration.concurrency if registration else None) or 1,
-            )
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
         publish.worker_event(
@@ -198,27 +183,14 @@ def _extend_and_publish(
 
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:
-    default = int((visibility_timeout or settings().visibility_timeout) / timedelta(milliseconds=1))
-    if visibility_timeout is not None:
-        until = Now() + visibility_timeout
-        return int(_mine(worker_id, jobs).update(lease_until=Greatest(F("lease_until"), until)))
-    extended = 0
-    own = (
-        _mine(worker_id, jobs)
-        .exclude(visibility_timeout_ms=None)
-        .values_list("visibility_timeout_ms", flat=True)
-    )
-    for milliseconds in {default, *own.distinct()}:
-        which = Q(visibility_timeout_ms=milliseconds)
-        if milliseconds == default:
-            which |= Q(visibility_timeout_ms=None)
-        until = Now() + timedelta(milliseconds=milliseconds)
-        extended += (
-            _mine(worker_id, jobs)
-            .filter(which)
-            .update(lease_until=Greatest(F("lease_until"), until))
-        )
-    return extended
+    held = _mine(worker_id, jobs)
+    return int(held.update(lease_until=liveness.extended(visibility_timeout)))
+
+
+def _adopt(worker_id: str, jobs: Collection[UUID]) -> int:
+    # Claimed by a FETCH without `worker_id` (http-binding §10.1): only BEAT names the worker.
+    claimed = Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=None)
+    return int(claimed.update(worker_id=worker_id))
 
 
 def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:

@@ -7,7 +7,7 @@ from functools import partial
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import promotion
+from django_ojs.operations import liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue
@@ -26,6 +26,7 @@ def fetch(
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
     due: bool = True,
+    default_timeout: timedelta | None = None,
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
@@ -33,8 +34,8 @@ def fetch(
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted and expired ones discarded first; a worker whose maintenance does both passes
-    `due=False`. The jobs are reserved for their visibility timeout (the given one, their own, or
-    the setting, in this order).
+    `due=False`. The jobs are reserved for their visibility timeout: the given one, their own, or
+    the default, in this order, which is VISIBILITY_TIMEOUT if it is not given either.
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id):
@@ -43,7 +44,7 @@ def fetch(
         check = promotion.DueCheck()
         check.promote()
         check.expire()
-    lease = visibility_timeout or settings().visibility_timeout
+    lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     def claim(queue: str, wanted: int) -> list[Claimed]:
@@ -63,6 +64,29 @@ def fetch(
         jobs += database.retried(partial(claim, queue, count - len(jobs)))
         if len(jobs) >= count:
             break
+    return jobs
+
+
+def fetch_remotely(
+    queues: Sequence[str],
+    *,
+    count: int = 1,
+    worker_id: str | None = None,
+    visibility_timeout: timedelta | None = None,
+) -> list[Claimed]:
+    """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
+
+    The default length of a reservation is HTTP_VISIBILITY_TIMEOUT.
+    """
+    jobs = fetch(
+        queues,
+        count=count,
+        worker_id=worker_id,
+        visibility_timeout=visibility_timeout,
+        default_timeout=settings().http_visibility_timeout,
+    )
+    if worker_id is not None:
+        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs])
     return jobs
 
 

@@ -4,11 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
-from django.db.models.functions import Greatest, Now
-
-from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, times
 from django_ojs.spec.errors import ClaimLost
@@ -37,15 +34,8 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
         raise ClaimLost("The job is active under another claim.", details=details)
     before, now = job.progress, datetime.now(UTC)
     job.progress = after(before, reported, run=job.run, now=now)
-    milliseconds = job.visibility_timeout_ms
-    lease = (
-        settings().visibility_timeout
-        if milliseconds is None
-        else timedelta(milliseconds=milliseconds)
-    )
-    Job.primary.filter(pk=job_id).update(
-        progress=job.progress, lease_until=Greatest(F("lease_until"), Now() + lease)
-    )
+    Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
+    liveness.after_progress(job.worker_id)
     _publish(job, before, now)
     return job
 

@@ -285,6 +285,13 @@ class NotFound(OJSError):
 class JobNotFound(NotFound):
     """There is no job with this id."""
 
+    @classmethod
+    def with_id(cls, job_id: object) -> Self:
+        """Return the error for this id."""
+        key = str(job_id)
+        details = {"job_id": key, "resource_type": "job", "resource_id": key}
+        return cls("There is no job with this id.", details=details)
+
 
 class DuplicateJob(OJSError):
     """The id is taken, or a unique policy rejects the job; details: existing_job_id."""

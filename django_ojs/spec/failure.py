@@ -79,8 +79,8 @@ class Failure:
     def parse(cls, data: object) -> Self:
         """Read the `error` of a FAIL, in core's dialect (`type`) or the HTTP binding's (`code`).
 
-        Raises InvalidRequest when `type` and `code`, or `message`, are missing or not strings; long
-        or unclean text is cut and cleaned, never rejected.
+        Raises InvalidRequest when `type` and `code` are missing, or a field has a wrong type. A
+        missing message is the type; long or unclean text is cut and cleaned, never rejected.
         """
         if not isinstance(data, Mapping):
             raise InvalidRequest.of("error", "must be an object")
@@ -90,7 +90,7 @@ class Failure:
         if not kind and not code:
             raise InvalidRequest.of("error.type", "must be a non-empty string")
         if message is None:
-            raise InvalidRequest.of("error.message", "must be a string")
+            message = kind or code or ""
         if not kind:
             # The HTTP binding's `code` is core's `type`, unless it is one of RESPONSE_CODES.
             kind, code = ("handler_error", code) if code in RESPONSE_CODES else (code, None)
@@ -143,6 +143,15 @@ class Failure:
         if self.details is not None:
             out["details"] = self.details
         return out
+
+
+def with_code(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored error as responses show it.
+
+    ojs-core §8.1 calls its kind `type`, the HTTP binding and ojs-errors §6.1 `code`. A failure has
+    a `code` of its own only where the handler decided about the job.
+    """
+    return {"code": error.get("type"), **error}
 
 
 def clean(text: str, limit: int) -> str:

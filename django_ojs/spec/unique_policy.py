@@ -119,7 +119,8 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
     The `key` of core and the JSON format stands for `keys: ["type", "args"]` and `args_keys`; where
-    it names what the given `args` do not have, all of them count. Raises UniqueKeyInvalid.
+    it names what the given `args` do not have, all of them count, or the dimensions that it names.
+    Raises UniqueKeyInvalid.
     """
     if isinstance(data, UniquePolicy):
         return data
@@ -142,9 +143,12 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
         names = _names(key, "key", positions=True)
         # They are checked even where `key` replaces them: 0 is a wrong value, not an absent one.
         if not any(_names(given.get(name), name, positions=True) for name in ("keys", "args_keys")):
+            keys: tuple[str, ...] = ("type", "args")
             if names and args is not None and select(args, names) is None:
+                # Some clients send the `keys` of the unique document under this name.
+                keys = names if set(names) <= set(DIMENSIONS) else keys
                 names = None
-            given.update(keys=("type", "args"), args_keys=names)
+            given.update(keys=keys, args_keys=names)
         given["extra"] = {"key": list(key)}
     return UniquePolicy(**given)
 

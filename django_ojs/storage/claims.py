@@ -3,7 +3,7 @@
 Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -79,6 +79,13 @@ class Claimed:
     def pk(self) -> UUID:
         """The job's id."""
         return self.id
+
+    @property
+    def lease(self) -> timedelta:
+        """How long it was reserved for when it was claimed."""
+        assert self.lease_until is not None
+        assert self.started_at is not None
+        return self.lease_until - self.started_at
 
     @cached_property
     def args(self) -> list[json.JSON]:

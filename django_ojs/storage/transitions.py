@@ -146,7 +146,7 @@ def get(job_id: UUID) -> Job:
     key = Job._meta.pk.get_db_prep_value(job_id, database.connection())
     for job in raw_queries.rows(Job, "id = %s", [key]):
         return job
-    raise JobNotFound("There is no job with this id.", details={"job_id": str(job_id)})
+    raise JobNotFound.with_id(job_id)
 
 
 def lock(job_id: UUID) -> Job:
@@ -154,6 +154,4 @@ def lock(job_id: UUID) -> Job:
     try:
         return Job.primary.select_for_update(no_key=True).get(pk=job_id)
     except Job.DoesNotExist:
-        raise JobNotFound(
-            "There is no job with this id.", details={"job_id": str(job_id)}
-        ) from None
+        raise JobNotFound.with_id(job_id) from None

@@ -157,8 +157,6 @@ class Heartbeat:
 
 
 def _is_half_over(run: Run) -> bool:
-    if run.job.lease_until is None or run.job.started_at is None:
-        return False
-    lease = (run.job.lease_until - run.job.started_at).total_seconds()
+    lease = run.job.lease.total_seconds()
     # Measured with this process's clock from the claim on: the database's clock may differ.
     return time.monotonic() - run.claimed_at > lease / 2

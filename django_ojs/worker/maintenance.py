@@ -24,7 +24,7 @@ from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds until a due job becomes available, and an expired one discarded.
+#: Seconds until a due job becomes available, an expired one discarded, and an overdue one failed.
 TICK = 0.5
 
 
@@ -48,7 +48,7 @@ class MaintenanceThread:
             Step(passing.expire, TICK),
             Step(rescue.DeadWorkers(worker_id).take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(timeouts.enforce, 2.0),
+            Step(timeouts.enforce, TICK),
             Step(keeper.fold, 1.0),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),

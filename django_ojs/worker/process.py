@@ -260,4 +260,5 @@ class WorkerProcess:
             concurrency=self._config.threads,
             version=f"django_ojs {VERSION}",
             started_at=datetime.now(UTC),
+            enforces_timeouts=True,
         )

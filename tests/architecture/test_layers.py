@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info"),
-            *("activate", "retry", "delete", "progress", "promotion", "enqueue"),
+            *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
         {"workers"},

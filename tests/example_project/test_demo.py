@@ -35,7 +35,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def register(process: subprocess.Popen[bytes], *, with_job: bool) -> Job | None:
     now = timezone.now()
-    Worker.objects.create(id="w", pid=process.pid, beat_at=now, dead_after_ms=15_000)
+    Worker.objects.create(id="w", pid=process.pid, seen_at=now, dead_after_ms=15_000)
     if not with_job:
         return None
     return Job.objects.create(

@@ -175,8 +175,8 @@ def test_quiet_and_running_again_by_signals(start: Start) -> None:
 def beats(worker: str, number: int) -> str:
     """Wait for some beats, and return the state in the last one."""
     for _ in range(number):
-        before = Worker.objects.get(pk=worker).beat_at
-        wait_for(lambda: Worker.objects.get(pk=worker).beat_at > before, "it does not beat")  # noqa: B023  # called at once
+        before = Worker.objects.get(pk=worker).seen_at
+        wait_for(lambda: Worker.objects.get(pk=worker).seen_at > before, "it does not beat")  # noqa: B023  # called at once
     return Worker.objects.get(pk=worker).state
 
 

@@ -62,6 +62,7 @@ TABLE = [
     Line("POST", "ojs-job-nack", WORKER, DENIED, {"error": ERROR}),
     Line("GET", "ojs-job-progress", READ, DENIED),
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
+    Line("POST", "ojs-worker-progress", WORKER, DENIED, {"job_id": "{job}", "progress": 0.5}),
     # Workers
     Line("POST", "ojs-fetch", WORKER, DENIED, {"queues": ["mine", "other"]}),
     Line("POST", "ojs-ack", WORKER, DENIED, {"job_id": "{job}"}),

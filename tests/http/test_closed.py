@@ -15,7 +15,8 @@ from django_ojs.http.permissions import HasScope
 from django_ojs.spec.scopes import Scope
 
 #: What may be asked without credentials. Whoever adds to it has a reason.
-PUBLIC = {"ojs-manifest", "ojs-health", "ojs-ready", "ojs-openapi", "ojs-unknown"}
+PUBLIC = {"ojs-manifest", "ojs-health", "ojs-ready", "ojs-openapi"}
+PUBLIC |= {"ojs-unknown", "ojs-unsupported"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 VALUES: dict[str, Any] = {"int": 1, "uuid": UUID(int=1)}
 

@@ -146,7 +146,8 @@ def test_a_job_that_does_not_exist_is_not_found(operation: str) -> None:
     missing = uuid7()
     with pytest.raises(JobNotFound) as caught:
         ASKED[operation](missing)
-    assert caught.value.details == {"job_id": str(missing)}
+    key = str(missing)
+    assert caught.value.details == {"job_id": key, "resource_type": "job", "resource_id": key}
 
 
 def test_the_expected_states_are_named_in_the_conflict() -> None:

@@ -111,5 +111,6 @@ def test_an_unknown_field_cannot_replace_a_known_one() -> None:
 def test_errors_and_results_are_rendered_when_there_are_any() -> None:
     last = {"type": "T", "message": "m"}
     out = envelope.render(Stored(result=0, error=last), errors=[last, last])
-    assert (out["result"], out["error"], out["errors"]) == (0, last, [last, last])
+    shown = {**last, "code": "T"}
+    assert (out["result"], out["error"], out["errors"]) == (0, shown, [last, last])
     assert "errors" not in envelope.render(Stored(), errors=[])

@@ -37,7 +37,6 @@ def test_a_response_code_is_not_taken_for_a_type() -> None:
         ({"type": "", "message": "m"}, "error.type"),
         ({"type": 5, "message": "m"}, "error.type"),
         ({"type": "T", "code": 5, "message": "m"}, "error.code"),
-        ({"type": "T"}, "error.message"),
         ({"type": "T", "message": 5}, "error.message"),
         ({"type": "T", "message": "m", "retryable": "no"}, "error.retryable"),
         ({"type": "T", "message": "m", "details": []}, "error.details"),

@@ -109,7 +109,7 @@ def test_an_attempt_counts_like_its_job(column: str) -> None:
     [
         ("ojs_attempt", "outcome"),
         ("ojs_attempt", "finished_at"),
-        ("ojs_worker", "beat_at"),
+        ("ojs_worker", "seen_at"),
         ("ojs_worker", "dead_after_ms"),
         ("ojs_queue", "created_at"),
     ],
@@ -128,7 +128,7 @@ def test_other_tables_know_what_they_cannot_do_without(table: str, column: str) 
 def test_names_are_unique(model: Any, name: str) -> None:
     pair = ("one", "two")
     values: dict[str, Any] = {
-        "ojs_worker": {"beat_at": "2026-01-01T00:00:00Z", "dead_after_ms": 1},
+        "ojs_worker": {"seen_at": "2026-01-01T00:00:00Z", "dead_after_ms": 1},
         "ojs_lease": {"holder": "a", "until": "2026-01-01T00:00:00Z"},
         "ojs_count": {"state": "available", "n": 1},
     }.get(model._meta.db_table, {})

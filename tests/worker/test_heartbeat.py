@@ -85,7 +85,7 @@ def test_it_registers_before_anything_else_and_goes_on_beating(bench: Bench) -> 
     worker = Worker.objects.get()
     assert (worker.pk, worker.hostname, worker.pid, worker.queues) == (ME, "here", 7, ["a", "b"])
     assert worker.dead_after_ms == 150
-    eventually(lambda: Worker.objects.get().beat_at > worker.beat_at, "it beats again")
+    eventually(lambda: Worker.objects.get().seen_at > worker.seen_at, "it beats again")
 
 
 def test_it_reports_its_state_and_its_jobs_in_flight(bench: Bench) -> None:
@@ -178,7 +178,7 @@ def test_a_job_whose_outcome_was_just_stored_is_not_taken_for_lost(bench: Bench)
     ack.ack(run.job.id)
     bench.start()
     (worker,) = Worker.objects.all()
-    eventually(lambda: Worker.objects.get().beat_at > worker.beat_at, "it beats again")
+    eventually(lambda: Worker.objects.get().seen_at > worker.seen_at, "it beats again")
     assert (run.phase, run.context.cancelled) == (Phase.DONE, False)
 
 

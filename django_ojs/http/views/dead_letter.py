@@ -10,7 +10,7 @@ from django_ojs.http import fields, pagination
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -23,7 +23,7 @@ class DeadLetterView(OJSView):
 
     def find(self, key: str) -> Job:
         """Return the dead letter of a path. Raises PermissionDenied for one of another queue."""
-        job = dead_letters.get(job_id(key))
+        job = dead_letters.get(job_id(key, "dead_letter_job"))
         self.access.check_queue(job.queue)
         return job
 
@@ -57,8 +57,9 @@ class DeadLetters(OJSView):
         )
         after = _position(wanted.cursor) if wanted.cursor else None
         page = dead_letters.list_page(which, after=after, offset=wanted.offset, limit=wanted.limit)
+        errors = Attempt.errors_of([job.pk for job in page.jobs])
         return {
-            "jobs": [envelope.render(job) for job in page.jobs],
+            "jobs": [envelope.render(job, errors=errors.get(job.pk)) for job in page.jobs],
             "pagination": wanted.describe(
                 total=page.total,
                 capped=page.capped,

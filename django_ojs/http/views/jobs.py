@@ -27,12 +27,15 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 
 
-def job_id(text: str) -> UUID:
+def job_id(text: str, resource: str = "job") -> UUID:
     """Return the id in a path. Raises JobNotFound for text that is no id."""
     try:
         return ids.parse_id(text)
     except InvalidRequest:
-        raise JobNotFound("There is no job with this id.") from None
+        # Only the path can name it, and that may have characters that a response cannot contain.
+        # The path names the id in the response, unless it has characters that a response cannot.
+        details = {"resource_type": resource}
+        raise JobNotFound("There is no job with this id.", details=details) from None
 
 
 class JobView(OJSView):

@@ -1,5 +1,8 @@
 """Progress of a job: workers report it, clients read it (ojs-progress §6, §7)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.http import HttpResponse
 from django.utils.http import http_date
 from rest_framework.request import Request
@@ -9,7 +12,7 @@ from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Job
 from django_ojs.operations.progress import report
-from django_ojs.spec import times
+from django_ojs.spec import ids, times
 from django_ojs.spec.progress import Report, shown
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage.transitions import Claim
@@ -27,11 +30,29 @@ class JobProgress(JobView):
         """Store a report. One that comes too late changes nothing, and is no error."""
         data = self.body()
         self.check_queue_of(job_id(key))
-        claim = Claim(
-            worker_id=fields.string(data, "worker_id"),
-            attempt=fields.integer(data, "attempt", minimum=0),
-        )
-        return _render(report(job_id(key), Report.parse(data), claim=claim))
+        return _render(report(job_id(key), Report.parse(data), claim=_claim(data)))
+
+
+class WorkerProgress(JobView):
+    """A report in the form of the other routes of workers: the body names the job."""
+
+    needs = {"POST": Scope.WORKER}
+
+    def post(self, request: Request) -> HttpResponse:
+        data = self.body()
+        key = ids.parse_id(fields.required(data, "job_id", "id"), "job_id")
+        message = fields.string(data, "message")
+        if message is not None and data.get("data") is None:
+            data["data"] = {"message": message}
+        self.check_queue_of(key)
+        return _render(report(key, Report.parse(data), claim=_claim(data)))
+
+
+def _claim(data: Mapping[str, Any]) -> Claim:
+    return Claim(
+        worker_id=fields.string(data, "worker_id"),
+        attempt=fields.integer(data, "attempt", minimum=0),
+    )
 
 
 def _render(job: Job) -> HttpResponse:

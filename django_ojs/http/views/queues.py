@@ -98,17 +98,17 @@ class QueueConfiguration(OJSView):
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
         if name == DEFAULT_POLICY:
-            return _configuration(name, queues.default_policy())
+            return render_configuration(name, queues.default_policy())
         self.access.check_queue(name)
-        return _configuration(name, queues.get(name).config)
+        return render_configuration(name, queues.get(name).config)
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
         """Change the configuration by top-level key; null removes a value."""
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
-            return _configuration(name, queues.configure_default(self.body()))
+            return render_configuration(name, queues.configure_default(self.body()))
         self.access.check_queue(name)
-        return _configuration(name, queues.configure(name, self.body()).config)
+        return render_configuration(name, queues.configure(name, self.body()).config)
 
 
 class QueueStatistics(OJSView):
@@ -179,7 +179,7 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
     }
 
 
-def _configuration(name: str, config: QueueConfig) -> dict[str, Any]:
+def render_configuration(name: str, config: QueueConfig) -> dict[str, Any]:
     # At the top level as in PUT, under `config` as in POST.
     return {**config.values, "name": name, "config": dict(config.values)}
 

@@ -44,7 +44,7 @@ class Health(PublicView):
             backend["status"] = "disconnected"
             return json_response(_report("degraded", backend), 503, {"Retry-After": "1"})
         backend["status"] = "connected"
-        backend["latency_ms"] = round((time.monotonic() - began) * 1000, 1)
+        backend["latency_ms"] = round((time.monotonic() - began) * 1000)
         return json_response(_report(status, backend))
 
 

@@ -1,6 +1,5 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,11 +15,12 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
-from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch
+from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch_remotely
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
@@ -44,7 +44,11 @@ class Fetch(OJSView):
         if len(queues) > _MAX_NAMES:
             # Each one may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
-        count = fields.integer(data, "count", minimum=1, maximum=MAX_COUNT) or 1
+        counts = [
+            fields.integer(data, name, minimum=1, maximum=MAX_COUNT)
+            for name in ("count", "batch_size")
+        ]
+        count = counts[0] or counts[1] or 1
         worker_id = fields.string(data, "worker_id")
         lease = fields.milliseconds(data, "visibility_timeout_ms")
         wait = fields.integer(data, "wait_ms", maximum=LONGEST_WAIT_MS) or 0
@@ -52,7 +56,9 @@ class Fetch(OJSView):
             self.access.check_queue(queue)
 
         def claim() -> list[Claimed]:
-            return fetch(queues, count=count, worker_id=worker_id, visibility_timeout=lease)
+            return fetch_remotely(
+                queues, count=count, worker_id=worker_id, visibility_timeout=lease
+            )
 
         return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
 
@@ -111,12 +117,11 @@ class Nack(OutcomeView):
             "max_attempts": job.max_attempts,
             "job": shown,
         }
-        for name in ("next_attempt_at", "discarded_at"):
+        if job.state == State.RETRYABLE:
+            _add_delay(shown)
+        for name in ("next_attempt_at", "retry_delay_ms", "discarded_at", "completed_at"):
             if name in shown:
                 out[name] = shown[name]
-        delay = _last_delay(shown) if job.state == "retryable" else None
-        if delay is not None:
-            out["retry_delay_ms"] = shown["retry_delay_ms"] = delay
         return out
 
 
@@ -138,6 +143,7 @@ class Beat(OJSView):
             holding=holding,
             active_jobs=None if isinstance(number, list) else fields.integer(data, "active_jobs"),
             visibility_timeout=fields.milliseconds(data, "visibility_timeout_ms"),
+            interval=fields.milliseconds(data, "heartbeat_interval_ms"),
             registration=_registration(data),
         )
         return {
@@ -156,24 +162,23 @@ class Beat(OJSView):
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
-    # One query for the errors of earlier runs of all jobs; most jobs have none.
-    errors = defaultdict(list)
-    again = [job.id for job in claimed if job.run > 1]
-    if again:
-        runs = Attempt.primary.filter(job__in=again, error__isnull=False)
-        for run in runs.order_by("id"):
-            errors[run.job_id].append(run.as_error())
-    return [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
+    # Most jobs have no earlier run.
+    errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
+    found = [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
+    for shown in found:
+        _add_delay(shown)
+    return found
 
 
 def _identity(job: Job) -> dict[str, Any]:
     return {"id": str(job.pk), "job_id": str(job.pk), "state": job.state}
 
 
-def _last_delay(shown: dict[str, Any]) -> int | None:
+def _add_delay(shown: dict[str, Any]) -> None:
+    """Add the delay after the last run, if it was retried."""
     errors = shown.get("errors") or [{}]
-    delay: int | None = errors[-1].get("retry_delay_ms")
-    return delay
+    if "retry_delay_ms" in errors[-1]:
+        shown["retry_delay_ms"] = errors[-1]["retry_delay_ms"]
 
 
 def _jobs(data: dict[str, Any]) -> Collection[UUID]:

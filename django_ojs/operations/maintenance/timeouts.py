@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from django.db.models import F, Value
+from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Coalesce, Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
+from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound
@@ -16,9 +16,12 @@ from django_ojs.storage import raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
-#: The worker that runs a job enforces its timeout, with a traceback; maintenance fails the job only
-#: after this.
+#: A worker of django_ojs enforces the timeouts of its jobs, with a traceback. Maintenance fails
+#: such a job only after this.
 TIMEOUT_GRACE = timedelta(seconds=5)
+
+#: The same for any other worker, whose own report may be on its way.
+REMOTE_TIMEOUT_GRACE = timedelta(milliseconds=250)
 
 #: Jobs that one step fails, each in its own transaction.
 BATCH = 100
@@ -30,7 +33,12 @@ def enforce(limit: int = BATCH) -> int:
         return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
-    late = Job.primary.filter(state=State.ACTIVE, started_at__lte=Now() - timeout - TIMEOUT_GRACE)
+    enforced = Exists(Worker.primary.filter(pk=OuterRef("worker_id"), enforces_timeouts=True))
+    late = Job.primary.filter(
+        Q(started_at__lte=Now() - timeout - TIMEOUT_GRACE) | ~enforced,
+        state=State.ACTIVE,
+        started_at__lte=Now() - timeout - REMOTE_TIMEOUT_GRACE,
+    )
     failed = 0
     for key, run in late.values_list("pk", "run")[:limit]:
         try:

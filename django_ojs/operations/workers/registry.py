@@ -148,7 +148,7 @@ def _possible(worker_id: str) -> bool:
 def _rows() -> QuerySet[Worker]:
     # By the database's clock, as maintenance does it.
     silent = Case(
-        When(beat_at__lte=Now() - Milliseconds(F("dead_after_ms")), then=Value(True)),
+        When(seen_at__lte=Now() - Milliseconds(F("dead_after_ms")), then=Value(True)),
         default=Value(False),
     )
     return Worker.primary.annotate(silent=silent)

@@ -33,6 +33,9 @@ def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
 
 
 def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
+    if spelling == "delay_until" and isinstance(value, str) and value.startswith("P"):
+        # A relative time needs its plus sign; some clients send a duration under this name.
+        value = f"+{value}"
     return parse_when(value, spelling)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import DEFAULT_LIMITS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.envelope.validate import check_size
@@ -15,6 +16,7 @@ from django_ojs.spec.times import format_timestamp
 _READ: Final = tuple(
     (field.name, field.spellings, field.read, field.text) for field in FIELDS if field.read
 )
+_RETRY: Final = next(field.spellings for field in FIELDS if field.name == "retry")
 _KNOWN: Final = frozenset({*SYSTEM, *OPTIONS, *(field.name for field in FIELDS), "options"})
 
 
@@ -31,7 +33,7 @@ def parse(
     """
     if not isinstance(data, Mapping):
         raise InvalidRequest("a job must be an object")
-    options = _object(data, "options") or {}
+    options = _with_retry(data, _object(data, "options") or {})
     for name in ("type", "args"):
         if data.get(name) is None:
             raise InvalidRequest.of(name, "is required")
@@ -102,6 +104,20 @@ def _object(
     if value is not None and not isinstance(value, dict):
         raise error.of(name, "must be an object")
     return value
+
+
+def _with_retry(data: Mapping[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with their `max_attempts` in the retry policy, unless that has its own."""
+    if "max_attempts" not in options:
+        return options
+    options = dict(options)
+    attempts = options.pop("max_attempts")
+    # A wrong one is refused also where it does not count.
+    retry_policy.parse({"max_attempts": attempts}, default=DEFAULT)
+    policy: Any = next((value for _, value in _given([options, data], _RETRY)), {})
+    if attempts is not None and isinstance(policy, Mapping) and policy.get("max_attempts") is None:
+        options["retry"] = {**policy, "max_attempts": attempts}
+    return options
 
 
 def _extra(data: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django_ojs.spec import progress
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
+from django_ojs.spec.failure import with_code
 from django_ojs.spec.times import format_timestamp
 
 
@@ -106,7 +107,7 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
     if job.result is not None:
         out["result"] = job.result
     if job.error is not None:
-        out["error"] = job.error
+        out["error"] = with_code(job.error)
     if errors:
         out["errors"] = list(errors)
     for name, value in options.get("extra", {}).items():

@@ -83,6 +83,7 @@ async function beat() {
     active_jobs: held.length,
     active_job_ids: held.map((run) => run.job.id),
     visibility_timeout_ms: config.visibilityMs,
+    heartbeat_interval_ms: config.beatMs,
     hostname: hostname(),
     pid: process.pid,
     queues: config.queues,

@@ -42,7 +42,7 @@ def test_only_dead_letters_are_listed_the_latest_to_die_first() -> None:
     assert body["pagination"] == {"total": 2, "page": 1, "per_page": 20}
     item = body["items"][0]
     assert (item["state"], item["dead_letter"]) == ("discarded", True)
-    assert item["error"] == {"type": "Boom", "message": "it broke"}
+    assert item["error"] == {"type": "Boom", "code": "Boom", "message": "it broke"}
 
 
 def test_queue_type_error_and_the_time_of_death_filter_the_list() -> None:

@@ -31,7 +31,10 @@ def test_maintenance_stops_fetch_and_takes_jobs() -> None:
     assert api.get(PATH).ok() == body
     api.push()
     assert api.fetch() == []
-    assert api.post(PATH, {"enabled": False}).ok() == {"maintenance": False}
+    assert api.post(PATH, {"enabled": False}).ok() == {
+        "maintenance": False,
+        "enabled": False,
+    }
     assert len(api.fetch()) == 1
 
 

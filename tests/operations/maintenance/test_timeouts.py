@@ -12,10 +12,11 @@ from django.test import override_settings
 
 from django_ojs.models import Job
 from django_ojs.operations import fail
+from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import timeouts
-from django_ojs.operations.maintenance.timeouts import TIMEOUT_GRACE
+from django_ojs.operations.maintenance.timeouts import REMOTE_TIMEOUT_GRACE, TIMEOUT_GRACE
 from django_ojs.spec.errors import ClaimLost
-from tests.factories import HOUR, MINUTE, active, age, hourly, in_state, read
+from tests.factories import HOUR, MINUTE, WORKER, active, age, hourly, in_state, read, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -38,11 +39,28 @@ def test_it_goes_through_its_retry_policy() -> None:
     assert [read(job.id).discard_reason for job in (last, final)] == ["exhausted", "non_retryable"]
 
 
-def test_the_worker_has_a_moment_to_say_it_itself() -> None:
+def test_a_worker_that_enforces_timeouts_has_a_moment_to_say_it_itself() -> None:
+    worker(registration=Registration(enforces_timeouts=True))
     job = active(timeout_ms=60_000)
     age(job.id, MINUTE + TIMEOUT_GRACE - timedelta(seconds=2))
     assert timeouts.enforce() == 0
     assert read(job.id).state == "active"
+    age(job.id, 3)
+    assert timeouts.enforce() == 1
+
+
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize("worker_id", [WORKER, None])
+def test_another_worker_has_none(registered: bool, worker_id: str | None) -> None:
+    if registered:
+        worker(registration=Registration(hostname="elsewhere"))
+        worker("django", registration=Registration(enforces_timeouts=True))
+    job = active(worker_id, timeout_ms=60_000)
+    age(job.id, MINUTE - timedelta(seconds=2))
+    assert timeouts.enforce() == 0
+    age(job.id, 2 + REMOTE_TIMEOUT_GRACE.total_seconds())
+    assert timeouts.enforce() == 1
+    assert read(job.id).error["type"] == "timeout"
 
 
 def test_a_job_without_a_timeout_has_the_default() -> None:

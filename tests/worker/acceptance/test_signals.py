@@ -63,8 +63,8 @@ def test_a_running_job_is_waited_for_and_no_other_is_begun(
     reports(tree, "terminate")
     late = stored(handlers.note.enqueue())
     # Beats go on while it drains: it is not taken for dead.
-    beat_at = Worker.objects.get().beat_at
-    eventually(lambda: Worker.objects.get().beat_at > beat_at, "it goes on beating")
+    seen_at = Worker.objects.get().seen_at
+    eventually(lambda: Worker.objects.get().seen_at > seen_at, "it goes on beating")
     release(job)
     assert tree.ends() == 0
     assert becomes(job, "completed").attempt == 1
@@ -145,8 +145,8 @@ def test_a_quiet_worker_finishes_its_job_and_begins_no_other(start: Start, resum
     release(job)
     becomes(job, "completed")
     # Several beats and polls later it has still not been touched.
-    beat_at = Worker.objects.get().beat_at
-    eventually(lambda: Worker.objects.get().beat_at > beat_at, "it goes on beating")
+    seen_at = Worker.objects.get().seen_at
+    eventually(lambda: Worker.objects.get().seen_at > seen_at, "it goes on beating")
     assert becomes(next_one, "available").run == 0
     if resume:
         tree.signal(CONT)

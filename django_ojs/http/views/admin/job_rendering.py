@@ -4,6 +4,7 @@ from typing import Any
 
 from django_ojs.http.responses import timestamps
 from django_ojs.models import Job
+from django_ojs.spec.failure import with_code
 from django_ojs.spec.states import State
 
 _FINISHED: dict[State, str] = {
@@ -11,6 +12,7 @@ _FINISHED: dict[State, str] = {
     State.CANCELLED: "cancelled_at",
     State.DISCARDED: "discarded_at",
 }
+_ERROR = ("type", "code", "message")
 _DUE: dict[State, str] = {State.SCHEDULED: "scheduled_at", State.RETRYABLE: "next_attempt_at"}
 #: The times that are repeated under `metadata` (ojs-admin-api §7.2).
 _METADATA = (
@@ -50,16 +52,14 @@ def summary(job: Job) -> dict[str, Any]:
         out["worker_id"] = job.worker_id
     if job.error is not None:
         # `detail` has the others.
-        out["error"] = {name: job.error.get(name) for name in ("type", "message")}
+        out["error"] = {name: with_code(job.error).get(name) for name in _ERROR}
     return {**out, **_discarded(job)}
 
 
 def detail(job: Job) -> dict[str, Any]:
     """Return a whole job: its envelope, all its errors, its worker (ojs-admin-api §7.2)."""
     out = job.envelope()
-    out["errors"] = [
-        {**error, "occurred_at": error["timestamp"]} for error in out.get("errors", ())
-    ]
+    out.setdefault("errors", [])
     if "retry" in out:
         out["retry_policy"] = out["retry"]
     if job.worker_id is not None:

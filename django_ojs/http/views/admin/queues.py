@@ -9,6 +9,7 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
+from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.stats import Rates
@@ -17,6 +18,7 @@ from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
 class AdminQueueView(AdminView):
@@ -76,11 +78,17 @@ class AdminQueueResume(AdminQueueView):
 
 
 class AdminQueueConfig(AdminQueueView):
-    """Change the configuration of a queue by top-level key; an unknown queue is created."""
+    """Change the configuration of a queue by top-level key; an unknown queue is created.
+
+    `_default` is what applies to all others, as on the data plane.
+    """
 
     needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
+        if name == DEFAULT_POLICY:
+            self.access.check_all_queues()
+            return render_configuration(name, queues.configure_default(self.body()))
         return _detail(queues.configure(self.queue(name), self.body()))
 
 

@@ -78,10 +78,16 @@ class AdminSystemConfig(OJSView):
 
 
 def _render(status: MaintenanceStatus) -> dict[str, Any]:
-    out: dict[str, Any] = {"maintenance": status.enabled}
+    # Under the names of the request, and of clients, as well.
+    out: dict[str, Any] = {"maintenance": status.enabled, "enabled": status.enabled}
     if status.reason is not None:
         out["reason"] = status.reason
-    moments = timestamps(enabled_at=status.enabled_at, estimated_end=status.estimated_end)
+    moments = timestamps(
+        enabled_at=status.enabled_at,
+        started_at=status.enabled_at,
+        estimated_end=status.estimated_end,
+        ends_at=status.estimated_end,
+    )
     return {**out, **moments}
 
 

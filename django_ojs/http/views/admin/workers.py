@@ -86,7 +86,7 @@ def _worker(status: WorkerStatus) -> dict[str, Any]:
         "directive": worker.directive,
         "queues": status.queues,
         "active_jobs": worker.active_jobs,
-        **timestamps(last_heartbeat_at=worker.beat_at),
+        **timestamps(last_heartbeat_at=worker.seen_at),
         "version": worker.version,
         "labels": worker.labels,
         "metadata": worker.metadata,

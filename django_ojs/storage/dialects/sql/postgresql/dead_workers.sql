@@ -1,6 +1,6 @@
--- Workers that sent no heartbeat for too long, and workers whose database session has ended.
+-- Workers that have sent nothing for too long, and workers whose database session has ended.
 SELECT id, NULL, NULL FROM ojs_worker
-WHERE beat_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
+WHERE seen_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
 UNION ALL
 SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_pid IS NOT NULL AND NOT EXISTS (

@@ -1,0 +1,49 @@
+"""Documented routes that this server does not have: 422 `unsupported` (http-binding §16)."""
+
+from typing import Any, Final, NoReturn
+
+from django.http import HttpRequest
+from django.urls import re_path
+
+from django_ojs.http.views.base import PublicView
+from django_ojs.spec.errors import UnsupportedFeature
+
+# A dot does not match a line feed, which a path may contain.
+_BELOW: Final = r"(?:/[\s\S]*)?"
+_JOB: Final = r"jobs/[^/]+"
+_QUEUE: Final = r"queues/[^/]+"
+
+#: Paths below `ojs/v1/`, by the feature that they belong to.
+_PATHS: Final = {
+    "cron": rf"cron{_BELOW}",
+    "workflows": rf"workflows{_BELOW}",
+    "schemas": rf"schemas{_BELOW}",
+    "webhooks": rf"webhooks{_BELOW}",
+    "rate_limits": rf"rate-limits{_BELOW}",
+    "history": rf"history{_BELOW}|{_JOB}/(?:history|lineage)",
+    "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
+    "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
+    "checkpoints": rf"{_JOB}/checkpoint",
+    "realtime": rf"{_JOB}/(?:events|progress/stream)|{_QUEUE}/events",
+    "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
+}
+
+
+class Unsupported(PublicView):
+    """422 for every method: what is missing is a feature of the server, not a resource."""
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise UnsupportedFeature instead of 405."""
+        # Django passes on the group that matched, and no other.
+        (feature,) = kwargs
+        raise UnsupportedFeature(
+            f"This server does not support {feature.replace('_', ' ')}.",
+            details={"feature": feature},
+            hint="The manifest lists the capabilities and extensions of this server.",
+        )
+
+
+_ANY: Final = "|".join(rf"(?P<{feature}>{pattern})" for feature, pattern in _PATHS.items())
+
+#: Before the routes of jobs, where `bulk` would be an id.
+unsupported = re_path(rf"^ojs/v1/(?:{_ANY})\Z", Unsupported.as_view(), name="ojs-unsupported")

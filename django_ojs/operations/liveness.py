@@ -1,0 +1,121 @@
+"""Signs of life: how long a claim and a worker last without one.
+
+ojs-core §7.5, worker-protocol §5 and §10.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import F, Func, QuerySet
+from django.db.models.functions import Greatest, Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Worker
+from django_ojs.operations.events import publish
+from django_ojs.spec.events import EventType
+from django_ojs.storage import database
+from django_ojs.storage.dialects.expressions import Milliseconds
+
+#: A worker is dead after this many missed heartbeats.
+MISSED_BEATS = 3
+
+#: The shortest silence after which a worker that does not send its interval is dead: three of the
+#: intervals that ojs-core §7.5 recommends.
+SHORTEST_SILENCE = timedelta(seconds=45)
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def register(
+    worker_id: str, *, queues: Collection[str], concurrency: int | None, **values: Any
+) -> None:
+    """Store the row of a new worker, and publish that it started."""
+    _, made = Worker.primary.get_or_create(
+        id=worker_id,
+        defaults={
+            "started_at": Now(),
+            "queues": list(queues),
+            "concurrency": concurrency,
+            **values,
+        },
+    )
+    if made:
+        publish.worker_event(
+            EventType.WORKER_STARTED,
+            worker_id,
+            queues=list(queues),
+            # The event requires a number; a worker that reports none has at least one slot.
+            concurrency=concurrency or 1,
+        )
+
+
+def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
+    """Return the columns of the worker that a BEAT changes, besides what the worker reports.
+
+    `interval` is the time to its next beat, if it sends one, now or earlier. If it does not, the
+    interval is the time since its last beat.
+    """
+    seen = {"seen_at": Now(), "beat_at": Now()}
+    if interval is not None:
+        milliseconds = interval // _MILLISECOND
+        return seen | {
+            "beat_interval_ms": milliseconds,
+            "dead_after_ms": MISSED_BEATS * milliseconds,
+        }
+    return seen | {"dead_after_ms": _silence(worker_id) // _MILLISECOND}
+
+
+def after_fetch(worker_id: str, queues: Sequence[str], leases: Collection[timedelta]) -> None:
+    """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
+
+    Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
+    that never sends BEAT. `leases` are those of the jobs that it claimed now.
+    """
+    silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
+    worker = Worker.primary.filter(pk=worker_id)
+    known = worker.annotate(now=Now()).first()
+    if known is None:
+        _register_fetching(worker_id, queues, silence)
+    elif known.beat_at is None and leases:
+        _update(worker, seen_at=Now(), dead_after_ms=max(known.dead_after_ms, silence))
+    elif known.now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10:
+        # Not with every FETCH: a worker may poll many times a second.
+        _update(worker, seen_at=Now())
+
+
+@database.write_transaction
+def _register_fetching(worker_id: str, queues: Sequence[str], silence: int) -> None:
+    register(worker_id, queues=queues, concurrency=None, seen_at=Now(), dead_after_ms=silence)
+
+
+@database.retry_contention
+def _update(worker: QuerySet[Worker], **values: Any) -> None:
+    worker.update(**values)
+
+
+def after_progress(worker_id: str | None) -> None:
+    """Record a progress report as a sign of life of a worker that promised no heartbeats."""
+    Worker.primary.filter(pk=worker_id, beat_interval_ms=None).update(seen_at=Now())
+
+
+def extended(by: timedelta | None = None) -> Func:
+    """Return the new end of a reservation that a sign of life extends, never an earlier one.
+
+    Without `by`, it is extended by the length that it was claimed with.
+    """
+    return Greatest(F("lease_until"), Now() + (by or Milliseconds(F("lease_ms"))))
+
+
+def _silence(worker_id: str) -> timedelta:
+    known = Worker.primary.filter(pk=worker_id).annotate(now=Now()).first()
+    if known is None or known.beat_at is None:
+        return SHORTEST_SILENCE
+    if known.beat_interval_ms is not None:
+        return MISSED_BEATS * known.beat_interval_ms * _MILLISECOND
+    return max(
+        SHORTEST_SILENCE,
+        MISSED_BEATS * (known.now - known.beat_at),
+        # An extra beat, for example by a handler, is no shorter interval: the limit falls slowly.
+        known.dead_after_ms * _MILLISECOND / 2,
+    )
