@@ -58,6 +58,7 @@ class DeadWorkers:
 
     A worker is dead after three missed heartbeats. It is dead too when two checks in a row find
     that its database session has ended: a live worker that lost its connection soon has a new one.
+    A session that the role of this process may not see proves nothing.
     """
 
     def __init__(self, own: str | None = None) -> None:

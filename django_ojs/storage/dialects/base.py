@@ -54,8 +54,9 @@ Difference = tuple[str, str, int, int, int, int]
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
 
-#: A database session: the server's process id, and when it started.
-Session = tuple[int, datetime]
+#: A database session: the server's process id, and when it started. Without the time, which a role
+#: may not be permitted to see, the end of the session cannot be known.
+Session = tuple[int, datetime | None]
 
 #: A job to store: columns by name, JSON as Python values; `due_in` and `expires_in` in seconds from
 #: now.
@@ -248,7 +249,7 @@ class Dialect(ABC):
         """Return the queues of the notifications that have arrived; it does not wait for any."""
         raise NotImplementedError
 
-    def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
+    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
 
@@ -282,5 +283,6 @@ class Dialect(ABC):
     def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
-        With None: its last heartbeat is too old. With its session: that has ended on the server.
+        With None: its last heartbeat is too old. With its session: that has ended on the server; a
+        session of which this role cannot see that is left out.
         """

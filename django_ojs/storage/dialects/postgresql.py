@@ -47,6 +47,7 @@ _LISTEN = load("postgresql", "listen", channel=CHANNEL)
 _LOCK_QUEUE = load("postgresql", "lock_queue")
 _LOCK_SUBJECT = load("postgresql", "lock_subject")
 _LOCK_UNIQUE_KEYS = load("postgresql", "lock_unique_keys")
+_MAY_VACUUM_COUNTS = load("postgresql", "may_vacuum_counts")
 _NOTIFY = load("postgresql", "notify", calls="{calls}")
 _OLDEST_AVAILABLE = load("postgresql", "oldest_available")
 _OLDEST_TRANSACTION = load("postgresql", "oldest_transaction")
@@ -269,7 +270,9 @@ class PostgreSQL(Dialect):
     def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:
         if not connection.in_atomic_block:
             with connection.cursor() as cursor:
-                cursor.execute(_VACUUM_COUNTS)
+                cursor.execute(_MAY_VACUUM_COUNTS)
+                if cursor.fetchone()[0]:
+                    cursor.execute(_VACUUM_COUNTS)
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         # There is no write lock: rows are locked as they are changed. But each statement has to see
@@ -332,7 +335,7 @@ class PostgreSQL(Dialect):
             queues.append(notification.extra.decode())
         return queues
 
-    def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
+    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         with connection.cursor() as cursor:
             cursor.execute(_SESSION)
             pid, started_at = cursor.fetchone()
