@@ -16,6 +16,10 @@ CREATE TABLE ojs_count_change (
     bytes bigint NOT NULL DEFAULT 0
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
 
+-- Its rows can be deleted while the table is published (logical replication). A key would cost each
+-- enqueue an index entry.
+ALTER TABLE ojs_count_change REPLICA IDENTITY FULL;
+
 CREATE FUNCTION ojs_job_count_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO ojs_count_change
