@@ -42,6 +42,11 @@ def dialect(using: str | None = None) -> Dialect:
     return dialects.of(connection(using))
 
 
+def is_unavailable(error: BaseException) -> bool:
+    """Say whether the jobs' database cannot be reached or written to now (see the dialect)."""
+    return dialect().is_unavailable_error(error)
+
+
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
@@ -226,6 +226,13 @@ class Dialect(ABC):
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        """Say whether the database cannot be reached or written to now, so that a retry may pass.
+
+        It may be read-only for some seconds, during a failover.
+        """
+        return isinstance(error, (OperationalError, InterfaceError))
+
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
         """Convert an id of a raw row."""
@@ -280,8 +287,13 @@ class Dialect(ABC):
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired."""
 
     @abstractmethod
-    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
+
+        `away`: so many seconds the database took no heartbeats, until `back_for` seconds ago; they
+        are no silence of a worker that has not sent one since.
 
         With None: its last heartbeat is too old. With its session: that has ended on the server; a
         session of which this role cannot see that is left out.

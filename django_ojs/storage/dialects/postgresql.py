@@ -63,6 +63,7 @@ _SET_STATEMENT_TIMEOUT = load("postgresql", "set_statement_timeout")
 _SPEND_TICKETS = load("postgresql", "spend_tickets")
 _VACUUM_COUNTS = load("postgresql", "vacuum_counts")
 
+_READ_ONLY = "25006"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
@@ -310,6 +311,12 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        return (
+            super().is_unavailable_error(error)
+            or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
+        )
+
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
 
@@ -372,8 +379,10 @@ class PostgreSQL(Dialect):
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
-    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(_DEAD_WORKERS)
+            cursor.execute(_DEAD_WORKERS, {"away": away, "back_for": back_for})
             found = cursor.fetchall()
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]

@@ -226,9 +226,11 @@ class SQLite(Dialect):
             due, expired = cursor.fetchone()
         return bool(due), bool(expired)
 
-    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
         with connection.cursor() as cursor:
-            cursor.execute(_DEAD_WORKERS, {})
+            cursor.execute(_DEAD_WORKERS, {"away": away, "back_for": back_for})
             return [(row[0], None) for row in cursor.fetchall()]
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:

@@ -2,8 +2,12 @@
 --
 -- A role that is no member of the session's role, nor of pg_read_all_stats, sees its process id but
 -- not when it started. Such a session proves nothing: then only the heartbeats count.
+--
+-- The time in which the database was away is no silence of a worker that has not sent one since.
 SELECT id, NULL, NULL FROM ojs_worker
 WHERE beat_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
+      - CASE WHEN beat_at < statement_timestamp() - %(back_for)s * interval '1 second'
+             THEN %(away)s ELSE 0 END * interval '1 second'
 UNION ALL
 SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_started_at IS NOT NULL AND NOT EXISTS (
