@@ -1,5 +1,6 @@
 """Django system checks of the settings, the database and the access to the API."""
 
+from collections.abc import Collection
 from importlib.util import find_spec
 from typing import Any
 
@@ -88,8 +89,10 @@ def _api_is_open() -> bool:
 
 
 @register(Tags.database)
-def check_bounds(**kwargs: Any) -> list[CheckMessage]:
+def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Name the queues without a bound (backpressure §6.3)."""
+    if not _is_about_jobs(databases):
+        return []
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
@@ -98,9 +101,16 @@ def check_bounds(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register(Tags.database)
-def check_database(**kwargs: Any) -> list[CheckMessage]:
+def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the database is supported, and its settings."""
+    if not _is_about_jobs(databases):
+        return []
     try:
         return database.dialect().check(database.connection())
     except NotSupportedError as error:
         return [Error(str(error), id="django_ojs.E003")]
+
+
+def _is_about_jobs(databases: Collection[str] | None) -> bool:
+    # As Django's own checks of databases: without `--database` no command uses a connection.
+    return databases is not None and database.alias() in databases

@@ -80,10 +80,16 @@ def _queues(value: object) -> QueueConfigs:
         raise ValueError
     read = {}
     for name, config in value.items():
-        check_queue(name)
-        read[name] = queue_config.merge(
-            {}, queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=f"QUEUES.{name}")
+        is_default = name == queue_config.DEFAULT_POLICY
+        if not is_default:
+            check_queue(name)
+        checked = queue_config.check(
+            config,
+            max_envelope_bytes=_ANY_SIZE,
+            path=f"QUEUES.{name}",
+            default_policy=is_default,
         )
+        read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,13 +21,17 @@ from django.test import override_settings
 from django_ojs import checks
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
+from tests.worker.processes import ROOT
 
 
 @contextmanager
 def connection(vendor: str, **options: Any) -> Iterator[None]:
     """Let the jobs' database be another one."""
     other = mock.Mock(vendor=vendor, alias="jobs", settings_dict={"OPTIONS": options})
-    with mock.patch.object(database, "connection", return_value=other):
+    with (
+        mock.patch.object(database, "connection", return_value=other),
+        mock.patch.object(database, "alias", return_value="jobs"),
+    ):
         yield
 
 
@@ -74,7 +82,7 @@ def test_all_problems_of_the_settings_are_reported_at_once() -> None:
 @pytest.mark.parametrize("vendor", ["mysql", "oracle", "unknown"])
 def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
     with connection(vendor):
-        (problem,) = checks.check_database()
+        (problem,) = checks.check_database(databases=["jobs"])
     assert problem.id == "django_ojs.E003"
     assert "'jobs'" in problem.msg
     assert vendor in problem.msg
@@ -82,25 +90,25 @@ def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
 
 def test_postgresql_needs_no_option() -> None:
     with connection("postgresql"):
-        assert checks.check_database() == []
+        assert checks.check_database(databases=["jobs"]) == []
 
 
 def test_e004_an_sqlite_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     with connection("sqlite", transaction_mode="IMMEDIATE"):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))
         monkeypatch.setattr(sqlite3, "sqlite_version", "3.37.9")
-        (problem,) = checks.check_database()
+        (problem,) = checks.check_database(databases=["jobs"])
         assert problem.id == "django_ojs.E004"
         assert "3.38" in problem.msg
         assert "3.37.9" in problem.msg
         monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 38, 0))
-        assert checks.check_database() == []
+        assert checks.check_database(databases=["jobs"]) == []
 
 
 @pytest.mark.parametrize("options", [{}, {"transaction_mode": "DEFERRED"}])
 def test_w001_an_sqlite_whose_transactions_begin_without_the_lock(options: dict[str, Any]) -> None:
     with connection("sqlite", **options):
-        (problem,) = checks.check_database()
+        (problem,) = checks.check_database(databases=["jobs"])
     assert problem.id == "django_ojs.W001"
     assert problem.level == django_checks.WARNING
     assert problem.hint == "DATABASES['jobs']['OPTIONS']['transaction_mode'] = 'IMMEDIATE'"
@@ -109,7 +117,45 @@ def test_w001_an_sqlite_whose_transactions_begin_without_the_lock(options: dict[
 def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))
     with connection("sqlite"):
-        assert ids(checks.check_database()) == ["django_ojs.E004", "django_ojs.W001"]
+        assert ids(checks.check_database(databases=["jobs"])) == [
+            "django_ojs.E004",
+            "django_ojs.W001",
+        ]
+
+
+@pytest.mark.process
+@pytest.mark.postgresql
+@pytest.mark.parametrize("arguments", [["check"], ["diffsettings"], ["showmigrations", "--help"]])
+def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
+    arguments: list[str], process_environment: dict[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = {"HOST": "127.0.0.1", "PORT": silent.getsockname()[1]}
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env={
+                **process_environment,
+                "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+                "OJS_FAULTS_DATABASE": json.dumps(address),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert not done.returncode, done.stderr
+        assert "W003" not in done.stderr
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+
+
+def test_other_databases_are_not_checked_for_jobs() -> None:
+    with connection("mysql"):
+        for databases in (None, [], ["default"]):
+            assert checks.check_database(databases=databases) == []
+            assert checks.check_bounds(databases=databases) == []
 
 
 ALLOW_ANY = "django_ojs.http.authentication.AllowAny"
@@ -178,6 +224,7 @@ def test_the_checks_run_with_manage_py_check() -> None:
         call_command("check")
     with (
         connection("mysql"),
+        mock.patch.object(database, "alias", return_value="default"),
         pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
     ):
         call_command("check", databases=["default"], tags=["database"])

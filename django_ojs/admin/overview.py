@@ -78,15 +78,15 @@ class OverviewAdmin(OperatorModelAdmin):
     )
 
     def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
-        # There is one object, and no table.
-        return {key: Overview(pk=1) if key == "1" else None for key in keys}
+        # There is one object, and it is not stored.
+        return {key: Overview(pk="1") if key == "1" else None for key in keys}
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         # This process may be one that seldom writes its figures, so they are written if due.
         rollups.flush_if_due()
         with timed_queries() as query:
             context = _context(query)
-        overview = Overview(pk=1)
+        overview = Overview(pk="1")
         maintenance = context["maintenance"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             maintenance is not None and maintenance.enabled

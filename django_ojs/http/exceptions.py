@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import SuspiciousOperation
 from django.core.signals import got_request_exception
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
@@ -26,6 +26,7 @@ from django_ojs.spec.errors import (
     QueueFull,
     RateLimited,
 )
+from django_ojs.storage import database
 
 DOCS: Final = "https://openjobspec.org/docs"
 #: Characters of a path, or of a part of one, that a 404 repeats.
@@ -106,7 +107,7 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
             return InvalidRequest("The request cannot be read.")
         case SuspiciousOperation():
             return InvalidRequest("The request cannot be read.")
-        case OperationalError() | InterfaceError():
+        case DatabaseError() | InterfaceError() if database.is_unavailable(exception):
             return BackendUnavailable("The database cannot be reached or is busy; try again.")
         case _:
             return BackendError("Something went wrong here; it has been logged.")

@@ -422,22 +422,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Count",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("queue", models.CharField(max_length=255)),
-                ("state", models.CharField(max_length=16)),
-                ("n", models.BigIntegerField()),
-                ("bytes", models.BigIntegerField(db_default=0, default=0)),
-            ],
-            options={
-                "db_table": "ojs_count",
-                "constraints": [
-                    models.UniqueConstraint(fields=("queue", "state"), name="ojs_count_key")
-                ],
-            },
-        ),
-        migrations.CreateModel(
             name="Rollup",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -463,18 +447,6 @@ class Migration(migrations.Migration):
                         name="ojs_rollup_key",
                     )
                 ],
-            },
-        ),
-        migrations.CreateModel(
-            name="Overview",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-            ],
-            options={
-                "verbose_name": "overview",
-                "verbose_name_plural": "overview",
-                "managed": False,
-                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -708,6 +680,19 @@ class Migration(migrations.Migration):
             },
             bases=("django_ojs.job",),
         ),
-        RunSQLFiles("postgresql", "count_triggers", "admission", "push"),
-        RunSQLFiles("sqlite", "count_triggers"),
+        migrations.CreateModel(
+            name="Overview",
+            fields=[],
+            options={
+                "verbose_name": "overview",
+                "verbose_name_plural": "overview",
+                "proxy": True,
+                "default_permissions": ("view",),
+                "indexes": [],
+                "constraints": [],
+            },
+            bases=("django_ojs.queue",),
+        ),
+        RunSQLFiles("postgresql"),
+        RunSQLFiles("sqlite"),
     ]

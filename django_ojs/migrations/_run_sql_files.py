@@ -3,22 +3,42 @@
 from importlib.resources import files
 from typing import Any, Final
 
-from django.db import migrations
+from django.db import connections, migrations
+
+from django_ojs.storage import database
 
 _FOLDER: Final = files(__package__) / "sql"
 
+#: By vendor: the files of the schema, in the order in which they are run.
+FILES: Final = {
+    "postgresql": ("count_triggers", "admission", "push"),
+    "sqlite": ("count_triggers",),
+}
+
+#: Whether the table of jobs exists, and what the last statements of the files create.
+_PRESENT: Final = {
+    "postgresql": (
+        "SELECT to_regclass('ojs_job') IS NOT NULL, EXISTS (SELECT FROM pg_trigger"
+        " WHERE tgrelid = to_regclass('ojs_job') AND tgname = 'ojs_job_count_truncate')"
+        " AND EXISTS (SELECT FROM pg_proc"
+        " WHERE proname = 'ojs_push' AND pg_function_is_visible(oid))"
+    ),
+    "sqlite": (
+        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), EXISTS (SELECT 1"
+        " FROM sqlite_master WHERE type = 'trigger' AND name = 'ojs_job_count_delete')"
+    ),
+}
+
 
 class RunSQLFiles(migrations.RunSQL):
-    """Run `sql/<vendor>/<name>.sql` on databases of that vendor; `drop.sql` reverses them all."""
+    """Run the files of `sql/<vendor>` on databases of that vendor; `drop.sql` reverses them all."""
 
-    def __init__(self, vendor: str, *names: str) -> None:
-        forwards = [text for name in names for text in statements(vendor, name)]
-        super().__init__([*forwards], [*statements(vendor, "drop")])
+    def __init__(self, vendor: str) -> None:
+        super().__init__([*_all_statements(vendor)], [*statements(vendor, "drop")])
         self.vendor = vendor
-        self.names = names
 
     def deconstruct(self) -> Any:
-        return (type(self).__name__, [self.vendor, *self.names], {})
+        return (type(self).__name__, [self.vendor], {})
 
     def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor == self.vendor:
@@ -27,6 +47,33 @@ class RunSQLFiles(migrations.RunSQL):
     def database_backwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor == self.vendor:
             super().database_backwards(app_label, schema_editor, *states)
+
+
+def create_missing(using: str, **kwargs: Any) -> None:
+    """Create functions, procedures and triggers where there are none (post_migrate).
+
+    Tests without migrations (`pytest --nomigrations`, `TEST = {"MIGRATE": False}`) have only the
+    tables. On SQLite a migration that alters the table of jobs has removed its triggers.
+    """
+    connection = connections[using]
+    if connection.vendor not in FILES:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_PRESENT[connection.vendor])
+        has_table, is_complete = cursor.fetchone()
+        if has_table and is_complete and connection.vendor == "sqlite":
+            # `flush` deletes the jobs one by one, and knows the tables of models only.
+            cursor.execute("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
+        if not has_table or is_complete:
+            return
+        for statement in _all_statements(connection.vendor):
+            cursor.execute(statement)
+    # What changed while there were no triggers was not counted.
+    database.dialect_of(connection).repair_counts(connection)
+
+
+def _all_statements(vendor: str) -> list[str]:
+    return [text for name in FILES[vendor] for text in statements(vendor, name)]
 
 
 def statements(vendor: str, name: str) -> list[str]:

@@ -4,7 +4,6 @@ from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation
-from django_ojs.models.count import Count
 from django_ojs.models.dead_letter import DeadLetterJob
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
@@ -20,7 +19,6 @@ __all__ = [
     "Attempt",
     "Bound",
     "BulkOperation",
-    "Count",
     "DeadLetterJob",
     "Event",
     "Job",

@@ -1,13 +1,13 @@
-"""A model without a table: the entry of the overview in the admin, and its permission."""
+"""A proxy of Queue: the entry of the overview in the admin, and its permission."""
 
-from django.db import models
+from django_ojs.models.queue import Queue
 
 
-class Overview(models.Model):
-    """The overview page. Nothing is stored."""
+class Overview(Queue):
+    """The overview page. A proxy, because `dumpdata` reads the table of every other model."""
 
     class Meta:
-        managed = False
+        proxy = True
         default_permissions = ("view",)
         verbose_name = "overview"
         verbose_name_plural = "overview"

@@ -73,26 +73,27 @@ class Relays:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self, relay: Relay) -> None:
-        pause = 0.0
+        pause, is_away = 0.0, False
         try:
             while not self._stop.wait(pause):
-                pause = _send_next(relay)
+                try:
+                    pause, is_away = relay.send_next(), False
+                except Error as error:
+                    pause = POLL_INTERVAL
+                    # Once, not with each try.
+                    logger.log(
+                        logging.DEBUG if is_away else logging.WARNING,
+                        "The outbox cannot be read or written to (%s); the relay tries again.",
+                        type(error).__name__,
+                    )
+                    is_away = True
+                    connections.close_all()
+                except Exception:
+                    # A fault with one job must not end the thread that sends all others.
+                    pause = POLL_INTERVAL
+                    logger.exception("The relay failed; it tries again.")
             relay.close()
         except Error:
             logger.debug("The lease of a relay was not released; it expires by itself.")
         finally:
             connections.close_all()
-
-
-def _send_next(relay: Relay) -> float:
-    try:
-        return relay.send_next()
-    except Error as error:
-        logger.warning(
-            "The outbox cannot be read (%s); the relay tries again.", type(error).__name__
-        )
-        connections.close_all()
-    except Exception:
-        # A fault with one job must not end the thread that sends all others.
-        logger.exception("The relay failed; it tries again.")
-    return POLL_INTERVAL

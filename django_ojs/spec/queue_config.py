@@ -34,6 +34,10 @@ FLAT: Final = {
 RETAINED: Final = ("completed", "discarded", "cancelled")
 
 
+#: The name of the default policy (ojs-queue-config §7.1).
+DEFAULT_POLICY: Final = "_default"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backpressure:
     """The bounds of a queue; None is unbounded."""

@@ -30,10 +30,10 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Bound, Queue
+from django_ojs.spec.queue_config import DEFAULT_POLICY as DEFAULT
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database, process_state, queue_configs, raw_queries
-from django_ojs.storage.queue_configs import DEFAULT_POLICY as DEFAULT
 from django_ojs.storage.queue_configs import config_of
 
 #: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
@@ -139,7 +139,7 @@ def rebound(queue: str) -> None:
         # Queues that inherit it get a row with their next job; the others' rows are written now.
         rows.exclude(pk=DEFAULT).delete()
         own = queues.exclude(pk=DEFAULT).exclude(config={}).values_list("pk", flat=True)
-        for name in {*own, *settings().queues}:
+        for name in {*own, *settings().queues} - {DEFAULT}:
             rebound(name)
     bound = config_of(queue).backpressure
     if is_bounded(bound) or (queue != DEFAULT and is_bounded(default)):
@@ -173,11 +173,15 @@ class ConfiguredBounds:
             return
 
         def operation() -> None:
-            rows = _rows().exclude(pk=DEFAULT).values("queue", "slot", *_DERIVED)
+            rows = _rows().values("queue", "slot", *_DERIVED)
             stored = {row.pop("queue"): row for row in rows}
-            for queue in sorted({*stored, *wanted}):
+            # The default first: a change of it deletes the rows of queues that inherit it.
+            for queue in sorted({*stored, *wanted}, key=lambda name: (name != DEFAULT, name)):
                 # The snapshot may be a second old; `rebound` reads the configuration again.
-                if stored.get(queue) != _values(queue, queue_configs.of(queue).backpressure):
+                bound = queue_configs.of(queue).backpressure
+                if queue == DEFAULT and queue not in stored and not is_bounded(bound):
+                    continue
+                if stored.get(queue) != _values(queue, bound):
                     rebound(queue)
 
         def remember() -> None:

@@ -69,6 +69,11 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
         ) from None
 
 
+def is_unavailable(error: BaseException) -> bool:
+    """Say whether the jobs' database cannot be reached or written to now (see the dialect)."""
+    return dialect().is_unavailable_error(error)
+
+
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 

@@ -14,14 +14,11 @@ from django.db import connections
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
-from django_ojs.spec.queue_config import QueueConfig, inherit
+from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
 from django_ojs.storage import database, process_state
 
 #: Seconds until a change made by another process is seen.
 LIFETIME: Final = 1.0
-
-#: The row that holds the default policy (ojs-queue-config §7.1).
-DEFAULT_POLICY: Final = "_default"
 
 #: The mark of a deleted queue whose finished or active jobs are still stored: its row has a
 #: configuration of this one key. No client can send it.
@@ -73,9 +70,11 @@ _snapshots = process_state.register(Snapshots())
 
 
 def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> QueueConfig:
-    """Return a stored configuration over the settings and the default policy."""
+    """Return a stored configuration over the settings and the stored default policy."""
     stored = {} if DELETED in own else own
-    return QueueConfig.of(inherit(stored, settings().queues.get(name, {})), default)
+    in_code = settings().queues
+    policy = inherit(default, in_code.get(DEFAULT_POLICY, {}))
+    return QueueConfig.of(inherit(stored, in_code.get(name, {})), policy)
 
 
 def config_of(name: str) -> QueueConfig:

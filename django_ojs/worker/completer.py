@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -20,6 +20,7 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Run
@@ -219,13 +220,14 @@ class Completer:
                 for run in runs:
                     self._job_log.claim_lost(run)
                 return True
-            except (OperationalError, InterfaceError) as error:
-                self._job_log.database_away(error)
-                connections.close_all()
-                # The leases outlive a short outage. After a long one other workers may have
-                # claimed the jobs: the fence then rejects this write.
-                time.sleep(RETRY_INTERVAL)
-            except Exception:
+            except Exception as error:
+                if database.is_unavailable(error):
+                    self._job_log.database_away(error)
+                    connections.close_all()
+                    # The leases outlive a short outage. After a long one other workers may
+                    # have claimed the jobs: the fence then rejects this write.
+                    time.sleep(RETRY_INTERVAL)
+                    continue
                 # The database rejects the write, or this is a fault in the code: a retry would fail
                 # too, and the jobs behind this one wait.
                 logger.exception(

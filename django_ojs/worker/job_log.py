@@ -5,6 +5,8 @@ import threading
 import time
 from typing import Any
 
+from django.db import InternalError
+
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
@@ -91,8 +93,13 @@ class JobLog:
         )
 
     def database_away(self, error: Exception) -> None:
+        """Warn that the database cannot be reached, or is read-only."""
+        is_reached = isinstance(error, InternalError)
+        what = "cannot be written to" if is_reached else "does not respond"
         self.warn_once(
-            "database", f"The database does not respond ({type(error).__name__}); trying again."
+            "database",
+            f"The database {what} ({type(error).__name__}); trying again. What this worker has to "
+            "store is kept.",
         )
 
     def warn_once(self, key: str, message: str) -> None:

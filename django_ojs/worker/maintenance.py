@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import Error, connections
 
 from django_ojs.operations import promotion
 from django_ojs.operations.backpressure import pressure_monitor
@@ -43,10 +43,11 @@ class MaintenanceThread:
         self._worker_id = worker_id
         self._job_log = job_log
         keeper, passing = stats.CountKeeper(), promotion.DueCheck()
+        self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
-            Step(rescue.DeadWorkers(worker_id).take_back, TICK),
+            Step(self._dead_workers.take_back, TICK),
             Step(rescue.lapse, 1.0),
             Step(timeouts.enforce, TICK),
             Step(keeper.fold, 1.0),
@@ -78,18 +79,26 @@ class MaintenanceThread:
         flush_at = time.monotonic() + rollups.FLUSH_EVERY
         # Renewed when half of its term is over.
         held_until = 0.0
+        written_at, is_away = time.monotonic(), False
         try:
             while not self._stop.wait(TICK):
                 try:
-                    if time.monotonic() < held_until or lease.take(self._worker_id):
-                        if time.monotonic() >= held_until:
-                            held_until = time.monotonic() + lease.TERM.total_seconds() / 2
+                    if time.monotonic() >= held_until:
+                        is_held = lease.take(self._worker_id)
+                        now = time.monotonic()
+                        if is_away:
+                            self._dead_workers.database_was_away(now - written_at)
+                        written_at, is_away = now, False
+                        if is_held:
+                            held_until = now + lease.TERM.total_seconds() / 2
+                    if time.monotonic() < held_until:
                         self._run_due(due)
                     if time.monotonic() >= flush_at:
                         # The rollups of this process only, so without the lease.
                         stats.flush_rollups()
                         flush_at = time.monotonic() + rollups.FLUSH_EVERY
                 except Error as error:
+                    is_away, held_until = True, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
             stats.flush_rollups()
@@ -107,9 +116,9 @@ class MaintenanceThread:
                 # A step that found a full batch has more to do: it runs again in the next round.
                 try:
                     full = step.run() >= database.BATCH
-                except (OperationalError, InterfaceError):
-                    raise
-                except Exception:
+                except Exception as error:
+                    if database.is_unavailable(error):
+                        raise
                     # One row that cannot be read must not keep the other steps from running.
                     logger.exception("A step of the maintenance failed; it will be tried again.")
                     full = False

@@ -50,6 +50,18 @@ def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
     call_command("migrate", "django_ojs", verbosity=0)
 
 
+@pytest.mark.django_db
+@pytest.mark.postgresql
+def test_each_table_can_be_published_for_logical_replication() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname FROM pg_class AS c WHERE relkind = 'r' AND relname LIKE 'ojs%%'"
+            " AND relreplident <> 'f' AND NOT EXISTS (SELECT FROM pg_index AS i"
+            " WHERE i.indrelid = c.oid AND i.indisprimary)"
+        )
+        assert cursor.fetchall() == []
+
+
 def states_in(text: str) -> list[State]:
     """Return the states that a file's SQL names as literals, in order."""
     code = re.sub(r"--.*", "", text)

@@ -17,7 +17,7 @@ _SETTINGS = {"max_connections": "100", "fsync": "off", "synchronous_commit": "on
 class Cluster:
     """A server that can be crashed and started again."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **more: str) -> None:
         with warnings.catch_warnings():
             # One of its dependencies warns at import where XDG_RUNTIME_DIR is not set.
             warnings.simplefilter("ignore")
@@ -28,7 +28,7 @@ class Cluster:
         self._data = home / "data"
         self._server: Any = get_server(self._data, cleanup_mode=None, start=False)
         self._server.ensure_pgdata_inited()
-        lines = "".join(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        lines = "".join(f"{name} = {value}\n" for name, value in {**_SETTINGS, **more}.items())
         (self._data / "postgresql.auto.conf").write_text(lines)
         self.start()
 
@@ -53,12 +53,12 @@ class Cluster:
 
 
 @contextmanager
-def own_cluster() -> Iterator[Cluster]:
-    """Run a cluster for as long as a test needs it."""
+def own_cluster(**settings: str) -> Iterator[Cluster]:
+    """Run a cluster for as long as a test needs it, with these settings of PostgreSQL."""
     home = Path(tempfile.mkdtemp(prefix="ojs-faults-"))
     (home / "data").mkdir()
     try:
-        cluster = Cluster(home)
+        cluster = Cluster(home, **settings)
         try:
             yield cluster
         finally:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import SuspiciousOperation
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connections
+from django.db import (
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions as drf
 
@@ -34,6 +42,17 @@ def breaking(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     monkeypatch.setattr(jobs, "push", broken)
+
+
+@pytest.mark.postgresql
+def test_a_database_that_is_read_only_is_unavailable_for_a_while() -> None:
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+        answer = calm.post("jobs", JOB)
+        transaction.set_rollback(True)
+    answer.error(503, "backend_error")
+    assert int(answer.headers["Retry-After"]) >= 1
 
 
 @pytest.mark.parametrize("debug", [False, True])

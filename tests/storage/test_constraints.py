@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from django_ojs.models import Attempt, Count, Job, Lease, Queue, Worker
+from django_ojs.models import Attempt, Job, Lease, Queue, Worker
 from django_ojs.operations import queues
+from django_ojs.storage.figures import counts
 from tests.factories import active, in_state, push, worker
 
 pytestmark = pytest.mark.django_db
@@ -122,19 +123,24 @@ def test_other_tables_know_what_they_cannot_do_without(table: str, column: str) 
         execute(f"UPDATE {table} SET {column} = NULL")
 
 
-@pytest.mark.parametrize(
-    ("model", "name"), [(Queue, "name"), (Worker, "id"), (Lease, "name"), (Count, "queue")]
-)
+@pytest.mark.parametrize(("model", "name"), [(Queue, "name"), (Worker, "id"), (Lease, "name")])
 def test_names_are_unique(model: Any, name: str) -> None:
     pair = ("one", "two")
     values: dict[str, Any] = {
         "ojs_worker": {"seen_at": "2026-01-01T00:00:00Z", "dead_after_ms": 1},
         "ojs_lease": {"holder": "a", "until": "2026-01-01T00:00:00Z"},
-        "ojs_count": {"state": "available", "n": 1},
     }.get(model._meta.db_table, {})
     model.objects.bulk_create([model(**{name: each} | values) for each in pair])
     with pytest.raises(IntegrityError):
         execute(f"UPDATE {model._meta.db_table} SET {name} = 'one'")
+
+
+def test_a_queue_has_one_count_of_a_state() -> None:
+    push(queue="one")
+    push(queue="two")
+    counts.fold()
+    with pytest.raises(IntegrityError):
+        execute("UPDATE ojs_count SET queue = 'one'")
 
 
 def test_a_state_that_waits_for_nothing_may_carry_old_times() -> None:

@@ -11,10 +11,9 @@ from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations import queues
 from django_ojs.operations.queues import QueueStatus, Statistics
-from django_ojs.spec.queue_config import QueueConfig
+from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
 class QueueList(OJSView):

@@ -100,16 +100,20 @@ class Command(BaseCommand):
             for number in (signal.SIGTERM, signal.SIGINT)
         }
         running = Relays(found)
+        is_away = False
         try:
             while not stop.wait(POLL_INTERVAL):
                 try:
                     if here:
                         local.deliver_all()
                     outbox.prune()
+                    is_away = False
                 except Error as error:
-                    self.stderr.write(
-                        f"The database does not respond ({type(error).__name__}); trying again."
-                    )
+                    if not is_away:
+                        self.stderr.write(
+                            f"The database does not respond ({type(error).__name__}); trying again."
+                        )
+                    is_away = True
                     connections.close_all()
         finally:
             running.close()

@@ -13,7 +13,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db import InterfaceError, OperationalError
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -170,9 +169,9 @@ def _execute(chunk: int, scan_limit: int) -> int | None:
     try:
         with database.atomic():
             return _execute_step(operation, chunk, scan_limit)
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        if database.is_unavailable(error):
+            raise
         # It would fail again, and the operations after it would never be executed.
         logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
         mine.filter(pk=operation.pk).update(

@@ -14,10 +14,9 @@ from django_ojs.operations.queues.status import QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
-from django_ojs.spec.queue_config import QueueConfig, check, merge
-from django_ojs.storage import bounds, database
+from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
+from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.figures import counts
-from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
 def create(name: str, config: object = None, *, path: str = "config") -> QueueStatus:
@@ -76,7 +75,7 @@ def configure_default(changes: object, *, path: str = "") -> QueueConfig:
 
 def default_policy() -> QueueConfig:
     """Return the default policy: the configuration of queues that have none of their own."""
-    return QueueConfig.of(stored_default())
+    return queue_configs.effective(DEFAULT_POLICY, stored_default(), {})
 
 
 def _exists(name: str) -> Conflict:

@@ -7,9 +7,10 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Queue
 from django_ojs.spec import times
+from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
-from django_ojs.storage.queue_configs import DEFAULT_POLICY, DELETED
+from django_ojs.storage.queue_configs import DELETED
 
 RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
 

@@ -5,14 +5,17 @@ from typing import Final
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.storage.figures import counts
-from django_ojs.storage.queue_configs import DEFAULT_POLICY, DELETED
+from django_ojs.storage.queue_configs import DELETED
 
 #: The id of the system check; silencing it also silences the warning of the worker.
 CHECK_ID: Final = "django_ojs.W003"
 BOUND_HINT: Final = (
-    "Set backpressure.max_depth in OJS['QUEUES'] or over HTTP, for a queue or as the default; 0 "
-    "means that a queue has no bound on purpose."
+    "Set how many jobs may wait, for all queues: OJS = {'QUEUES': {'_default': {'backpressure': "
+    "{'max_depth': 100_000}}}}, or under the name of a queue; 0 means no limit. A full queue "
+    "rejects new jobs. To keep queues without a limit and without this warning: "
+    "SILENCED_SYSTEM_CHECKS = ['django_ojs.W003']."
 )
 _SHOWN: Final = 5
 
@@ -21,7 +24,11 @@ def message(names: Sequence[str]) -> str:
     """Return the warning for these queues."""
     shown = ", ".join(names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"No bound is set for {shown}{more}: producers that outrun the workers fill the disk."
+    queues, have = ("queue", "has") if len(names) == 1 else ("queues", "have")
+    return (
+        f"The {queues} {shown}{more} {have} no limit: if jobs are enqueued faster than workers run "
+        "them, they fill the disk of the database."
+    )
 
 
 def unbounded(also: Iterable[str] = ()) -> list[str]:
@@ -31,7 +38,9 @@ def unbounded(also: Iterable[str] = ()) -> list[str]:
     default policy the result is empty.
     """
     configs = dict(Queue.primary.values_list("name", "config"))
-    if _configures_bound(configs.pop(DEFAULT_POLICY, {})):
+    in_code = settings().queues
+    defaults = (configs.pop(DEFAULT_POLICY, {}), in_code.get(DEFAULT_POLICY, {}))
+    if any(_configures_bound(default) for default in defaults):
         return []
     names = {*configs, *counts.by_queue(), *also}
     return sorted(
@@ -40,7 +49,7 @@ def unbounded(also: Iterable[str] = ()) -> list[str]:
         if not name.startswith("_")
         and DELETED not in (config := configs.get(name, {}))
         and not _configures_bound(config)
-        and not _configures_bound(settings().queues.get(name, {}))
+        and not _configures_bound(in_code.get(name, {}))
     )
 
 

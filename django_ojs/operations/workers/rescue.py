@@ -1,5 +1,6 @@
 """Take back jobs with a lapsed lease, jobs of dead workers, and claims that never ran."""
 
+import time
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
@@ -60,19 +61,31 @@ class DeadWorkers:
 
     A worker is dead after three missed heartbeats. It is dead too when two checks in a row find
     that its database session has ended: a live worker that lost its connection soon has a new one.
+    A session that the role of this process may not see proves nothing.
     """
 
     def __init__(self, own: str | None = None) -> None:
         # The worker that runs this check is alive, however late its heartbeats are.
         self._own = own
         self._suspects: set[tuple[str, Session]] = set()
+        self._away, self._back_at = 0.0, time.monotonic()
+
+    def database_was_away(self, seconds: float) -> None:
+        """Do not count so many seconds, until now, as silence: no worker could send heartbeats.
+
+        Workers whose sessions ended meanwhile connect again.
+        """
+        self._away, self._back_at = seconds, time.monotonic()
+        self._suspects = set()
 
     def take_back(self) -> int:
         """Check once, and return how many jobs were taken back.
 
         Two checks must be about half a second apart.
         """
-        found = database.dialect().dead_workers(database.connection())
+        found = database.dialect().dead_workers(
+            database.connection(), away=self._away, back_for=time.monotonic() - self._back_at
+        )
         others = [(worker, session) for worker, session in found if worker != self._own]
         silent = {worker for worker, session in others if session is None}
         gone = {(worker, session) for worker, session in others if session is not None}

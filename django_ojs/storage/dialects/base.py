@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
@@ -56,8 +56,9 @@ Difference = tuple[str, str, int, int, int, int]
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
 
-#: A database session: the server's process id, and when it started.
-Session = tuple[int, datetime]
+#: A database session: the server's process id, and when it started. Without the time, which a role
+#: may not be permitted to see, the end of the session cannot be known.
+Session = tuple[int, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +240,13 @@ class Dialect(ABC):
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        """Say whether the database cannot be reached or written to now, so that a retry may pass.
+
+        It may be read-only for some seconds, during a failover.
+        """
+        return isinstance(error, (OperationalError, InterfaceError))
+
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
         """Convert an id of a raw row."""
@@ -262,7 +270,7 @@ class Dialect(ABC):
         """Return the queues of the notifications that have arrived; it does not wait for any."""
         raise NotImplementedError
 
-    def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
+    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
 
@@ -293,10 +301,16 @@ class Dialect(ABC):
         due, expired = self._rows(connection, "due_work", {})[0]
         return bool(due), bool(expired)
 
-    def dead_workers(self, connection: BaseDatabaseWrapper) -> list[tuple[str, Session | None]]:
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
-        With None: its last heartbeat is too old. With its session: that has ended on the server.
+        `away`: so many seconds the database took no heartbeats, until `back_for` seconds ago; they
+        are no silence of a worker that has not sent one since.
+
+        With None: its last heartbeat is too old. With its session: that has ended on the server; a
+        session of which this role cannot see that is left out.
         """
-        found = self._rows(connection, "dead_workers", {})
+        found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]

@@ -15,7 +15,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Stored
+from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Session, Stored
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
 
@@ -41,6 +41,8 @@ _INSERT_JOBS = {
     for only_if_admitted in (True, False)
 }
 
+
+_READ_ONLY = "25006"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
@@ -203,7 +205,7 @@ class PostgreSQL(Dialect):
         return self._rows(connection, "repair_counts")
 
     def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:
-        if not connection.in_atomic_block:
+        if not connection.in_atomic_block and self._rows(connection, "may_vacuum_counts")[0][0]:
             self._run(connection, "vacuum_counts")
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
@@ -230,6 +232,12 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        return (
+            super().is_unavailable_error(error)
+            or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
+        )
+
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
 
@@ -254,7 +262,7 @@ class PostgreSQL(Dialect):
             queues.append(notification.extra.decode())
         return queues
 
-    def session(self, connection: BaseDatabaseWrapper) -> tuple[int, datetime] | None:
+    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         pid, started_at = self._rows(connection, "session")[0]
         # A pooler responds to the start-up packet itself, with an invented process id: the server
         # process then serves other clients too, and its end says nothing about this one.

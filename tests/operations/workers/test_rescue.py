@@ -30,6 +30,7 @@ from tests.factories import (
     silence,
     worker,
 )
+from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 GONE = datetime(2020, 1, 1, tzinfo=UTC)
@@ -185,6 +186,27 @@ def test_a_worker_is_dead_after_three_beats_that_did_not_come() -> None:
     assert dead.take_back() == 1
     assert read(job.id).state == "available"
     assert not Worker.objects.exists()
+
+
+def test_time_without_a_database_is_no_silence() -> None:
+    active()
+    worker(interval=timedelta(seconds=20))
+    silence(WORKER, timedelta(seconds=70))
+    dead = DeadWorkers()
+    dead.database_was_away(30)
+    assert dead.take_back() == 0
+    silence(WORKER, timedelta(seconds=25))
+    assert dead.take_back() == 1
+
+
+def test_silence_after_the_database_is_back_counts_in_full() -> None:
+    active()
+    worker(interval=timedelta(milliseconds=1))
+    dead = DeadWorkers()
+    # It sent a heartbeat since the database is back.
+    dead.database_was_away(3_600)
+    beat.beat(WORKER, interval=timedelta(milliseconds=1))
+    eventually(lambda: dead.take_back() == 1, "three heartbeats are missed", within=5)
 
 
 def test_each_worker_says_how_long_it_may_be_silent() -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections, transaction
 
-from django_ojs.models import Count, Job
+from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import rescue
@@ -33,6 +33,12 @@ def unfolded() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM ojs_count_change")
         return int(cursor.fetchone()[0])
+
+
+def folded(queue: str) -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT state, n FROM ojs_count WHERE queue = %s AND n <> 0", [queue])
+        return dict(cursor.fetchall())
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -98,7 +104,7 @@ def test_folding_changes_where_the_counts_are_and_not_what_they_are() -> None:
     assert counts.fold() == 2
     assert unfolded() == 0
     assert counted(queue) == before == {"available": 5}
-    assert Count.objects.get(queue=queue, state="available").n == 5
+    assert folded(queue) == {"available": 5}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -110,6 +116,15 @@ def test_truncating_the_jobs_empties_the_counts() -> None:
     execute("TRUNCATE ojs_job CASCADE")
     assert stats.by_queue() == {}
     assert not counts.differences()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_flush_empties_the_counts() -> None:
+    push_many(3)
+    counts.fold()
+    push()
+    call_command("flush", interactive=False, verbosity=0)
+    assert stats.by_queue() == {}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -168,7 +183,7 @@ def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]
     counts.fold()
     call_command("ojs_counts", "--check")
     assert "The counts are correct." in capsys.readouterr().out
-    Count.objects.filter(queue=queue, state="available").update(n=7)
+    execute("UPDATE ojs_count SET n = 7 WHERE queue = %s AND state = 'available'", queue)
     with pytest.raises(CommandError, match="--repair"):
         call_command("ojs_counts", "--check")
     assert f"{queue} available: counted 7, there are 1" in capsys.readouterr().out
@@ -183,7 +198,11 @@ def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:
-    Count.objects.create(queue="ghost", state="active", n=2)
+    job = active(queue="ghost")
+    counts.fold()
+    Job.objects.filter(pk=job.id).delete()
+    counts.fold()
+    execute("UPDATE ojs_count SET n = 2 WHERE queue = 'ghost' AND state = 'active'")
     assert counts.repair() == [("ghost", "active", 2, 0, 0, 0)]
     assert counted("ghost") == {}
 

@@ -16,9 +16,9 @@ from django_ojs.operations.figures.stats import Rates
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage.queue_configs import DEFAULT_POLICY
 
 
 class AdminQueueView(AdminView):

@@ -9,12 +9,12 @@
 DO $$
 BEGIN
     FOR slot IN 0..15 LOOP
-        EXECUTE format('CREATE SEQUENCE ojs_ticket_%s', slot);
+        EXECUTE format('CREATE SEQUENCE IF NOT EXISTS ojs_ticket_%s', slot);
     END LOOP;
 END $$;
 
 -- Take so many tickets and return the number of the last one.
-CREATE FUNCTION ojs_spend(slot integer, cost bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ojs_spend(slot integer, cost bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     tickets regclass := format('ojs_ticket_%s', slot)::regclass;
     last bigint;
@@ -28,7 +28,7 @@ END $$;
 
 -- Return whether a queue has room for these jobs; false also where only a count under the queue lock can decide.
 -- `alone`: the statement is a transaction of its own.
-CREATE FUNCTION ojs_admit(name text, jobs bigint, size bigint, alone boolean) RETURNS boolean
+CREATE OR REPLACE FUNCTION ojs_admit(name text, jobs bigint, size bigint, alone boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     bound record;
@@ -100,7 +100,7 @@ END $$;
 
 -- Admit all of the jobs or none. The exception block gives back the shared locks when one queue
 -- refuses: two transactions that waited for the queue lock with a shared one held would deadlock.
-CREATE FUNCTION ojs_admit_all(queues text[], jobs bigint[], sizes bigint[], alone boolean)
+CREATE OR REPLACE FUNCTION ojs_admit_all(queues text[], jobs bigint[], sizes bigint[], alone boolean)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..cardinality(queues) LOOP

@@ -27,3 +27,7 @@ DROP FUNCTION ojs_job_count_delete() CASCADE;
 DROP FUNCTION ojs_job_count_truncate() CASCADE;
 
 DROP TABLE ojs_count_change;
+
+DROP TABLE ojs_count;
+
+DROP FUNCTION ojs_count_leave_out();

@@ -6,7 +6,7 @@
 --
 -- `new`: the id was generated and cannot be taken. `alone`: NULL skips the admission; otherwise
 -- whether the statement is a transaction of its own (see ojs_admit).
-CREATE PROCEDURE ojs_push(
+CREATE OR REPLACE PROCEDURE ojs_push(
     OUT stored_at bigint,
     id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
     priority integer DEFAULT 0, meta jsonb DEFAULT '{}', options jsonb DEFAULT '{}',

@@ -1,18 +1,27 @@
--- Counts by queue and state, kept by triggers (storage/counts.py reads them).
+-- Counts by queue and state, kept by triggers (storage/figures/counts.py reads them).
 --
 -- SQLite has one writer at a time, so that the triggers can write the counts themselves. A count
 -- without a row was emptied together with the table of jobs.
 --
--- SQLite changes most columns by building the table anew, and loses its triggers: a migration that
--- alters ojs_job has to create them again.
+-- SQLite changes most columns by building the table anew, and loses its triggers. This file may be
+-- run again: what exists stays.
 
-CREATE TRIGGER ojs_job_count_insert AFTER INSERT ON ojs_job BEGIN
+-- No model: dumpdata would write counts, and loaddata would add them to those of its jobs.
+CREATE TABLE IF NOT EXISTS ojs_count (
+    queue varchar(255) NOT NULL,
+    state varchar(16) NOT NULL,
+    n bigint NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, state)
+);
+
+CREATE TRIGGER IF NOT EXISTS ojs_job_count_insert AFTER INSERT ON ojs_job BEGIN
     INSERT INTO ojs_count (queue, state, n, bytes)
     VALUES (NEW.queue, NEW.state, 1, coalesce(NEW.size_bytes, 0))
     ON CONFLICT (queue, state) DO UPDATE SET n = n + 1, bytes = bytes + excluded.bytes;
 END;
 
-CREATE TRIGGER ojs_job_count_update AFTER UPDATE OF queue, state, size_bytes ON ojs_job
+CREATE TRIGGER IF NOT EXISTS ojs_job_count_update AFTER UPDATE OF queue, state, size_bytes ON ojs_job
 WHEN OLD.queue <> NEW.queue OR OLD.state <> NEW.state OR OLD.size_bytes IS NOT NEW.size_bytes BEGIN
     UPDATE ojs_count SET n = n - 1, bytes = bytes - coalesce(OLD.size_bytes, 0)
     WHERE queue = OLD.queue AND state = OLD.state;
@@ -21,7 +30,7 @@ WHEN OLD.queue <> NEW.queue OR OLD.state <> NEW.state OR OLD.size_bytes IS NOT N
     ON CONFLICT (queue, state) DO UPDATE SET n = n + 1, bytes = bytes + excluded.bytes;
 END;
 
-CREATE TRIGGER ojs_job_count_delete AFTER DELETE ON ojs_job BEGIN
+CREATE TRIGGER IF NOT EXISTS ojs_job_count_delete AFTER DELETE ON ojs_job BEGIN
     UPDATE ojs_count SET n = n - 1, bytes = bytes - coalesce(OLD.size_bytes, 0)
     WHERE queue = OLD.queue AND state = OLD.state;
 END;

@@ -1,10 +1,12 @@
 -- Adds the changes to the counts and deletes them.
 --
--- In the order of the key, so that two transactions that fold at once cannot deadlock.
-WITH changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n, bytes),
+-- In the order of the key, so that two transactions that fold at once cannot deadlock. ojs.counting
+-- is set before the first row: otherwise a trigger leaves it out (see count_triggers.sql).
+WITH counting AS MATERIALIZED (SELECT set_config('ojs.counting', 'on', true)),
+changes AS (DELETE FROM ojs_count_change RETURNING queue, state, n, bytes),
 folded AS (
     INSERT INTO ojs_count AS c (queue, state, n, bytes)
-    SELECT queue, state, sum(n), sum(bytes) FROM changes
+    SELECT queue, state, sum(n), sum(bytes) FROM changes, counting
     GROUP BY queue, state ORDER BY queue, state
     ON CONFLICT (queue, state) DO UPDATE
     SET n = c.n + EXCLUDED.n, bytes = c.bytes + EXCLUDED.bytes
