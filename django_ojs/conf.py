@@ -5,7 +5,6 @@ or a value of the wrong kind, is an error that names the key: a misspelt setting
 ignored would be found in production only.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -21,6 +20,7 @@ from django_ojs.spec import destinations, events, payload_config, queue_config, 
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.suggestions import did_you_mean
 
 
 def _duration(value: object) -> timedelta:
@@ -231,11 +231,10 @@ def _read(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key).upper(), known, n=1)
-            hint = (
-                f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
+            raise ImproperlyConfigured(
+                f"OJS[{key!r}] is not a setting of django_ojs. "
+                f"{did_you_mean(str(key).upper(), sorted(known))}"
             )
-            raise ImproperlyConfigured(f"OJS[{key!r}] is not a setting of django_ojs.{hint}")
         setting = known[key]
         try:
             values[setting.name] = setting.metadata["read"](value)

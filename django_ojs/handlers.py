@@ -28,6 +28,7 @@ from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
+from django_ojs.unique_arguments import UniqueArguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,6 +83,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self._signature = _signature_of_args(function, self.takes_context, type)
         self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
+        self.unique_arguments = UniqueArguments(type, self._signature)
         self.defaults = self._with_positions(options)
         self.__name__ = getattr(function, "__name__", type)
         self.__doc__ = function.__doc__
@@ -113,12 +115,11 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return Enqueuer(self, self._with_positions(read_options(options)))
 
     def _with_positions(self, options: Options) -> Options:
-        # A unique policy may name parameters; the stored policy has their positions, which a
-        # producer without the function can use as well.
         if options.unique is None:
             return options
-        policy = unique_policy.parse(options.unique).at(tuple(self._signature.parameters))
-        return replace(options, unique=policy)
+        policy = unique_policy.parse(options.unique)
+        self.unique_arguments.check(policy)
+        return replace(options, unique=self.unique_arguments.at(policy))
 
     def run(self, context: JobContext) -> Any:
         """Call the function with the job's arguments.

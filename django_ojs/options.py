@@ -147,6 +147,9 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     )
     if options is not NO_OPTIONS:
         _apply(options, envelope)
+    if envelope.unique is not None and handler is not None:
+        envelope.unique = handler.unique_arguments.at(envelope.unique)
+        envelope.args = handler.unique_arguments.complete(envelope.args, envelope.unique)
     return envelope
 
 

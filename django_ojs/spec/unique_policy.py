@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -85,21 +85,16 @@ class UniquePolicy:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def _selected(self, args: Sequence[Any]) -> dict[str, Any]:
-        selected = select(args, self.args_keys or ())
+        names = self.args_keys or ()
+        selected = select(args, names)
         if selected is None:
+            missing = next(name for name in names if select(args, [name]) is None)
             raise UniqueKeyInvalid.of(
                 "unique.args_keys",
-                "names something that is not in args",
+                f"names {missing[:64]!r}, which is not in args",
                 hint="A name is a member of the first object in args, or a position such as 0.",
             )
         return selected
-
-    def at(self, parameters: Sequence[str]) -> "UniquePolicy":
-        """Return the policy with names of `parameters` in `args_keys` turned into positions."""
-        if self.args_keys is None:
-            return self
-        positions = {name: str(index) for index, name in enumerate(parameters)}
-        return replace(self, args_keys=tuple(positions.get(n, n) for n in self.args_keys))
 
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, complete; the period is in ISO 8601."""
@@ -155,14 +150,15 @@ def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
     for name in names:
         if name in first:
             selected[name] = first[name]
-        elif _is_position(name) and int(name) < len(args):
+        elif is_position(name) and int(name) < len(args):
             selected[name] = args[int(name)]
         else:
             return None
     return selected
 
 
-def _is_position(name: str) -> bool:
+def is_position(name: str) -> bool:
+    """Return whether a name in `args_keys` is a position in `args`."""
     # A longer one is beyond any array, and slow to convert.
     return name.isascii() and name.isdigit() and len(name) < 8
 
