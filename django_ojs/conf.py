@@ -32,7 +32,7 @@ def _duration(value: object) -> timedelta:
 def _retry(value: object) -> RetryPolicy:
     if not isinstance(value, (Mapping, RetryPolicy)):
         raise ValueError
-    return retry_policy.parse(value, default=retry_policy.DEFAULT)
+    return retry_policy.parse_python(value, default=retry_policy.DEFAULT)
 
 
 def _paths(value: object) -> tuple[str, ...]:
@@ -93,9 +93,10 @@ def _queues(value: object) -> Queues:
     read = {}
     for name, config in value.items():
         check_queue(name)
-        read[name] = queue_config.merge(
-            {}, queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=f"QUEUES.{name}")
-        )
+        path = f"QUEUES.{name}"
+        checked = queue_config.check(config, max_envelope_bytes=_ANY_SIZE, path=path)
+        queue_config.check_names(checked, path)
+        read[name] = queue_config.merge({}, checked)
     return Queues(read)
 
 
@@ -239,8 +240,10 @@ def _read(given: Mapping[str, Any]) -> Settings:
         try:
             values[setting.name] = setting.metadata["read"](value)
         except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
+            # An OJSError names the field inside of the value.
+            reason = f" {error.message}" if isinstance(error, OJSError) else ""
             raise ImproperlyConfigured(
-                f"OJS[{key!r}] must be {setting.metadata['kind']}."
+                f"OJS[{key!r}] must be {setting.metadata['kind']}.{reason}"
             ) from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):

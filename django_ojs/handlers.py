@@ -117,7 +117,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
     def _with_positions(self, options: Options) -> Options:
         if options.unique is None:
             return options
-        policy = unique_policy.parse(options.unique)
+        policy = unique_policy.parse_python(options.unique)
         self.unique_arguments.check(policy)
         return replace(options, unique=self.unique_arguments.at(policy))
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration
 
 OnConflict = Literal["reject", "replace", "replace_except_schedule", "ignore"]
@@ -109,6 +110,13 @@ class UniquePolicy:
         return out
 
 
+def parse_python(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
+    """Return the policy that Python code describes; see `parse`. `period` may be in seconds."""
+    if isinstance(data, Mapping) and isinstance(data.get("period"), int | float):
+        data = {**data, "period": _period(data["period"])}
+    return parse(data, args=args)
+
+
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
@@ -119,11 +127,11 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
         return data
     if not isinstance(data, Mapping):
         raise UniqueKeyInvalid.of("unique", "must be an object")
-    if any(name not in _KNOWN for name in data):
-        # A misspelt name that is ignored would silently change the policy (§2.2).
-        raise UniqueKeyInvalid.of(
-            "unique", f"may have the fields {', '.join(_FIELDS)}, and no other"
-        )
+    for name in data:
+        if name not in _KNOWN:
+            # A misspelt name that is ignored would silently change the policy (§2.2).
+            rule = f"may have the fields {', '.join(_FIELDS)}, and no other"
+            raise UniqueKeyInvalid.of("unique", rule, hint=did_you_mean(name, _FIELDS))
     given = {name: value for name, value in data.items() if value is not None}
     milliseconds = given.pop("period_ms", None)
     if milliseconds is not None and "period" not in given:
