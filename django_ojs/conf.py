@@ -173,6 +173,8 @@ class Settings:
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
+    log_error_messages: bool = _setting(True, _boolean, BOOLEAN)
+    log_tracebacks: bool = _setting(True, _boolean, BOOLEAN)
 
     http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, _paths, PATHS)
 

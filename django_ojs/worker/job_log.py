@@ -3,10 +3,12 @@
 import logging
 import threading
 import time
+from types import TracebackType
 from typing import Any
 
+from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
 from django_ojs.worker.in_flight import Run
 
@@ -15,6 +17,14 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between two summaries.
 SUMMARY_INTERVAL = 5.0
 
+#: A longer message of an error is cut in the log; it is stored as a whole.
+MAX_MESSAGE_CHARACTERS = 500
+
+#: The packages between the start of a thread and the project's code.
+_CALLERS = frozenset({"django_ojs", "asyncio", "asgiref", "concurrent", "contextlib", "threading"})
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
 #: Seconds before the same warning is logged again.
 REPEAT_AFTER = 30.0
 
@@ -22,7 +32,8 @@ REPEAT_AFTER = 30.0
 class JobLog:
     """The log lines and the counts of one process.
 
-    They have names and times only, never arguments, results or messages of errors.
+    They have names, times and errors, never arguments or results. The messages of errors and the
+    tracebacks can be left out (LOG_ERROR_MESSAGES, LOG_TRACEBACKS).
     """
 
     def __init__(self) -> None:
@@ -47,7 +58,11 @@ class JobLog:
     def failed(
         self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
     ) -> None:
-        """Log a job that failed. Its traceback is logged at DEBUG, and is in the stored error."""
+        """Log a job that failed, with the traceback of the exception that is the cause.
+
+        A handler that raised ojs.Retry, ojs.Discard or ojs.DeadLetter made a decision: that has no
+        traceback.
+        """
         with self._lock:
             self.failed_count += 1
         if job.state == State.RETRYABLE:
@@ -64,13 +79,12 @@ class JobLog:
             run.job.type,
             run.job.id,
             duration(seconds),
-            failure.type,
+            _error(failure),
             what,
+            exc_info=_exc_info(cause),
             extra=_fields(run, "timeout" if failure.type == "timeout" else "failed", seconds)
             | {"error": failure.type},
         )
-        if cause is not None:
-            logger.debug("Traceback of %s", run.job.id, exc_info=cause)
 
     def claim_lost(self, run: Run) -> None:
         """Log a run whose job was cancelled, or claimed by another worker."""
@@ -131,6 +145,30 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min"
+
+
+def _error(failure: Failure) -> str:
+    message = " ".join(failure.message.split())
+    if not message or not settings().log_error_messages:
+        return failure.type
+    if len(message) > MAX_MESSAGE_CHARACTERS:
+        message = message[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+    return f"{failure.type}: {message}"
+
+
+def _exc_info(cause: BaseException | None) -> ExcInfo | None:
+    """Return the exception with its traceback, from the first frame of the project's code."""
+    if cause is None or isinstance(cause, HandlerResponse) or not settings().log_tracebacks:
+        return None
+    first = cause.__traceback__
+    while first is not None and _is_ours(first):
+        first = first.tb_next
+    return type(cause), cause, first or cause.__traceback__
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    package = str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package in _CALLERS
 
 
 def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:

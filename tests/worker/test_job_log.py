@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure, from_exception
+from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry, from_exception
 from django_ojs.worker import job_log as job_logs
 from django_ojs.worker.job_log import JobLog, duration
 from tests.worker.parts import run_of
@@ -83,13 +84,37 @@ def test_a_failed_job_says_why_and_what_comes_next(
     log: pytest.LogCaptureFixture, job: Job, level: int, expected: str
 ) -> None:
     job_log = JobLog()
-    job_log.failed(RUN, Failure(type="Boom", message=SECRET), job, 2.0, None)
+    job_log.failed(RUN, Failure(type="Boom", message="no\nmoney"), job, 2.0, None)
     (record,) = log.records
-    assert record.getMessage() == f"test.job {RUN.job.id} failed in 2.0 s: Boom ({expected})"
+    assert record.getMessage() == (
+        f"test.job {RUN.job.id} failed in 2.0 s: Boom: no money ({expected})"
+    )
     assert (record.levelno, job_log.failed_count, vars(record)["status"]) == (level, 1, "failed")
 
 
-def test_nothing_of_a_jobs_content_is_ever_in_a_line(log: pytest.LogCaptureFixture) -> None:
+def test_a_long_message_is_cut_and_an_empty_one_left_out(log: pytest.LogCaptureFixture) -> None:
+    for message in ("x" * 10_000, ""):
+        JobLog().failed(
+            RUN, Failure(type="Boom", message=message), Job(state="discarded"), 1.0, None
+        )
+    long, empty = (record.getMessage() for record in log.records)
+    assert len(long) < 700
+    assert "xx… (discarded" in long
+    assert "Boom (discarded" in empty
+
+
+@pytest.mark.parametrize("cause", [Retry("later"), Discard("no"), DeadLetter("no")])
+def test_a_decision_of_the_handler_has_no_traceback(
+    log: pytest.LogCaptureFixture, cause: Exception
+) -> None:
+    JobLog().failed(RUN, from_exception(cause), Job(state="discarded"), 1.0, cause)
+    assert log.records[0].exc_info is None
+
+
+def test_messages_and_tracebacks_can_be_kept_out_of_the_log(
+    log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.OJS = {"LOG_ERROR_MESSAGES": False, "LOG_TRACEBACKS": False}
     job_log = JobLog()
     try:
         raise ValueError(SECRET)

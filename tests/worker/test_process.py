@@ -197,9 +197,24 @@ def test_the_log_tells_of_each_job_and_never_of_its_arguments(
     WorkerProcess(configured(once=True)).run()
     assert f"testapp.echo {done.pk} completed in " in caplog.text
     assert f"worker.transfer {failed.pk} failed in " in caplog.text
-    assert "ValueError (dead letter after attempt 1)" in caplog.text
+    assert "ValueError: the transfer failed (dead letter after attempt 1)" in caplog.text
     assert secret not in caplog.text
     assert not any(secret in repr(vars(record)) for record in caplog.records)
+
+
+@pytest.mark.parametrize("type_", ["worker.transfer", "worker.transfer_async"])
+def test_an_error_is_logged_with_its_traceback_from_the_handler_on(
+    caplog: pytest.LogCaptureFixture, type_: str
+) -> None:
+    stored(ojs.enqueue(type_, ["ada", "raise"], retry={"max_attempts": 1}))
+    WorkerProcess(configured(once=True)).run()
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    kind, error, traceback = record.exc_info
+    assert (kind, str(error)) == (ValueError, "the transfer failed")
+    assert traceback is not None
+    assert traceback.tb_frame.f_code.co_name == type_.partition(".")[2]
+    assert 'raise ValueError("the transfer failed")' in logging.Formatter().format(record)
 
 
 def test_a_process_answers_the_signals_of_the_protocol() -> None:
