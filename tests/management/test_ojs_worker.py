@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection, connections, transaction
 from django.db.migrations.recorder import MigrationRecorder
-from django.test import override_settings
+from django.test import TestCase, override_settings
 
 from django_ojs import handlers
 from django_ojs.management.commands import ojs_worker
@@ -28,12 +30,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
-    """Undo what the command does to its process, which here is the tests'."""
-    signals = {number: signal.getsignal(number) for number in SIGNALS}
+    """Restore the settings of the connections, which tests change."""
     settings = {alias: dict(connections.settings[alias]) for alias in connections}
     yield
-    for number, handler in signals.items():
-        signal.signal(number, handler)
     for alias, values in settings.items():
         connections.settings[alias].update(values)
 
@@ -42,9 +41,11 @@ class Supervised:
     """Stands in for the supervisor: keeps what the command asked of it."""
 
     reload = False
+    connections: dict[str, dict[str, Any]]
 
     def __init__(self, config: WorkerConfig, code_changed: Any = None) -> None:
         Supervised.config, Supervised.code_changed = config, code_changed
+        Supervised.connections = {name: dict(connections.settings[name]) for name in connections}
 
     def run(self) -> bool:
         return self.reload
@@ -174,10 +175,12 @@ def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
     supervised: type[Supervised],
 ) -> None:
     connections.settings["other"]["CONN_MAX_AGE"] = 5
+    before = {alias: dict(connections.settings[alias]) for alias in connections}
     call_command("ojs_worker")
-    assert connections.settings["default"]["CONN_MAX_AGE"] == 60
-    assert connections.settings["other"]["CONN_MAX_AGE"] == 5
-    assert connections.settings["default"]["CONN_HEALTH_CHECKS"] is True
+    assert supervised.connections["default"]["CONN_MAX_AGE"] == 60
+    assert supervised.connections["other"]["CONN_MAX_AGE"] == 5
+    assert supervised.connections["default"]["CONN_HEALTH_CHECKS"] is True
+    assert {alias: dict(connections.settings[alias]) for alias in connections} == before
 
 
 @pytest.mark.parametrize(
@@ -210,6 +213,44 @@ def test_once_works_in_the_calling_process() -> None:
     assert job is not None
     call_command("ojs_worker", "--once", "--threads", "1")
     assert factories.read(job.id).result == ["hello"]
+
+
+def test_it_leaves_the_process_as_it_was(supervised: type[Supervised]) -> None:
+    def process() -> dict[str, Any]:
+        logger = logging.getLogger("django_ojs")
+        return {
+            "signals": {number: signal.getsignal(number) for number in SIGNALS},
+            "logger": (logger.level, list(logger.handlers)),
+        }
+
+    before = process()
+    call_command("ojs_worker", "--once", verbosity=0)
+    assert process() == before
+    call_command("ojs_worker", verbosity=0)
+    assert process() == before
+
+
+@pytest.mark.parametrize("alias", ["default", "other"])
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_inside_a_transaction_it_refuses_and_the_transaction_goes_on(alias: str) -> None:
+    threads = threading.active_count()
+    with transaction.atomic(using=alias):
+        job = echo.enqueue("hello") if alias == "default" else None
+        with pytest.raises(CommandError, match="use TransactionTestCase"):
+            call_command("ojs_worker", "--once")
+        if job is not None:
+            assert job.job().state == "available"
+    assert threading.active_count() == threads
+
+
+class InTestCase(TestCase):
+    """The worker as users of other task queues try it first."""
+
+    def test_the_command_says_what_to_use_instead(self) -> None:
+        job = echo.enqueue("hello")
+        with self.assertRaisesMessage(CommandError, "TransactionTestCase instead of TestCase"):
+            call_command("ojs_worker", "--once")
+        assert job.job().state == "available"
 
 
 def test_the_help_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,16 +217,21 @@ def test_an_error_is_logged_with_its_traceback_from_the_handler_on(
     assert 'raise ValueError("the transfer failed")' in logging.Formatter().format(record)
 
 
-def test_a_process_answers_the_signals_of_the_protocol() -> None:
+def test_a_process_answers_the_signals_of_the_protocol_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
     told: list[Directive] = []
     process.on_signal = told.append
-    try:
-        assert run_process(process) == Exit.OK
+
+    def run() -> Exit:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             signal.raise_signal(number)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        raise RuntimeError
+
+    monkeypatch.setattr(process, "run", run)
+    with pytest.raises(RuntimeError):
+        run_process(process)
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
     assert told == [Directive.TERMINATE, Directive.TERMINATE, Directive.QUIET, Directive.RUNNING]

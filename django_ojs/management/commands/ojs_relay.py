@@ -3,7 +3,6 @@
 import signal
 import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -19,6 +18,7 @@ from django_ojs.outbox import local
 from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
+from django_ojs.worker.signal_handlers import signal_handlers
 
 DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.
@@ -63,7 +63,10 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Send the jobs of the outbox."""
-        log_to_console(options["verbosity"])
+        with log_to_console(options["verbosity"]):
+            self._relay(**options)
+
+    def _relay(self, **options: Any) -> None:
         names = options["destination"]
         known = {each.name for each in settings().outbox} | {outbox.LOCAL}
         for name in names or ():
@@ -98,10 +101,10 @@ class Command(BaseCommand):
 
     def _work(self, found: list[Relay], here: bool) -> None:
         stop = threading.Event()
-        before = {
-            number: signal.signal(number, partial(_stop, stop))
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), partial(_stop, stop))):
+            self._work_until(stop, found, here)
+
+    def _work_until(self, stop: threading.Event, found: list[Relay], here: bool) -> None:
         running = Relays(found)
         try:
             while not stop.wait(POLL_INTERVAL):
@@ -116,9 +119,6 @@ class Command(BaseCommand):
                     connections.close_all()
         finally:
             running.close()
-            for number, handler in before.items():
-                with suppress(TypeError):  # None: the handler was not installed by Python.
-                    signal.signal(number, handler)
 
 
 def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:

@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -162,7 +164,11 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Check the database and the handlers, then run the worker."""
-        log_to_console(options["verbosity"])
+        _check_no_transaction()
+        with log_to_console(options["verbosity"]), _kept_connections():
+            self._work(**options)
+
+    def _work(self, **options: Any) -> None:
         self._check_database()
         config = WorkerConfig.from_settings(
             queues=options["queues"],
@@ -180,7 +186,6 @@ class Command(BaseCommand):
                 "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
                 "Until then all jobs are held back."
             )
-        _keep_connections()
         self._warn_of_unbounded(config)
         if config.once:
             run_process(WorkerProcess(config))
@@ -221,21 +226,50 @@ class Command(BaseCommand):
             )
 
 
-def _keep_connections() -> None:
-    # With Django's default, one connection per request, each job would open a connection.
+def _check_no_transaction() -> None:
+    # The worker's threads have their own connections, which do not see the jobs of this
+    # transaction; on SQLite they would wait for its lock.
+    if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+        raise CommandError(
+            "ojs_worker cannot run inside a transaction: its threads have their own connections "
+            "and see only rows that are committed. In a test, use TransactionTestCase instead of "
+            "TestCase (pytest: django_db(transaction=True)), or call the handler as a function."
+        )
+
+
+@contextmanager
+def _kept_connections() -> Iterator[None]:
+    """Keep connections from job to job.
+
+    With Django's default, one connection per request, each job would open a connection.
+    """
+    previous = {alias: dict(connections.settings[alias]) for alias in connections}
     for alias in connections:
         values = connections.settings[alias]
         if values.get("CONN_MAX_AGE") == 0:
             values["CONN_MAX_AGE"] = settings().worker_conn_max_age.total_seconds()
         values["CONN_HEALTH_CHECKS"] = True
+    try:
+        yield
+    finally:
+        for alias, values in previous.items():
+            connections.settings[alias].update(values)
 
 
-def log_to_console(verbosity: int) -> None:
+@contextmanager
+def log_to_console(verbosity: int) -> Iterator[None]:
     """Log to the console, unless the project's LOGGING has a handler."""
     logger = logging.getLogger("django_ojs")
     if logger.hasHandlers():
+        yield
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
+    level = logger.level
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
