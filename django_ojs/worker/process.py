@@ -31,12 +31,16 @@ from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance
+from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
 
 #: Seconds between two log lines of a worker that drains (graceful-shutdown §5.2).
 DRAIN_LOG_INTERVAL = 5.0
+
+#: Seconds without a job after which a worker warns that its queues are not those of the handlers.
+IDLE_WARNING_INTERVAL = 300.0
 
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
@@ -72,6 +76,9 @@ class WorkerProcess:
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
         self._notified_at = 0.0
+        self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
+        self._mismatch = mismatch(config.queues, handler_queues())
+        self._idle_since = time.monotonic()
         self._replace = False
         self._claimed = 0
 
@@ -130,6 +137,7 @@ class WorkerProcess:
             self._give_back_waiting()
             self._executor.fill()
             self.job_log.summary(self._in_flight.busy)
+            self._warn_while_idle()
             self._check_replacement()
             self._wait()
 
@@ -141,8 +149,11 @@ class WorkerProcess:
         if wanted <= 0 or not self._heartbeat.registered:
             return False
         try:
-            jobs = fetch(
-                self._config.queues, count=wanted, worker_id=self.id, due=self._config.once
+            queues = self._queues.current()
+            jobs = (
+                fetch(queues, count=wanted, worker_id=self.id, due=self._config.once)
+                if queues
+                else []
             )
         except Error as error:
             self.job_log.database_away(error)
@@ -150,9 +161,16 @@ class WorkerProcess:
             return False
         self._claimed += len(jobs)
         if jobs:
+            self._idle_since = time.monotonic()
             self._dispatcher.dispatch(jobs)
         self._may_be_more = len(jobs) == wanted
         return self._may_be_more
+
+    def _warn_while_idle(self) -> None:
+        now = time.monotonic()
+        if self._mismatch is not None and now - self._idle_since >= IDLE_WARNING_INTERVAL:
+            self._idle_since = now
+            logger.warning("No job came in the last minutes. %s", self._mismatch)
 
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
@@ -187,6 +205,7 @@ class WorkerProcess:
 
     def _on_notify(self) -> None:
         self._notified_at = time.monotonic()
+        self._queues.expire()
         if self._waiting:
             self._wake.set()
 

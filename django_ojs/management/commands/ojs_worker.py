@@ -24,6 +24,7 @@ from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import WorkerProcess
+from django_ojs.worker.queue_selection import ALL, handler_queues, mismatch
 from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
@@ -33,6 +34,7 @@ Run background jobs until a signal stops it.
 
   manage.py ojs_worker                             jobs of the queue "default", 10 at a time
   manage.py ojs_worker --queues critical,default   jobs of "default" only when "critical" has none
+  manage.py ojs_worker --queues 'critical,*'       jobs of all queues, those of "critical" first
   manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use more processes for jobs
                                                    that keep the CPU busy
   manage.py ojs_worker --once                      run the jobs that are available now, then exit
@@ -56,6 +58,8 @@ def _queues(text: str) -> tuple[str, ...]:
     if not queues:
         raise ArgumentTypeError("name at least one queue, such as default")
     for name in queues:
+        if name == ALL:
+            continue
         try:
             check_queue(name, settings().limits)
         except OJSError as error:
@@ -111,7 +115,7 @@ class Command(BaseCommand):
             type=_queues,
             default=("default",),
             metavar="A,B",
-            help="queues in order of precedence (default: default)",
+            help="queues in order of precedence; * is every other queue (default: default)",
         )
         add(
             "-p",
@@ -186,6 +190,7 @@ class Command(BaseCommand):
                 "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
                 "Until then all jobs are held back."
             )
+        self._log_start(config)
         self._warn_of_unbounded(config)
         if config.once:
             run_process(WorkerProcess(config))
@@ -194,11 +199,27 @@ class Command(BaseCommand):
         if Supervisor(config, code_changed=watch).run():
             os.execv(sys.executable, get_child_arguments())
 
+    def _log_start(self, config: WorkerConfig) -> None:
+        values = database.connection().settings_dict
+        logger.info(
+            "Database %s: %s %s%s",
+            database.alias(),
+            database.connection().display_name,
+            values["NAME"],
+            f" on {values['HOST']}" if values.get("HOST") else "",
+        )
+        handlers = handler_queues()
+        for queue, types in handlers.items():
+            logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
+        warning = mismatch(config.queues, handlers)
+        if warning is not None:
+            logger.warning("%s", warning)
+
     def _warn_of_unbounded(self, config: WorkerConfig) -> None:
         if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
-            names = unbounded(config.queues)
+            names = unbounded(name for name in config.queues if name != ALL)
         finally:
             connections.close_all()  # As in _check_database.
         if names:
