@@ -26,7 +26,8 @@ class OJSError(Exception):
     canonical: ClassVar[str | None] = None
     number: ClassVar[str] = ""
     status: ClassVar[int | None] = None
-    retryable: ClassVar[bool] = False
+    #: Of the class, unless one occurrence says otherwise.
+    retryable: bool = False
     type: ClassVar[str | None] = None
 
     message: str

@@ -1,10 +1,11 @@
 """The database that holds the jobs, and the repetition of short transactions after contention."""
 
 import random
+import re
 import time
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from django.db import OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -40,6 +41,26 @@ def dialect(using: str | None = None) -> Dialect:
     Raises NotSupportedError for a database that is not supported.
     """
     return dialects.of(connection(using))
+
+
+def unavailable_reason(error: Exception) -> str:
+    """Return why the database cannot be used: the class of the error, and the server's reason.
+
+    Only known phrases are taken from its text, which could hold values.
+    """
+    found = _REASONS.search(str(error))
+    name = type(error).__name__
+    return f"{name}: {found['fatal'] or found[0]}" if found else name
+
+
+#: FATAL is what PostgreSQL sends when it refuses or ends a connection.
+_REASONS: Final = re.compile(
+    r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
+    r"could not translate host name|failed to resolve host|unable to open database file|"
+    r"attempt to write a readonly database|server closed the connection unexpectedly|"
+    r"database is locked",
+    re.IGNORECASE,
+)
 
 
 def retried(operation: Callable[[], T], using: str | None = None) -> T:

@@ -10,6 +10,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
@@ -108,7 +109,8 @@ class JobLog:
     def database_away(self, error: Exception) -> None:
         """Warn that the database cannot be reached."""
         self.warn_once(
-            "database", f"The database does not answer ({type(error).__name__}); trying again."
+            "database",
+            f"The database does not answer ({database.unavailable_reason(error)}); trying again.",
         )
 
     def warn_once(self, key: str, message: str) -> None:

@@ -154,6 +154,42 @@ def test_a_database_that_does_not_answer_is_told_without_its_text(
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        pytest.param(
+            {"NAME": "no_such_database"},
+            'database "no_such_database" does not exist',
+            marks=pytest.mark.postgresql,
+        ),
+        pytest.param(
+            {"USER": "no_such_role"},
+            "no_such_role",
+            marks=pytest.mark.postgresql,
+        ),
+        pytest.param(
+            {"PORT": "1", "HOST": "127.0.0.1"}, "onnection refused", marks=pytest.mark.postgresql
+        ),
+        pytest.param(
+            {"NAME": "/no/such/folder/db.sqlite3"},
+            "unable to open database file",
+            marks=pytest.mark.sqlite,
+        ),
+    ],
+)
+def test_the_reason_why_a_database_cannot_be_used_is_in_the_message(
+    name: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.close()
+    with monkeypatch.context() as patch:
+        for key, value in name.items():
+            patch.setitem(connection.settings_dict, key, value)
+        with pytest.raises(CommandError) as refused:
+            call_command("ojs_worker", "--once")
+    assert "'default' does not answer (OperationalError: " in str(refused.value)
+    assert reason in str(refused.value)
+
+
 def test_no_connection_is_open_when_the_supervisor_forks(supervised: type[Supervised]) -> None:
     call_command("ojs_worker")
     assert all(connections[alias].connection is None for alias in connections)

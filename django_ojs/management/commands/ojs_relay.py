@@ -18,6 +18,7 @@ from django_ojs.outbox import local
 from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
+from django_ojs.storage import database
 from django_ojs.worker.signal_handlers import signal_handlers
 
 DESCRIPTION = """\
@@ -113,9 +114,8 @@ class Command(BaseCommand):
                         local.deliver_all()
                     outbox.prune()
                 except Error as error:
-                    self.stderr.write(
-                        f"The database does not answer ({type(error).__name__}); trying again."
-                    )
+                    reason = database.unavailable_reason(error)
+                    self.stderr.write(f"The database does not answer ({reason}); trying again.")
                     connections.close_all()
         finally:
             running.close()

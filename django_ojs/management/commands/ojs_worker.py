@@ -233,8 +233,9 @@ class Command(BaseCommand):
                 [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
             )
         except DatabaseError as error:
+            reason = database.unavailable_reason(error)
             raise CommandError(
-                f"The database {connection.alias!r} does not answer ({type(error).__name__}). "
+                f"The database {connection.alias!r} does not answer ({reason}). "
                 "Check that it is running, and the settings of DATABASES."
             ) from error
         finally:
