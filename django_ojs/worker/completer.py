@@ -23,7 +23,7 @@ from django_ojs.spec.failure import Failure, from_exception
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Run
-from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.job_log import JobLog, number_of_jobs
 
 logger = logging.getLogger("django_ojs")
 
@@ -229,9 +229,9 @@ class Completer:
                 # The database rejects the write, or this is a fault in the code: a retry would fail
                 # too, and the jobs behind this one wait.
                 logger.exception(
-                    "The outcome of %d jobs could not be stored. They become available again when "
-                    "their reservations lapse.",
-                    max(1, len(runs)),
+                    "The outcome of %s could not be stored. What is lost becomes available again "
+                    "when its reservation lapses.",
+                    number_of_jobs(max(1, len(runs))),
                 )
                 return False
 

@@ -68,12 +68,13 @@ class JobLog:
             self.failed_count += 1
         if job.state == State.RETRYABLE:
             level = logging.WARNING
-            what = f"attempt {run.job.attempt} of {job.max_attempts}"
+            # Claims that were given back spent no attempt.
+            what = f"attempt {job.spent} of {job.max_attempts}"
             what += f", next attempt at {job.due_at:%H:%M:%S}"
         else:
             level = logging.ERROR
             what = "dead letter" if job.dead_letter else "discarded"
-            what += f" after attempt {run.job.attempt}"
+            what += f" after attempt {job.spent}"
         logger.log(
             level,
             "%s %s failed in %s: %s (%s)",
@@ -138,6 +139,11 @@ class JobLog:
                 rate,
             )
         self._summary_at, self._summary_count = now, ended
+
+
+def number_of_jobs(number: int, kind: str = "") -> str:
+    """Format a number of jobs: "1 running job", "2 running jobs"."""
+    return " ".join(filter(None, (str(number), kind, "job" if number == 1 else "jobs")))
 
 
 def duration(seconds: float) -> str:

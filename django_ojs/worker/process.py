@@ -27,7 +27,7 @@ from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase
-from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import Maintenance
@@ -129,7 +129,10 @@ class WorkerProcess:
                     return
                 if time.monotonic() - logged_at >= DRAIN_LOG_INTERVAL:
                     logged_at = time.monotonic()
-                    logger.info("Stopping: waiting for %d running jobs", self._in_flight.busy)
+                    logger.info(
+                        "Stopping: waiting for %s; another TERM or INT (Ctrl-C) stops at once",
+                        number_of_jobs(self._in_flight.busy, "running"),
+                    )
             elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
             elif (self._config.once or self._replace) and not len(self._in_flight):
@@ -240,7 +243,13 @@ class WorkerProcess:
     def _end(self) -> None:
         self._completer.give_back(self._dispatcher.revoke_waiting())
         failure = Failure(type="shutdown", message="The worker shut down before the job was done.")
-        for run in self._in_flight.in_phase(Phase.RUNNING):
+        running = self._in_flight.in_phase(Phase.RUNNING)
+        if running:
+            logger.warning(
+                "Stopping now: %s will be available again",
+                number_of_jobs(len(running), "running"),
+            )
+        for run in running:
             if run.revoke(Phase.RUNNING, interrupt):
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)

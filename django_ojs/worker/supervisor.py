@@ -20,6 +20,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.signal_handlers import signal_handlers
 
@@ -164,7 +165,7 @@ class Supervisor:
         try:
             count = rescue.rescue([child.worker_id])
             if count:
-                logger.info("%d jobs of %s are available again.", count, child.worker_id)
+                logger.info("Available again: %s of %s.", number_of_jobs(count), child.worker_id)
         except Error:
             logger.warning(
                 "The jobs of %s could not be made available now; another worker will do it.",

@@ -12,7 +12,7 @@ import pytest
 from django_ojs.models import Job
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry, from_exception
 from django_ojs.worker import job_log as job_logs
-from django_ojs.worker.job_log import JobLog, duration
+from django_ojs.worker.job_log import JobLog, duration, number_of_jobs
 from tests.worker.parts import run_of
 
 SECRET = "4111-1111-1111-1111"
@@ -35,6 +35,14 @@ RUN = run_of(lambda number: None, SECRET)
 )
 def test_a_duration_is_said_as_a_person_would(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "said"),
+    [(1, "", "1 job"), (0, "", "0 jobs"), (2, "running", "2 running jobs")],
+)
+def test_a_number_of_jobs_has_its_plural(number: int, kind: str, said: str) -> None:
+    assert number_of_jobs(number, kind) == said
 
 
 def test_the_unit_never_shows_a_thousand_of_the_smaller_one() -> None:
@@ -71,13 +79,21 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
     [
         (
             Job(
-                state="retryable", max_attempts=3, due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+                state="retryable",
+                attempt=4,
+                returned=3,
+                max_attempts=3,
+                due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             ),
             logging.WARNING,
             "attempt 1 of 3, next attempt at 03:04:05",
         ),
-        (Job(state="discarded", dead_letter=True), logging.ERROR, "dead letter after attempt 1"),
-        (Job(state="discarded"), logging.ERROR, "discarded after attempt 1"),
+        (
+            Job(state="discarded", attempt=1, dead_letter=True),
+            logging.ERROR,
+            "dead letter after attempt 1",
+        ),
+        (Job(state="discarded", attempt=1), logging.ERROR, "discarded after attempt 1"),
     ],
 )
 def test_a_failed_job_says_why_and_what_comes_next(

@@ -137,7 +137,7 @@ def test_it_says_what_it_waits_for_while_it_drains(
     with working(grace=timedelta(seconds=60)) as process:
         started(job)
         process.on_signal(Directive.TERMINATE)
-        eventually(lambda: "waiting for 1 running jobs" in caplog.text, "it says so")
+        eventually(lambda: "waiting for 1 running job; another TERM" in caplog.text, "it says so")
 
 
 def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterator
@@ -196,7 +197,8 @@ class Command(BaseCommand):
             run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
-        if Supervisor(config, code_changed=watch).run():
+        changed = None if watch is None else lambda: watch() and _can_start()
+        if Supervisor(config, code_changed=changed).run():
             os.execv(sys.executable, get_child_arguments())
 
     def _log_start(self, config: WorkerConfig) -> None:
@@ -246,6 +248,19 @@ class Command(BaseCommand):
                 f"The tables of django_ojs are missing or old in {connection.alias!r}: "
                 "run `manage.py migrate` first."
             )
+
+
+def _can_start() -> bool:
+    # A worker that stopped for code which cannot be loaded would not come back.
+    attempt = subprocess.run(
+        [*get_child_arguments(), "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    if attempt.returncode:
+        logger.error(
+            "The code changed and cannot be loaded. The worker goes on with the old code.\n%s",
+            attempt.stderr.decode(errors="replace").rstrip(),
+        )
+    return not attempt.returncode
 
 
 def _check_no_transaction() -> None:
