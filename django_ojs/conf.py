@@ -5,7 +5,6 @@ or a value of the wrong kind, is an error that names the key: a misspelt setting
 ignored would be found in production only.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
+from django_ojs.spec.suggestions import did_you_mean
 
 
 def _duration(value: object) -> timedelta:
@@ -32,7 +32,7 @@ def _duration(value: object) -> timedelta:
 def _retry(value: object) -> RetryPolicy:
     if not isinstance(value, (Mapping, RetryPolicy)):
         raise ValueError
-    return retry_policy.parse(value, default=retry_policy.DEFAULT)
+    return retry_policy.parse_python(value, default=retry_policy.DEFAULT)
 
 
 def _boolean(value: object) -> bool:
@@ -89,6 +89,7 @@ def _queues(value: object) -> QueueConfigs:
             path=f"QUEUES.{name}",
             default_policy=is_default,
         )
+        queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
 
@@ -169,6 +170,8 @@ class Settings:
     http_waiting_requests: int = _setting(4, _count, COUNT)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
+    log_error_messages: bool = _setting(True, _boolean, BOOLEAN)
+    log_tracebacks: bool = _setting(True, _boolean, BOOLEAN)
 
     http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, payload_config.strings, PATHS)
 
@@ -238,17 +241,18 @@ def _read(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key).upper(), known, n=1)
-            hint = (
-                f" Did you mean {near[0]}?" if near else f" Known keys: {', '.join(sorted(known))}."
+            raise ImproperlyConfigured(
+                f"OJS[{key!r}] is not a setting of django_ojs. "
+                f"{did_you_mean(str(key).upper(), sorted(known))}"
             )
-            raise ImproperlyConfigured(f"OJS[{key!r}] is not a setting of django_ojs.{hint}")
         setting = known[key]
         try:
             values[setting.name] = setting.metadata["read"](value)
         except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
+            # An OJSError names the field inside of the value.
+            reason = f" {error.message}" if isinstance(error, OJSError) else ""
             raise ImproperlyConfigured(
-                f"OJS[{key!r}] must be {setting.metadata['kind']}."
+                f"OJS[{key!r}] must be {setting.metadata['kind']}.{reason}"
             ) from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):

@@ -38,10 +38,10 @@ class JobContext:
         heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None,
         report: Callable[[Claimed, Report], bool] | None = None,
     ) -> None:
-        self.job = job
-        self.is_async = is_async
-        self.metadata: dict[str, Any] = {}
-        self.log = logging.LoggerAdapter(
+        self._job = job
+        self._is_async = is_async
+        self._metadata: dict[str, Any] = {}
+        self._log = logging.LoggerAdapter(
             logger,
             {
                 "job_id": str(job.id),
@@ -57,6 +57,27 @@ class JobContext:
         self._cancelled = threading.Event()
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
+
+    # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
+    @property
+    def job(self) -> Claimed:
+        """The claimed job."""
+        return self._job
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is an `async def`."""
+        return self._is_async
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Values that middleware and handler share during the run; they are not stored."""
+        return self._metadata
+
+    @property
+    def log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger whose records have the id, type, queue and attempt of the job."""
+        return self._log
 
     @property
     def args(self) -> list[Any]:

@@ -1,6 +1,7 @@
 """Handlers: functions to which `@job` gives a type, defaults and `enqueue`."""
 
 import inspect
+import re
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -26,8 +27,9 @@ from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.registry import registry
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import check_type, validate
-from django_ojs.spec.errors import InvalidArgs, InvalidRequest
+from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest
 from django_ojs.spec.json import JSON
+from django_ojs.unique_arguments import UniqueArguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,10 +80,12 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.type = type
         self.atomic = atomic
         self.is_async = inspect.iscoroutinefunction(function)
+        _check_context(function, type)
         self.takes_context = _takes_context(function)
         self._signature = _signature_of_args(function, self.takes_context, type)
         self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
+        self.unique_arguments = UniqueArguments(type, self._signature)
         self.defaults = self._with_positions(options)
         self.__name__ = getattr(function, "__name__", type)
         self.__doc__ = function.__doc__
@@ -113,12 +117,11 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return Enqueuer(self, self._with_positions(read_options(options)))
 
     def _with_positions(self, options: Options) -> Options:
-        # A unique policy may name parameters; the stored policy has their positions, which a
-        # producer without the function can use as well.
         if options.unique is None:
             return options
-        policy = unique_policy.parse(options.unique).at(tuple(self._signature.parameters))
-        return replace(options, unique=policy)
+        policy = unique_policy.parse_python(options.unique)
+        self.unique_arguments.check(policy)
+        return replace(options, unique=self.unique_arguments.at(policy))
 
     def run(self, context: JobContext) -> Any:
         """Call the function with the job's arguments.
@@ -184,6 +187,10 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     once. Raises an OJSError for a type or option that breaks a rule, and ImproperlyConfigured when
     the type has another handler or the function cannot take positional arguments.
     """
+    if callable(type):
+        raise InvalidJobType.of(
+            "type", "must be a non-empty string", hint='Write @ojs.job("app.action").'
+        )
     check_type(type, settings().limits)
     defaults = read_options(options)
     if defaults.id is not None:
@@ -194,8 +201,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
     push_options_of(wanted)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
-        if not inspect.isroutine(function):
-            raise ImproperlyConfigured(f"The handler of {type!r} must be a function.")
+        _check_function(function, type)
         handler: Handler[..., Any] = Handler(function, type, atomic=atomic, options=defaults)
         registry.add(handler)
         return handler
@@ -211,6 +217,37 @@ def get_handler(type: str) -> Handler[..., Any] | None:
 def job_types() -> list[str]:
     """Return the job types that have a handler here, sorted."""
     return sorted(registry.handlers)
+
+
+def _check_function(function: Callable[..., Any], type: str) -> None:
+    if not inspect.isroutine(function):
+        raise ImproperlyConfigured(f"The handler of {type!r} must be a function.")
+    first = next(iter(inspect.signature(function).parameters), None)
+    owner = getattr(function, "__self__", None)
+    bound = inspect.ismethod(function) and not inspect.isclass(owner)
+    scope = function.__qualname__.rpartition(".")[0]
+    in_class = bool(scope) and not scope.endswith("<locals>")
+    if bound or (in_class and first == "self"):
+        raise ImproperlyConfigured(
+            f"The handler of {type!r} is the method {function.__qualname__}: a worker has no "
+            "object to call it on. Use a function, and pass a primary key as its argument."
+        )
+
+
+def _check_context(function: Callable[..., Any], type: str) -> None:
+    takes_context = _takes_context(function)
+    parameters = list(inspect.signature(function).parameters.values())
+    for index, parameter in enumerate(parameters[1 if takes_context else 0 :]):
+        annotation = inspect.formatannotation(parameter.annotation)
+        if not re.search(r"\bJobContext\b", annotation):
+            continue
+        if index or takes_context:
+            rule = "must be the first parameter"
+        else:
+            rule = "must be annotated with JobContext alone; it is never None"
+        raise ImproperlyConfigured(
+            f"The handler of {type!r} takes a JobContext as {parameter.name!r}, which {rule}."
+        )
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:

@@ -17,6 +17,7 @@ from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
 from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.unique_policy import UniquePolicy
 
 When = datetime | timedelta | str
@@ -91,15 +92,31 @@ class Options:
             _check_meta(self.meta)
             merged["meta"] = {**defaults.meta, **self.meta}
         if isinstance(self.retry, Mapping) and defaults.retry is not None:
-            merged["retry"] = retry_policy.parse(
+            merged["retry"] = retry_policy.parse_python(
                 self.retry,
-                default=retry_policy.parse(defaults.retry, default=settings().default_retry),
+                default=retry_policy.parse_python(defaults.retry, default=settings().default_retry),
             )
         return Options(**merged)
 
 
 _OPTION_NAMES = tuple(option.name for option in fields(Options))
 NO_OPTIONS = Options()
+
+#: Keyword arguments of other task queues, and the option that does the same here.
+_FOREIGN_OPTIONS: Final = {
+    "countdown": "Use scheduled_at=timedelta(seconds=...).",
+    "eta": "Use scheduled_at=...",
+    "delay": "Use scheduled_at=timedelta(seconds=...).",
+    "run_after": "Use scheduled_at=...",
+    "expires": "Use expires_at=...",
+    "max_retries": 'Use retry={"max_attempts": ...}, which counts the first run.',
+    "max_attempts": 'Use retry={"max_attempts": ...}.',
+    "autoretry_for": "A handler that raises is retried by its policy: retry=ojs.RetryPolicy(...).",
+    "time_limit": "Use timeout=...",
+    "soft_time_limit": "Use timeout=...",
+    "name": 'The type is the first argument: @ojs.job("email.send").',
+    "type": 'The type is the first argument: @ojs.job("email.send").',
+}
 
 
 def read_options(given: OptionArguments) -> Options:
@@ -109,9 +126,9 @@ def read_options(given: OptionArguments) -> Options:
     unknown = sorted(set(given).difference(_OPTION_NAMES))
     if unknown:
         raise InvalidRequest(
-            f"{unknown[0]} is not an option of a job.",
+            f"{unknown[0]} is not an option of a job. {did_you_mean(unknown[0], _OPTION_NAMES)}",
             details={"field": unknown[0]},
-            hint=f"The options are {', '.join(_OPTION_NAMES)}.",
+            hint=_FOREIGN_OPTIONS.get(unknown[0]),
         )
     return Options(**given)
 
@@ -145,6 +162,9 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     )
     if options is not NO_OPTIONS:
         _apply(options, envelope)
+    if envelope.unique is not None and handler is not None:
+        envelope.unique = handler.unique_arguments.at(envelope.unique)
+        envelope.args = handler.unique_arguments.complete(envelope.args, envelope.unique)
     return envelope
 
 
@@ -219,10 +239,10 @@ def _apply(options: Options, envelope: Envelope) -> None:
     if options.priority is not None:
         envelope.priority = options.priority
     if options.scheduled_at is not None:
-        envelope.scheduled_at = times.parse_when(options.scheduled_at, "scheduled_at")
+        envelope.scheduled_at = _when(options.scheduled_at, "scheduled_at")
         envelope.scheduled_at_text = when_text(options.scheduled_at, envelope.scheduled_at)
     if options.expires_at is not None:
-        envelope.expires_at = times.parse_when(options.expires_at, "expires_at")
+        envelope.expires_at = _when(options.expires_at, "expires_at")
         envelope.expires_at_text = when_text(options.expires_at, envelope.expires_at)
     if options.timeout is not None:
         envelope.timeout_ms = _milliseconds(options.timeout, "timeout")
@@ -238,11 +258,21 @@ def _apply(options: Options, envelope: Envelope) -> None:
         _check_meta(options.meta)
         envelope.meta = dict(options.meta)
     if options.unique is not None:
-        envelope.unique = unique_policy.parse(options.unique, args=envelope.args)
+        envelope.unique = unique_policy.parse_python(options.unique, args=envelope.args)
     if options.schema is not None:
         envelope.schema = options.schema
     if options.pending is not None:
         envelope.pending = options.pending
+
+
+def _when(value: When, name: str) -> datetime | timedelta:
+    if isinstance(value, datetime | timedelta | str):
+        return times.parse_when(value, name)
+    raise InvalidRequest.of(
+        name,
+        "must be a datetime with a time zone, a timedelta from now, or a string such as +PT5M",
+        hint=f"For seconds from now, use {name}=timedelta(seconds=...).",
+    )
 
 
 def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
@@ -250,7 +280,7 @@ def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy 
     if given is None:
         # An envelope has no policy where OJS's default one applies, as `parse` leaves it.
         return None if default is retry_policy.DEFAULT else default
-    return retry_policy.parse(given, default=default)
+    return retry_policy.parse_python(given, default=default)
 
 
 def _milliseconds(value: Duration, name: str) -> int:

@@ -134,8 +134,42 @@ def test_a_misspelt_key_gets_a_suggestion(key: str, near: str) -> None:
 def test_a_key_like_no_other_gets_the_list(key: object) -> None:
     with pytest.raises(ImproperlyConfigured) as caught:
         read({key: 1})
-    assert str(caught.value).startswith(f"OJS[{key!r}] is not a setting of django_ojs. Known keys:")
+    assert str(caught.value).startswith(
+        f"OJS[{key!r}] is not a setting of django_ojs. The names are"
+    )
     assert all(known in str(caught.value) for known in KEYS)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"DEFAULT_RETRY": {"max_attemps": 7}}, "retry.max_attemps is not a field"),
+        ({"DEFAULT_RETRY": {"max_attemps": 7}}, "Did you mean max_attempts?"),
+        (
+            {"QUEUES": {"email": {"backpressure": {"max_dept": 5}}}},
+            "QUEUES.email.backpressure.max_dept is not a field of a queue. Did you mean max_depth?",
+        ),
+        ({"QUEUES": {"email": {"max_sice": 5}}}, "QUEUES.email.max_sice is not a field"),
+        (
+            {"QUEUES": {"email": {"default_retry": {"max_attemps": 5}}}},
+            "QUEUES.email.default_retry.max_attemps is not a field of a retry policy",
+        ),
+        (
+            {"QUEUES": {"email": {"dead_letter": {"retention": {"max_agee": "P1D"}}}}},
+            "Did you mean max_age?",
+        ),
+        ({"QUEUES": {"email": {"max_size": -5}}}, "QUEUES.email.max_size must be an integer"),
+    ],
+)
+def test_a_misspelt_name_inside_a_value_gets_a_suggestion(given: Any, says: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read(given)
+    assert says in str(caught.value)
+
+
+def test_an_interval_of_the_default_policy_may_be_in_seconds() -> None:
+    policy = read({"DEFAULT_RETRY": {"initial_interval": 0.5, "max_interval": 60}}).default_retry
+    assert policy == RetryPolicy(initial_interval=0.5, max_interval=60)
 
 
 @pytest.mark.parametrize("given", [None, [], "OJS", 4711, [("NOTIFY", False)]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -176,3 +177,14 @@ def test_outside_of_a_worker_progress_goes_nowhere() -> None:
     context = ojs.JobContext(make.active())
     assert context.progress(0.5) is True
     assert context.last_checkpoint is None
+
+
+def test_a_mock_of_the_context_has_what_a_handler_uses() -> None:
+    context = Mock(spec=ojs.JobContext)
+    context.metadata = {"user": 7}
+    context.log.info("hello")
+    assert context.job.id is not None
+    for name in ("args", "attempt", "queue", "is_async", "cancelled", "progress", "set_result"):
+        assert hasattr(context, name)
+    with pytest.raises(AttributeError):
+        context.no_such_thing  # noqa: B018  # the access is the point

@@ -15,6 +15,7 @@ from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[ApiKey]
@@ -94,7 +95,8 @@ class ApiKeyAdmin(_Admin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
         # `now`: the database's clock decides whether a key has expired.
-        return super().get_queryset(request).annotate(now=Now())
+        # A replica may not have a key that was just revoked.
+        return super().get_queryset(request).using(database.alias()).annotate(now=Now())
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return self.fields if obj else ApiKeyForm.Meta.fields

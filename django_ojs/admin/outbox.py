@@ -19,6 +19,7 @@ from django_ojs.models.outbox import Delivery
 from django_ojs.operations.access import audit
 from django_ojs.operations.enqueue import outbox
 from django_ojs.spec import json
+from django_ojs.storage import database
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[OutboxEntry]
@@ -102,6 +103,10 @@ class OutboxEntryAdmin(_Admin):
 
     class Media:
         css: ClassVar[dict[str, list[str]]] = {"all": ["django_ojs/admin.css"]}
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxEntry]:
+        # As on all pages: a replica may not have what an action has just changed.
+        return super().get_queryset(request).using(database.alias())
 
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
         return (*_SHOWN, "envelope_json") if may_see(request) else _SHOWN

@@ -71,8 +71,12 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
 
 
 def refusal(full: QueueFull) -> dict[str, str]:
-    """Return the headers of a 429 of a full queue (§7.2), Retry-After included."""
-    return {"Retry-After": str(full.retry_after), **_headers(full.depth, full.bound)}
+    """Return the headers of a 429 of a full queue (§7.2).
+
+    Retry-After is absent for jobs that never fit.
+    """
+    headers = _headers(full.depth, full.bound)
+    return {"Retry-After": str(full.retry_after), **headers} if full.retryable else headers
 
 
 def _headers(depth: int, bound: int) -> dict[str, str]:

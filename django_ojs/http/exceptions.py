@@ -49,7 +49,7 @@ def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
         _report(request, exception, status)
     if isinstance(error, QueueFull):
         headers |= backpressure.refusal(error)
-    if status in (429, 503):
+    if status in (429, 503) and error.retryable:
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))
     if status == 415:

@@ -1,7 +1,8 @@
 """The job: its envelope, its state and its claim, one row."""
 
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import F, Q
@@ -18,6 +19,24 @@ _FINISHED = sorted(TERMINAL)
 _WELL = (State.ACTIVE, State.COMPLETED)
 
 
+class JobManager(models.Manager["Job"]):
+    """Rows that only an enqueue creates."""
+
+    def create(self, **values: Any) -> "Job":
+        """Reject: a row alone has passed no check, and its queue has no room for it."""
+        raise TypeError(_NOT_CREATED)
+
+    def bulk_create(self, objs: Iterable["Job"], *args: Any, **kwargs: Any) -> "list[Job]":
+        """Reject; see `create`."""
+        raise TypeError(_NOT_CREATED)
+
+
+_NOT_CREATED = (
+    "A job is created by an enqueue: call handler.enqueue(...), ojs.enqueue(type, args) or "
+    "ojs.enqueue_batch(...). They check it, apply its policies and notify the workers."
+)
+
+
 class Job(StoredModel):
     """One job (ojs-core §5). Only `storage.transitions` and the dialects write its `state`.
 
@@ -25,6 +44,8 @@ class Job(StoredModel):
     other attributes of the envelope, which no query needs (retry policy, tags, uniqueness, schema,
     unknown attributes).
     """
+
+    objects: ClassVar[models.Manager["Job"]] = JobManager()
 
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
     type = models.CharField(max_length=255)

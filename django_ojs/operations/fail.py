@@ -2,13 +2,16 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs import signals
+from django_ojs.conf import settings
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
@@ -80,7 +83,7 @@ def requeue(
     This is the `requeue` of the HTTP binding's NACK. Raises as `fail` does.
     """
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
-    error = failure.render() if failure is not None else None
+    error = _error_of(failure) if failure is not None else None
     if error is not None:
         record([job], outcome, error)
     transitions.apply_one(
@@ -133,7 +136,7 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 def _wait(
     job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome | None, *, spend: bool
 ) -> None:
-    error = failure.render()
+    error = _error_of(failure)
     if outcome is not None:
         record([job], outcome, error, delay)
     transitions.apply_one(
@@ -150,7 +153,7 @@ def _wait(
 
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
-    error = failure.render()
+    error = _error_of(failure)
     record([job], outcome, error)
     transitions.apply_one(
         Trigger.FAIL,
@@ -163,6 +166,13 @@ def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOut
         dead_letter=decision.dead_letter,
         discard_reason=decision.reason,
     )
+
+
+def _error_of(failure: Failure) -> dict[str, Any]:
+    # Here and not where a backtrace is made: a worker over HTTP sends its own.
+    if not settings().backtraces:
+        failure = replace(failure, backtrace=())
+    return failure.render()
 
 
 def _publish(job: Job, failure: Failure, *, worker_id: str | None) -> None:

@@ -16,7 +16,7 @@ from django_ojs.payloads.reference import KEY
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import DuplicateJob, OJSError
+from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull
 from django_ojs.storage import database, outbox
 
 #: Jobs that are stored in one transaction.
@@ -81,7 +81,8 @@ def _store_one(entry: OutboxEntry, using: str) -> int:
             return outbox.sent([entry.pk], using)
         outbox.refused(entry.pk, using, code=error.code, message=error.message)
     except OJSError as error:
-        if error.retryable:
+        # A bound may be raised, so a job waits even where it does not fit now.
+        if error.retryable or isinstance(error, QueueFull):
             wait = BACKOFF.delay(entry.attempts + 1, random.random)
             outbox.postponed([entry.pk], using, code=error.code, message=error.message, wait=wait)
             return 0

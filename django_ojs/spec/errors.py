@@ -26,12 +26,12 @@ class OJSError(Exception):
     canonical: ClassVar[str | None] = None
     number: ClassVar[str] = ""
     status: ClassVar[int | None] = None
-    retryable: ClassVar[bool] = False
+    #: Of the class, unless one occurrence says otherwise.
+    retryable: bool = False
     type: ClassVar[str | None] = None
 
     message: str
     details: dict[str, Any]
-    hint: str | None
 
     def __init__(
         self, message: str, /, *, details: Mapping[str, Any] | None = None, hint: str | None = None
@@ -40,6 +40,17 @@ class OJSError(Exception):
         self.message = message
         self.details = dict(details) if details else {}
         self.hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        """What helps; the traceback shows it as a note."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, hint: str | None) -> None:
+        self._hint = hint
+        # There are no other notes when the error is made.
+        self.__notes__ = [] if hint is None else [f"Hint: {hint}"]
 
     @classmethod
     def of(cls, field: str, rule: str, *, hint: str | None = None, **details: Any) -> Self:

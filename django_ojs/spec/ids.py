@@ -64,7 +64,14 @@ def parse_id(value: object, field: str = "id") -> UUID:
             return value
     elif isinstance(value, str) and _PATTERN.fullmatch(value):
         return UUID(value)
-    raise InvalidRequest.of(field, "must be a UUIDv7 in lowercase with hyphens")
+    raise InvalidRequest.of(
+        field,
+        "must be a UUIDv7 in lowercase with hyphens",
+        hint="An enqueue returns the id of its job. For one of your own, use ojs.new_id(); "
+        "uuid.uuid4() makes none."
+        if isinstance(value, UUID)
+        else None,
+    )
 
 
 def is_uuid7(value: UUID) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, Self
 
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import parse_duration
 
 Strategy = Literal["reject", "block", "drop_oldest"]
@@ -28,6 +29,14 @@ FLAT: Final = {
     "max_size": "max_depth",
     "max_size_bytes": "max_size_bytes",
     "overflow_policy": "strategy",
+}
+
+#: Limits that this server does not enforce, and the values that mean "no limit".
+UNLIMITED: Final[dict[str, tuple[object, ...]]] = {
+    "concurrency": (0,),
+    "rate_limit": ({},),
+    "allowed_job_types": (["*"],),
+    "producers": (["*"],),
 }
 
 #: States that have a retention.
@@ -57,7 +66,6 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
-    concurrency: int | None = None
     retention: Mapping[str, timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -75,7 +83,6 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
-            concurrency=values.get("concurrency") or None,
             retention={
                 state: parse_duration(kept[state], f"retention.{state}")
                 for state in RETAINED
@@ -91,7 +98,7 @@ def check(
     """Check a configuration, or a part of one, and return it.
 
     `path` is its field in the request, `max_envelope_bytes` the server's own limit. Raises
-    InvalidRequest.
+    InvalidRequest, and UnsupportedFeature for a limit that is not enforced.
     """
     prefix, whole = f"{path}." if path else "", path or "the configuration"
     if not isinstance(given, dict):
@@ -104,6 +111,7 @@ def check(
             raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{prefix}{name}")
+            _check_supported(name, value, f"{prefix}{name}")
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
         rule = f"must be at most {max_envelope_bytes}, the limit of the server"
         raise InvalidRequest.of(f"{prefix}max_envelope_bytes", rule)
@@ -113,6 +121,36 @@ def check(
         rule = "must not be drop_oldest in the default policy"
         raise InvalidRequest.of(f"{prefix}backpressure.strategy", rule)
     return given
+
+
+def _check_supported(name: str, value: object, path: str) -> None:
+    # A limit that is accepted and not enforced would be taken for one that holds.
+    if name in UNLIMITED and value not in UNLIMITED[name]:
+        raise UnsupportedFeature.of(path, "is not supported: this server does not enforce it")
+
+
+def check_names(given: Mapping[str, Any], path: str) -> None:
+    """Reject unknown fields, at any depth. Raises InvalidRequest.
+
+    For settings: JSON of clients may carry fields of later versions, which are stored as sent.
+    """
+    _check_names(given, _CHECKS, path)
+
+
+def _check_names(
+    given: Mapping[str, Any], known: Mapping[str, Callable[[object, str], None]], path: str
+) -> None:
+    for name, value in given.items():
+        field_path = f"{path}.{name}"
+        if name not in known:
+            raise InvalidRequest.of(
+                field_path, f"is not a field of a queue. {did_you_mean(name, tuple(known))}"
+            )
+        check_member = known[name]
+        if isinstance(value, Mapping) and isinstance(check_member, _Object):
+            _check_names(value, check_member.members, field_path)
+        elif isinstance(value, Mapping) and check_member is _policy:
+            retry_policy.check_names(value, field_path)
 
 
 def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,19 +245,22 @@ def _names(value: object, path: str) -> None:
         raise InvalidRequest.of(path, "must be an array of non-empty strings")
 
 
-def _object(**members: Callable[[object, str], None]) -> Callable[[object, str], None]:
-    def judge(value: object, path: str) -> None:
+class _Object:
+    """The check of an object and its known members."""
+
+    def __init__(self, **members: Callable[[object, str], None]) -> None:
+        self.members = members
+
+    def __call__(self, value: object, path: str) -> None:
         if not isinstance(value, dict):
             raise InvalidRequest.of(path, "must be an object")
-        for name, check_member in members.items():
+        for name, check_member in self.members.items():
             if value.get(name) is not None:
                 check_member(value[name], f"{path}.{name}")
 
-    return judge
-
 
 _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
-    "backpressure": _object(
+    "backpressure": _Object(
         max_depth=_count, max_size_bytes=_count, strategy=_strategy, warning_threshold=_share
     ),
     "max_size": _count,
@@ -227,15 +268,15 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "overflow_policy": _strategy,
     "max_envelope_bytes": _count,
     "concurrency": _count,
-    "rate_limit": _object(limit=_count, period=_duration),
+    "rate_limit": _Object(limit=_count, period=_duration),
     "visibility_timeout": _seconds,
     "default_timeout": _seconds,
     "default_retry": _policy,
-    "retention": _object(**dict.fromkeys(RETAINED, _duration)),
+    "retention": _Object(**dict.fromkeys(RETAINED, _duration)),
     "dead_letter_queue": _name,
     "dead_letter_max_size": _count,
     "dead_letter_ttl": _duration,
-    "dead_letter": _object(retention=_object(max_age=_duration, max_count=_count)),
+    "dead_letter": _Object(retention=_Object(max_age=_duration, max_count=_count)),
     "allowed_job_types": _names,
     "producers": _names,
 }

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 Exhaustion = Literal["dead_letter", "discard"]
@@ -163,13 +164,42 @@ class RetryPolicy:
 
 
 _FIELDS: Final = tuple(each.name for each in fields(RetryPolicy) if each.name != "extra")
+_INTERVALS: Final = ("initial_interval", "max_interval")
+_NAMES: Final = frozenset({*_FIELDS, *(f"{name}_ms" for name in _INTERVALS)})
+
+
+def parse_python(data: object, *, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy that Python code or a setting describes; see `parse`.
+
+    An interval may be a number of seconds. An unknown field is rejected: JSON of clients may carry
+    fields of later versions, but in code a field that is ignored is a typing error.
+    """
+    if not isinstance(data, Mapping):
+        return parse(data, default=default)
+    check_names(data)
+    given = dict(data)
+    for name in _INTERVALS:
+        if isinstance(given.get(name), int | float):
+            given[name] = _interval(given[name], name)
+    return parse(given, default=default)
+
+
+def check_names(data: Mapping[str, Any], path: str = "retry") -> None:
+    """Reject unknown fields, unless they begin with `x_`. Raises InvalidRetryPolicy."""
+    for name in data:
+        if isinstance(name, str) and name not in _NAMES and not name.startswith("x_"):
+            raise InvalidRetryPolicy.of(
+                f"{path}.{name}",
+                f"is not a field of a retry policy. {did_you_mean(name, _FIELDS)}",
+                hint="The names of your own fields begin with x_.",
+            )
 
 
 def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
     """Return the policy of a job: the fields of `data`, completed from `default` (ojs-retry §8.1).
 
-    `data` is an object in any dialect, a RetryPolicy, an integer (max_attempts) or None. Raises
-    InvalidRetryPolicy.
+    `data` is an object in any dialect, a RetryPolicy, an integer (max_attempts) or None. Unknown
+    fields are kept (json-format §14.3). Raises InvalidRetryPolicy.
     """
     if data is None:
         return default
@@ -181,7 +211,7 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
         raise InvalidRetryPolicy.of("retry", "must be an object")
     given = {key: value for key, value in data.items() if value is not None}
     values: dict[str, Any] = {name: getattr(default, name) for name in _FIELDS}
-    for name in ("initial_interval", "max_interval"):
+    for name in _INTERVALS:
         milliseconds = given.pop(f"{name}_ms", None)
         if milliseconds is not None and name not in given:
             given[name] = _interval(milliseconds, f"{name}_ms", parse_milliseconds)

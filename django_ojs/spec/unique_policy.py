@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 OnConflict = Literal["reject", "replace", "replace_except_schedule", "ignore"]
@@ -82,21 +83,16 @@ class UniquePolicy:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def _selected(self, args: Sequence[Any]) -> dict[str, Any]:
-        selected = select(args, self.args_keys or ())
+        names = self.args_keys or ()
+        selected = select(args, names)
         if selected is None:
+            missing = next(name for name in names if select(args, [name]) is None)
             raise UniqueKeyInvalid.of(
                 "unique.args_keys",
-                "names something that is not in args",
+                f"names {missing[:64]!r}, which is not in args",
                 hint="A name is a member of the first object in args, or a position such as 0.",
             )
         return selected
-
-    def at(self, parameters: Sequence[str]) -> "UniquePolicy":
-        """Return the policy with names of `parameters` in `args_keys` turned into positions."""
-        if self.args_keys is None:
-            return self
-        positions = {name: str(index) for index, name in enumerate(parameters)}
-        return replace(self, args_keys=tuple(positions.get(n, n) for n in self.args_keys))
 
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, complete; the period is in ISO 8601."""
@@ -115,6 +111,13 @@ _FIELDS: Final = tuple(each.name for each in fields(UniquePolicy) if each.name !
 _KNOWN: Final = frozenset({*_FIELDS, "key", "period_ms"})
 
 
+def parse_python(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
+    """Return the policy that Python code describes; see `parse`. `period` may be in seconds."""
+    if isinstance(data, Mapping) and isinstance(data.get("period"), int | float):
+        data = {**data, "period": _period(data["period"])}
+    return parse(data, args=args)
+
+
 def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     """Return the policy that an object in any dialect describes; a UniquePolicy as it is.
 
@@ -126,11 +129,11 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
         return data
     if not isinstance(data, Mapping):
         raise UniqueKeyInvalid.of("unique", "must be an object")
-    if any(name not in _KNOWN for name in data):
-        # A misspelt name that is ignored would silently change the policy (§2.2).
-        raise UniqueKeyInvalid.of(
-            "unique", f"may have the fields {', '.join(_FIELDS)}, and no other"
-        )
+    for name in data:
+        if name not in _KNOWN:
+            # A misspelt name that is ignored would silently change the policy (§2.2).
+            rule = f"may have the fields {', '.join(_FIELDS)}, and no other"
+            raise UniqueKeyInvalid.of("unique", rule, hint=did_you_mean(name, _FIELDS))
     given = {name: value for name, value in data.items() if value is not None}
     milliseconds = given.pop("period_ms", None)
     if milliseconds is not None and "period" not in given:
@@ -160,14 +163,15 @@ def select(args: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
     for name in names:
         if name in first:
             selected[name] = first[name]
-        elif _is_position(name) and int(name) < len(args):
+        elif is_position(name) and int(name) < len(args):
             selected[name] = args[int(name)]
         else:
             return None
     return selected
 
 
-def _is_position(name: str) -> bool:
+def is_position(name: str) -> bool:
+    """Return whether a name in `args_keys` is a position in `args`."""
     # A longer one is beyond any array, and slow to convert.
     return name.isascii() and name.isdigit() and len(name) < 8
 

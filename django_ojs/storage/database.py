@@ -5,10 +5,11 @@ its functions and triggers in `migrations/sql`.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from django.apps import apps
 from django.db import (
@@ -72,6 +73,26 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 def is_unavailable(error: BaseException) -> bool:
     """Say whether the jobs' database cannot be reached or written to now (see the dialect)."""
     return dialect().is_unavailable_error(error)
+
+
+def unavailable_reason(error: Exception) -> str:
+    """Return why the database cannot be used: the class of the error, and the server's reason.
+
+    Only known phrases are taken from its text, which could hold values.
+    """
+    found = _REASONS.search(str(error))
+    name = type(error).__name__
+    return f"{name}: {found['fatal'] or found[0]}" if found else name
+
+
+#: FATAL is what PostgreSQL sends when it refuses or ends a connection.
+_REASONS: Final = re.compile(
+    r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
+    r"could not translate host name|failed to resolve host|unable to open database file|"
+    r"attempt to write a readonly database|server closed the connection unexpectedly|"
+    r"database is locked",
+    re.IGNORECASE,
+)
 
 
 def retried(operation: Callable[[], T], using: str | None = None) -> T:

@@ -5,16 +5,19 @@ the jobs of one transaction in the order of their enqueues. The order is that of
 `positions`).
 """
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, ProgrammingError, transaction
 from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Length, Now
 
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
+from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
 from django_ojs.storage import commit_order, database, raw_queries
 
@@ -37,6 +40,21 @@ def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID 
     The transaction stays usable either way. `generated_ids`: this process generated the ids, so
     none exists already.
     """
+    try:
+        return _add(new, using, generated_ids=generated_ids)
+    except (OperationalError, ProgrammingError) as error:
+        if not _NO_TABLE.search(str(error)):
+            raise
+        raise WrongDatabase(
+            f"The database {using!r} has no outbox for the job: run `manage.py migrate django_ojs "
+            f"--database {using}`, and let the database router allow it."
+        ) from error
+
+
+_NO_TABLE: Final = re.compile(r'relation "ojs_outbox" does not exist|no such table: ojs_outbox')
+
+
+def _add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID | None:
     if generated_ids:
         database.retried(lambda: entries(using).bulk_create(new), using)
         return None

@@ -24,7 +24,7 @@ from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Run
-from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.job_log import JobLog, number_of_jobs
 
 logger = logging.getLogger("django_ojs")
 
@@ -231,9 +231,9 @@ class Completer:
                 # The database rejects the write, or this is a fault in the code: a retry would fail
                 # too, and the jobs behind this one wait.
                 logger.exception(
-                    "The outcome of %d jobs could not be stored. They become available again when "
+                    "The outcome of %s could not be stored. They become available again when "
                     "their leases expire.",
-                    max(1, len(runs)),
+                    number_of_jobs(max(1, len(runs))),
                 )
                 return False
 

@@ -3,19 +3,30 @@
 import logging
 import threading
 import time
+from types import TracebackType
 from typing import Any
 
 from django.db import InternalError
 
+from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
 
 #: Seconds between two summaries.
 SUMMARY_INTERVAL = 5.0
+
+#: A longer message of an error is cut in the log; it is stored as a whole.
+MAX_MESSAGE_CHARACTERS = 500
+
+#: The packages between the start of a thread and the project's code.
+_CALLERS = frozenset({"django_ojs", "asyncio", "asgiref", "concurrent", "contextlib", "threading"})
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 #: Seconds before the same warning is logged again.
 REPEAT_AFTER = 30.0
@@ -24,7 +35,8 @@ REPEAT_AFTER = 30.0
 class JobLog:
     """The log lines and the counts of one process.
 
-    They have names and times only, never arguments, results or messages of errors.
+    They have names, times and errors, never arguments or results. The messages of errors and the
+    tracebacks can be left out (LOG_ERROR_MESSAGES, LOG_TRACEBACKS).
     """
 
     def __init__(self) -> None:
@@ -48,30 +60,34 @@ class JobLog:
     def failed(
         self, run: Run, failure: Failure, job: Job, seconds: float, cause: BaseException | None
     ) -> None:
-        """Log a job that failed. Its traceback is logged at DEBUG, and is in the stored error."""
+        """Log a job that failed, with the traceback of the exception that is the cause.
+
+        A handler that raised ojs.Retry, ojs.Discard or ojs.DeadLetter made a decision: that has no
+        traceback.
+        """
         with self._lock:
             self.failed_count += 1
         if job.state == State.RETRYABLE:
             level = logging.WARNING
-            what = f"attempt {run.job.attempt} of {job.max_attempts}"
+            # Claims that were given back spent no attempt.
+            what = f"attempt {job.spent} of {job.max_attempts}"
             what += f", next attempt at {job.due_at:%H:%M:%S}"
         else:
             level = logging.ERROR
             what = "dead letter" if job.dead_letter else "discarded"
-            what += f" after attempt {run.job.attempt}"
+            what += f" after attempt {job.spent}"
         logger.log(
             level,
             "%s %s failed in %s: %s (%s)",
             run.job.type,
             run.job.id,
             duration(seconds),
-            failure.type,
+            _error(failure),
             what,
+            exc_info=_exc_info(cause),
             extra=_fields(run, "timeout" if failure.type == "timeout" else "failed", seconds)
             | {"error": failure.type},
         )
-        if cause is not None:
-            logger.debug("Traceback of %s", run.job.id, exc_info=cause)
 
     def claim_lost(self, run: Run) -> None:
         """Log a run whose job was cancelled, or claimed by another worker."""
@@ -98,8 +114,8 @@ class JobLog:
         what = "cannot be written to" if is_reached else "does not respond"
         self.warn_once(
             "database",
-            f"The database {what} ({type(error).__name__}); trying again. What this worker has to "
-            "store is kept.",
+            f"The database {what} ({database.unavailable_reason(error)}); trying again. What this "
+            "worker has to store is kept.",
         )
 
     def warn_once(self, key: str, message: str) -> None:
@@ -129,6 +145,11 @@ class JobLog:
         self._summary_at, self._summary_count = now, ended
 
 
+def number_of_jobs(number: int, kind: str = "") -> str:
+    """Format a number of jobs: "1 running job", "2 running jobs"."""
+    return " ".join(filter(None, (str(number), kind, "job" if number == 1 else "jobs")))
+
+
 def duration(seconds: float) -> str:
     """Format a duration in milliseconds, seconds or minutes."""
     if seconds < 0.9995:
@@ -136,6 +157,30 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min"
+
+
+def _error(failure: Failure) -> str:
+    message = " ".join(failure.message.split())
+    if not message or not settings().log_error_messages:
+        return failure.type
+    if len(message) > MAX_MESSAGE_CHARACTERS:
+        message = message[: MAX_MESSAGE_CHARACTERS - 1] + "…"
+    return f"{failure.type}: {message}"
+
+
+def _exc_info(cause: BaseException | None) -> ExcInfo | None:
+    """Return the exception with its traceback, from the first frame of the project's code."""
+    if cause is None or isinstance(cause, HandlerResponse) or not settings().log_tracebacks:
+        return None
+    first = cause.__traceback__
+    while first is not None and _is_ours(first):
+        first = first.tb_next
+    return type(cause), cause, first or cause.__traceback__
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    package = str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package in _CALLERS
 
 
 def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:

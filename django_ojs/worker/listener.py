@@ -10,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
 from django_ojs.storage import database
+from django_ojs.worker.queue_selection import ALL
 
 logger = logging.getLogger("django_ojs")
 
@@ -80,5 +81,6 @@ class Listener:
         return True
 
     def _read(self, link: BaseDatabaseWrapper) -> None:
-        if self._queues.intersection(database.dialect().notified_queues(link)):
+        notified = database.dialect().notified_queues(link)
+        if notified and (ALL in self._queues or self._queues.intersection(notified)):
             self._wake()

@@ -27,16 +27,20 @@ from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase
-from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
+from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
 
 #: Seconds between two log lines of a worker that drains (graceful-shutdown §5.2).
 DRAIN_LOG_INTERVAL = 5.0
+
+#: Seconds without a job after which a worker warns that its queues are not those of the handlers.
+IDLE_WARNING_INTERVAL = 300.0
 
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
@@ -72,6 +76,9 @@ class WorkerProcess:
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
         self._notified_at = 0.0
+        self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
+        self._mismatch = mismatch(config.queues, handler_queues())
+        self._idle_since = time.monotonic()
         self._replace = False
         self._claimed = 0
 
@@ -122,7 +129,10 @@ class WorkerProcess:
                     return
                 if time.monotonic() - logged_at >= DRAIN_LOG_INTERVAL:
                     logged_at = time.monotonic()
-                    logger.info("Stopping: waiting for %d running jobs", self._in_flight.busy)
+                    logger.info(
+                        "Stopping: waiting for %s; another TERM or INT (Ctrl-C) stops at once",
+                        number_of_jobs(self._in_flight.busy, "running"),
+                    )
             elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
             elif (self._config.once or self._replace) and not len(self._in_flight):
@@ -130,6 +140,7 @@ class WorkerProcess:
             self._give_back_waiting()
             self._executor.fill()
             self.job_log.summary(self._in_flight.busy)
+            self._warn_while_idle()
             self._check_replacement()
             self._wait()
 
@@ -141,8 +152,11 @@ class WorkerProcess:
         if wanted <= 0 or not self._heartbeat.registered:
             return False
         try:
-            jobs = fetch(
-                self._config.queues, count=wanted, worker_id=self.id, due=self._config.once
+            queues = self._queues.current()
+            jobs = (
+                fetch(queues, count=wanted, worker_id=self.id, due=self._config.once)
+                if queues
+                else []
             )
         except Error as error:
             self.job_log.database_away(error)
@@ -150,9 +164,16 @@ class WorkerProcess:
             return False
         self._claimed += len(jobs)
         if jobs:
+            self._idle_since = time.monotonic()
             self._dispatcher.dispatch(jobs)
         self._may_be_more = len(jobs) == wanted
         return self._may_be_more
+
+    def _warn_while_idle(self) -> None:
+        now = time.monotonic()
+        if self._mismatch is not None and now - self._idle_since >= IDLE_WARNING_INTERVAL:
+            self._idle_since = now
+            logger.warning("No job came in the last minutes. %s", self._mismatch)
 
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
@@ -187,6 +208,7 @@ class WorkerProcess:
 
     def _on_notify(self) -> None:
         self._notified_at = time.monotonic()
+        self._queues.expire()
         if self._waiting:
             self._wake.set()
 
@@ -221,7 +243,13 @@ class WorkerProcess:
     def _end(self) -> None:
         self._completer.give_back(self._dispatcher.revoke_waiting())
         failure = Failure(type="shutdown", message="The worker shut down before the job was done.")
-        for run in self._in_flight.in_phase(Phase.RUNNING):
+        running = self._in_flight.in_phase(Phase.RUNNING)
+        if running:
+            logger.warning(
+                "Stopping now: %s will be available again",
+                number_of_jobs(len(running), "running"),
+            )
+        for run in running:
             if run.revoke(Phase.RUNNING, interrupt):
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)

@@ -20,7 +20,9 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
+from django_ojs.worker.signal_handlers import signal_handlers
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -68,24 +70,26 @@ class Supervisor:
 
     def run(self) -> bool:
         """Supervise until stopped. Return whether to start again because the code changed."""
-        for number in SIGNALS:
-            signal.signal(number, self._receive)
-        try:
-            while True:
-                self._forward_signals()
-                self._reap()
-                if self._stopping and not self._children:
-                    return self._reload
-                if not self._stopping:
-                    self._start_missing()
-                    if self._code_changed is not None and self._code_changed():
-                        logger.info("Code changed: the worker restarts.")
-                        self._reload = True
-                        self._received.append(signal.SIGTERM)
-                time.sleep(TICK)
-        finally:
-            for child in self._children.values():
-                self._kill(child, signal.SIGTERM)
+        with signal_handlers(dict.fromkeys(SIGNALS, self._receive)):
+            try:
+                return self._supervise()
+            finally:
+                for child in self._children.values():
+                    self._kill(child, signal.SIGTERM)
+
+    def _supervise(self) -> bool:
+        while True:
+            self._forward_signals()
+            self._reap()
+            if self._stopping and not self._children:
+                return self._reload
+            if not self._stopping:
+                self._start_missing()
+                if self._code_changed is not None and self._code_changed():
+                    logger.info("Code changed: the worker restarts.")
+                    self._reload = True
+                    self._received.append(signal.SIGTERM)
+            time.sleep(TICK)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
@@ -159,7 +163,7 @@ class Supervisor:
         try:
             count = rescue.rescue([child.worker_id])
             if count:
-                logger.info("%d jobs of %s are available again.", count, child.worker_id)
+                logger.info("Available again: %s of %s.", number_of_jobs(count), child.worker_id)
         except Error:
             logger.warning(
                 "The jobs of %s could not be made available now; another worker will do it.",
@@ -193,8 +197,9 @@ def _on_signal(
 
 
 def run_process(process: WorkerProcess) -> int:
-    """Run a worker in this process, with its signal handlers. Return its exit code."""
-    for number, directive in SIGNALS.items():
-        signal.signal(number, partial(_on_signal, process, directive))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    return int(process.run())
+    """Run a worker in this process, with its own signal handlers. Return its exit code."""
+    with signal_handlers(
+        {number: partial(_on_signal, process, directive) for number, directive in SIGNALS.items()}
+    ):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        return int(process.run())

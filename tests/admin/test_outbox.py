@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -10,7 +11,9 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.models import OutboxEntry
+from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
+from django_ojs.spec.scopes import Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -155,3 +158,21 @@ def test_destinations_to_filter_by_are_those_of_the_settings(refused: OutboxEntr
     with override_settings(OJS={"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}):
         assert page_of(refused) in client.get(LIST, {"destination": "far"}).content.decode()
         assert "destination=far" in client.get(LIST).content.decode()
+
+
+class ReadsOnReplica:
+    """A project that reads from `other`, a replica that lags behind."""
+
+    def db_for_read(self, model: Any, **hints: Any) -> str | None:
+        return "other" if model._meta.app_label == "django_ojs" else None
+
+
+@pytest.mark.django_db(databases=["default", "other"])
+def test_no_page_reads_from_a_replica(refused: OutboxEntry) -> None:
+    api_keys.create(name="the key", scopes=[Scope.READ])
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    with override_settings(DATABASE_ROUTERS=[f"{__name__}.ReadsOnReplica"]):
+        assert "test.job" in client.get(LIST).content.decode()
+        assert client.get(page_of(refused)).status_code == 200
+        assert "the key" in client.get("/admin/django_ojs/apikey/").content.decode()

@@ -94,21 +94,21 @@ def test_a_purge_says_when_more_is_left(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_configuring_changes_what_was_filled_in_and_keeps_what_the_form_does_not_show() -> None:
     known("alpha")
-    queues.configure("alpha", {"concurrency": 3, "max_envelope_bytes": 5000})
+    queues.configure("alpha", {"colour": 3, "max_envelope_bytes": 5000})
     client = root()
     client.post(
         f"{DO}configure/",
         {**CONFIGURE, "max_depth": "500", "strategy": "block", "warning_threshold": "70"},
     )
     assert Queue.objects.get(pk="alpha").config == {
-        "concurrency": 3,
+        "colour": 3,
         "backpressure": {"max_depth": 500, "strategy": "block", "warning_threshold": 0.7},
     }
     shown = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
     assert 'value="500"' in shown
     assert 'value="70"' in shown
     client.post(f"{DO}configure/", CONFIGURE)
-    assert Queue.objects.get(pk="alpha").config == {"concurrency": 3}
+    assert Queue.objects.get(pk="alpha").config == {"colour": 3}
 
 
 @override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})

@@ -105,8 +105,8 @@ OPTIONS = [
     option("priority", -101, "priority must be between -100 and 100"),
     option("priority", 10**400, "priority must be between -100 and 100"),
     option("scheduled_at", NAIVE, "scheduled_at is a naive datetime"),
-    option("scheduled_at", date(2031, 5, 6), "scheduled_at must be an RFC 3339 timestamp"),
-    option("scheduled_at", 4711, "scheduled_at must be an RFC 3339 timestamp"),
+    option("scheduled_at", date(2031, 5, 6), "scheduled_at must be a datetime with a time"),
+    option("scheduled_at", 4711, "scheduled_at must be a datetime with a time zone, a timedelta"),
     option("scheduled_at", SECRET, "scheduled_at must be an RFC 3339 timestamp"),
     option("scheduled_at", "2031-05-06T07:08:09", "scheduled_at must end with Z or an offset"),
     option("scheduled_at", "2031-02-30T07:08:09Z", "scheduled_at must be a date and a time that"),
@@ -172,6 +172,10 @@ OPTIONS = [
     retry({"non_retryable_errors": [f"{SECRET}\0"]}, "retry.non_retryable_errors[0] contains"),
     retry({"on_exhaustion": SECRET}, "retry.on_exhaustion must be one of dead_letter, discard"),
     retry({"backoff_strategy": SECRET}, "retry.backoff_strategy must be one of exponential"),
+    retry(
+        {"max_attemps": 7}, "retry.max_attemps is not a field of a retry policy. Did you mean max_"
+    ),
+    retry({"initial_interval": float("nan")}, "retry.initial_interval must be a number between"),
     retry({"x_note": Decimal("19.99")}, "retry.x_note is a Decimal: send a string"),
     retry({4711: SECRET}, "retry has a name that is a int"),
 ]

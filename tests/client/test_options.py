@@ -11,7 +11,7 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.spec import ids
-from django_ojs.spec.errors import DuplicateJob, JobNotFound
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, JobNotFound
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from django_ojs.spec.states import State
 from tests.testapp.jobs import labelled
@@ -117,6 +117,24 @@ def test_a_retry_policy_is_completed_by_the_setting() -> None:
         complete = RetryPolicy(max_attempts=1)
         assert enqueue(retry=complete).retry_policy == complete
         assert enqueue("testapp.labelled").max_attempts == 7
+
+
+@pytest.mark.parametrize("seconds", [90, 90.0, timedelta(seconds=90), "90s"])
+def test_durations_of_a_mapping_are_in_seconds_as_those_of_a_policy(seconds: Any) -> None:
+    job = ojs.enqueue(
+        "test.options",
+        retry={"initial_interval": seconds, "max_interval": seconds},
+        unique={"period": seconds},
+    )
+    options = job.job().envelope()
+    assert options["retry"]["initial_interval"] == options["retry"]["max_interval"] == "PT1M30S"
+    assert options["unique"]["period"] == "PT1M30S"
+
+
+def test_a_moment_as_a_number_is_an_error_that_names_timedelta() -> None:
+    later: Any = 60
+    with pytest.raises(InvalidRequest, match="a timedelta from now"):
+        ojs.enqueue("test.options", scheduled_at=later)
 
 
 def test_a_retry_mapping_changes_the_handler_s_policy_where_it_says_so() -> None:

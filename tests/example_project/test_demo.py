@@ -38,7 +38,7 @@ def register(process: subprocess.Popen[bytes], *, with_job: bool) -> Job | None:
     Worker.objects.create(id="w", pid=process.pid, seen_at=now, dead_after_ms=15_000)
     if not with_job:
         return None
-    return Job.objects.create(
+    return Job.primary.create(
         type="order.invoice",
         state="active",
         worker_id="w",

@@ -26,3 +26,7 @@ def by_quoted_name(ctx: "ojs.JobContext", greeting: str) -> str:
 @ojs.job("test.annotated.plain")
 def plain(ctx: str, greeting: str) -> str:
     return ctx + greeting
+
+
+def unannotated(image_id, spec="thumbnail", quality=80):  # type: ignore[no-untyped-def]
+    return image_id, spec, quality

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import pickle
+import traceback
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -13,6 +16,7 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs import handlers
+from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidJobType, InvalidRequest, InvalidRetryPolicy, OJSError
 from tests.client.bad_values import NAIVE, OPTIONS, TYPES, Bad
@@ -53,6 +57,100 @@ def test_the_decorator_without_a_type_says_that_it_needs_one() -> None:
     decorator: Any = ojs.job
     with pytest.raises(InvalidJobType, match="type must be a non-empty string"):
         decorator(test_a_type_follows_the_naming_rule)
+
+
+def hint_of(caught: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return the end of the traceback, as a user sees it."""
+    return traceback.format_exception(caught.value)[-1]
+
+
+def test_the_bare_decorator_shows_how_it_is_written() -> None:
+    decorator: Any = ojs.job
+    with pytest.raises(InvalidJobType) as caught:
+        decorator(hint_of)
+    assert hint_of(caught) == 'Hint: Write @ojs.job("app.action").\n'
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"countdown": 5}, "countdown is not an option of a job."),
+        ({"countdown": 5}, "Hint: Use scheduled_at=timedelta(seconds=...)."),
+        ({"max_retries": 5}, "which counts the first run"),
+        ({"prioriy": 5}, "Did you mean priority?"),
+    ],
+)
+@pytest.mark.parametrize("way", [ojs.job, ojs.enqueue, add.options])
+def test_a_keyword_of_another_queue_or_a_misspelt_one_gets_what_helps(
+    way: Any, option: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        way(*(() if way == add.options else ("test.declared",)), **option)
+    assert says in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_hint_survives_pickling_and_is_shown_once() -> None:
+    error = InvalidRequest("wrong", hint="first")
+    error.hint = "second"
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.hint, again.__notes__) == ("second", ["Hint: second"])
+    error.hint = None
+    assert error.__notes__ == []
+
+
+def test_a_context_that_would_not_be_passed_is_refused() -> None:
+    def second(a: int, ctx: ojs.JobContext) -> None: ...
+
+    def twice(ctx: ojs.JobContext, other: ojs.JobContext) -> None: ...
+
+    def optional(ctx: ojs.JobContext | None = None) -> None: ...
+
+    def old_optional(ctx: Optional[ojs.JobContext]) -> None: ...  # noqa: UP045  # as users write it
+
+    for function, says in (
+        (second, "as 'ctx', which must be the first parameter"),
+        (twice, "as 'other', which must be the first parameter"),
+        (optional, "as 'ctx', which must be annotated with JobContext alone"),
+        (old_optional, "as 'ctx', which must be annotated with JobContext alone"),
+    ):
+        with pytest.raises(ImproperlyConfigured, match=says):
+            declare(function)
+    assert handlers.get_handler("test.declared") is None
+
+
+class Mailer:
+    def send(self, to: str) -> None: ...
+
+    @classmethod
+    def send_all(cls, to: str) -> str:
+        return to
+
+
+@pytest.mark.parametrize("method", [Mailer.send, Mailer().send])
+def test_a_method_is_refused(method: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"is the method Mailer\.send: a worker has no"):
+        declare(method)
+
+
+def test_a_class_method_and_a_function_with_self_are_functions() -> None:
+    assert declare(Mailer.send_all)("a") == "a"
+    handlers.registry.remove("test.declared")
+    assert declare(lambda self: self).request(1).args == [1]
+
+
+@pytest.mark.django_db
+def test_an_id_of_another_version_gets_a_hint() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ojs.get_job(uuid.uuid4())
+    assert "ojs.new_id()" in hint_of(caught)
+
+
+@pytest.mark.parametrize(
+    "create", [lambda: Job.objects.create(type="a"), lambda: Job.objects.bulk_create([Job()])]
+)
+def test_a_job_is_not_a_row_to_create(create: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"call handler\.enqueue\(\.\.\.\), ojs\.enqueue"):
+        create()
 
 
 def test_the_limits_of_names_are_the_settings() -> None:

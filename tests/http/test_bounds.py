@@ -115,7 +115,9 @@ def test_a_batch_is_stored_as_a_whole_or_not_at_all(strategy: str) -> None:
         assert stored() == 8
     before = stored()
     # More than it may ever hold: nobody waits for that.
-    push_batch(11, **{"OJS-Block-Timeout": "50"}).error(429, "QUEUE_FULL", bound=10)
+    never = push_batch(11, **{"OJS-Block-Timeout": "50"})
+    assert never.error(429, "QUEUE_FULL", bound=10)["retryable"] is False
+    assert "Retry-After" not in never.headers
     assert stored() == before
 
 

@@ -43,7 +43,7 @@ class TestList:
         assert api.get("queues").ok()["queues"][0]["created_at"] == email["created_at"]
 
     def test_what_is_no_queue_is_not_listed(self) -> None:
-        api.put("queues/_default/config", {"concurrency": 1}).ok()
+        api.put("queues/_default/config", {"max_envelope_bytes": 1}).ok()
         mode.enable()
         assert listed()[0] == []
 
@@ -119,9 +119,13 @@ class TestCreate:
 class TestDetail:
     def test_a_queue_shows_its_configuration_and_figures(self) -> None:
         in_state("scheduled", queue="a")
-        api.put("queues/a/config", {"concurrency": 4}).ok()
+        api.put("queues/a/config", {"max_envelope_bytes": 4}).ok()
         body = api.get("queues/a").ok()
-        assert (body["name"], body["state"], body["config"]) == ("a", "active", {"concurrency": 4})
+        assert (body["name"], body["state"], body["config"]) == (
+            "a",
+            "active",
+            {"max_envelope_bytes": 4},
+        )
         assert body["stats"].items() >= {"depth": 1, "scheduled": 1, "completed": 0}.items()
         assert (body["stats"]["completed_today"], body["stats"]["failed_today"]) == (0, 0)
 
@@ -137,7 +141,7 @@ class TestDetail:
 
 class TestConfig:
     def test_changes_go_by_top_level_key_and_come_back_whole(self) -> None:
-        first = {"backpressure": {"max_depth": 5, "strategy": "block"}, "concurrency": 3}
+        first = {"backpressure": {"max_depth": 5, "strategy": "block"}, "max_envelope_bytes": 3}
         body = api.put("queues/a/config", first).ok()
         assert body["config"] == {**first, "max_size": 5, "overflow_policy": "block"}
         api.put("queues/a/config", {"backpressure": {"max_depth": 6}, "more": [1]}).ok()
@@ -145,20 +149,40 @@ class TestConfig:
         assert body["config"] == {
             "backpressure": {"max_depth": 6},
             "max_size": 6,
-            "concurrency": 3,
+            "max_envelope_bytes": 3,
             "more": [1],
         }
-        assert (body["name"], body["concurrency"]) == ("a", 3)
+        assert (body["name"], body["max_envelope_bytes"]) == ("a", 3)
 
     def test_the_default_policy_is_a_configuration_like_any(self) -> None:
         assert api.get("queues/_default/config").ok() == {"name": "_default", "config": {}}
-        api.put("queues/_default/config", {"concurrency": 10}).ok()
-        assert api.get("queues/_default/config")["config"] == {"concurrency": 10}
+        api.put("queues/_default/config", {"max_envelope_bytes": 2000}).ok()
+        assert api.get("queues/_default/config")["config"] == {"max_envelope_bytes": 2000}
         push(queue="a")
-        assert api.get("queues/a/config")["concurrency"] == 10
+        assert api.get("queues/a/config")["max_envelope_bytes"] == 2000
         api.put("queues/_default/config", {"overflow_policy": "drop_oldest"}).error(
             400, "invalid_request", field="backpressure.strategy"
         )
+
+    @pytest.mark.parametrize(
+        "path", ["queues/a/config", "queues/_default/config", "admin/queues/a/config"]
+    )
+    @pytest.mark.parametrize(
+        "limit",
+        [
+            {"concurrency": 5},
+            {"rate_limit": {"limit": 5, "period": "PT1M"}},
+            {"allowed_job_types": ["email.*"]},
+            {"producers": ["web"]},
+        ],
+    )
+    def test_a_limit_that_is_not_enforced_is_rejected(
+        self, path: str, limit: dict[str, Any]
+    ) -> None:
+        body = api.put(path, {"max_envelope_bytes": 5, **limit})
+        body.error(422, "unsupported", field=next(iter(limit)))
+        api.post("queues", {"name": "b", "config": limit}).error(422, "unsupported")
+        assert listed()[0] == []
 
     def test_a_configuration_needs_a_body(self) -> None:
         api.put("queues/a/config").error(400, "invalid_payload")

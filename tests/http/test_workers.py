@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.models import Worker
+from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.queues import pause, resume
@@ -184,6 +184,21 @@ class TestFail:
         assert response.items() >= {"state": "discarded", "attempt": 1, "max_attempts": 1}.items()
         assert TIMESTAMP(response["discarded_at"])
         assert not response.keys() & {"next_attempt_at", "retry_delay_ms"}
+
+    @pytest.mark.parametrize("extra", [{}, {"requeue": True}])
+    def test_a_backtrace_is_stored_only_where_the_settings_allow_it(
+        self, settings: Any, extra: dict[str, Any]
+    ) -> None:
+        error = ERROR | {"backtrace": ["app.go:7 in charge"]}
+        kept, stripped = api.active()["id"], api.active()["id"]
+        api.post(f"jobs/{kept}/nack", {"error": error, **extra}).ok()
+        settings.OJS = {**settings.OJS, "BACKTRACES": False}
+        api.post(f"jobs/{stripped}/nack", {"error": error, **extra}).ok()
+        for key, found in ((kept, ["app.go:7 in charge"]), (stripped, None)):
+            job = Job.objects.get(pk=key)
+            run = job.attempts.get()
+            assert job.error.get("backtrace") == found
+            assert run.error.get("backtrace") == found
 
     def test_the_code_of_the_binding_is_the_type_of_core(self) -> None:
         key = api.active(retry={"non_retryable_errors": ["invalid_card"]})["id"]

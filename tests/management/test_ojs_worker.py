@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection, connections, transaction
 from django.db.migrations.recorder import MigrationRecorder
-from django.test import override_settings
+from django.test import TestCase, override_settings
 
 from django_ojs import handlers
 from django_ojs.management.commands import ojs_worker
-from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.supervisor import SIGNALS
 from tests import factories
@@ -28,12 +29,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
-    """Undo what the command does to its process, which here is the tests'."""
-    signals = {number: signal.getsignal(number) for number in SIGNALS}
+    """Restore the settings of the connections, which tests change."""
     settings = {alias: dict(connections.settings[alias]) for alias in connections}
     yield
-    for number, handler in signals.items():
-        signal.signal(number, handler)
     for alias, values in settings.items():
         connections.settings[alias].update(values)
 
@@ -42,9 +40,11 @@ class Supervised:
     """Stands in for the supervisor: keeps what the command asked of it."""
 
     reload = False
+    connections: dict[str, dict[str, Any]]
 
     def __init__(self, config: WorkerConfig, code_changed: Any = None) -> None:
         Supervised.config, Supervised.code_changed = config, code_changed
+        Supervised.connections = {name: dict(connections.settings[name]) for name in connections}
 
     def run(self) -> bool:
         return self.reload
@@ -153,6 +153,42 @@ def test_an_unreachable_database_is_reported_without_its_text(
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        pytest.param(
+            {"NAME": "no_such_database"},
+            'database "no_such_database" does not exist',
+            marks=pytest.mark.postgresql,
+        ),
+        pytest.param(
+            {"USER": "no_such_role"},
+            "no_such_role",
+            marks=pytest.mark.postgresql,
+        ),
+        pytest.param(
+            {"PORT": "1", "HOST": "127.0.0.1"}, "onnection refused", marks=pytest.mark.postgresql
+        ),
+        pytest.param(
+            {"NAME": "/no/such/folder/db.sqlite3"},
+            "unable to open database file",
+            marks=pytest.mark.sqlite,
+        ),
+    ],
+)
+def test_the_reason_why_a_database_cannot_be_used_is_in_the_message(
+    name: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.close()
+    with monkeypatch.context() as patch:
+        for key, value in name.items():
+            patch.setitem(connection.settings_dict, key, value)
+        with pytest.raises(CommandError) as refused:
+            call_command("ojs_worker", "--once")
+    assert "'default' does not answer (OperationalError: " in str(refused.value)
+    assert reason in str(refused.value)
+
+
 def test_no_connection_is_open_when_the_supervisor_forks(supervised: type[Supervised]) -> None:
     call_command("ojs_worker")
     assert all(connections[alias].connection is None for alias in connections)
@@ -174,10 +210,12 @@ def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
     supervised: type[Supervised],
 ) -> None:
     connections.settings["other"]["CONN_MAX_AGE"] = 5
+    before = {alias: dict(connections.settings[alias]) for alias in connections}
     call_command("ojs_worker")
-    assert connections.settings["default"]["CONN_MAX_AGE"] == 60
-    assert connections.settings["other"]["CONN_MAX_AGE"] == 5
-    assert connections.settings["default"]["CONN_HEALTH_CHECKS"] is True
+    assert supervised.connections["default"]["CONN_MAX_AGE"] == 60
+    assert supervised.connections["other"]["CONN_MAX_AGE"] == 5
+    assert supervised.connections["default"]["CONN_HEALTH_CHECKS"] is True
+    assert {alias: dict(connections.settings[alias]) for alias in connections} == before
 
 
 @pytest.mark.parametrize(
@@ -189,7 +227,7 @@ def test_the_code_is_watched_under_debug_only(
 ) -> None:
     with override_settings(DEBUG=debug):
         call_command("ojs_worker", *arguments)
-    assert isinstance(supervised.code_changed, CodeWatch) is watches
+    assert (supervised.code_changed is not None) is watches
 
 
 def test_when_the_code_has_changed_it_takes_its_own_place(
@@ -210,6 +248,44 @@ def test_once_works_in_the_calling_process() -> None:
     assert job is not None
     call_command("ojs_worker", "--once", "--threads", "1")
     assert factories.read(job.id).result == ["hello"]
+
+
+def test_it_leaves_the_process_as_it_was(supervised: type[Supervised]) -> None:
+    def process() -> dict[str, Any]:
+        logger = logging.getLogger("django_ojs")
+        return {
+            "signals": {number: signal.getsignal(number) for number in SIGNALS},
+            "logger": (logger.level, list(logger.handlers)),
+        }
+
+    before = process()
+    call_command("ojs_worker", "--once", verbosity=0)
+    assert process() == before
+    call_command("ojs_worker", verbosity=0)
+    assert process() == before
+
+
+@pytest.mark.parametrize("alias", ["default", "other"])
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_inside_a_transaction_it_refuses_and_the_transaction_goes_on(alias: str) -> None:
+    threads = threading.active_count()
+    with transaction.atomic(using=alias):
+        job = echo.enqueue("hello") if alias == "default" else None
+        with pytest.raises(CommandError, match="use TransactionTestCase"):
+            call_command("ojs_worker", "--once")
+        if job is not None:
+            assert job.job().state == "available"
+    assert threading.active_count() == threads
+
+
+class InTestCase(TestCase):
+    """The worker as users of other task queues try it first."""
+
+    def test_the_command_says_what_to_use_instead(self) -> None:
+        job = echo.enqueue("hello")
+        with self.assertRaisesMessage(CommandError, "TransactionTestCase instead of TestCase"):
+            call_command("ojs_worker", "--once")
+        assert job.job().state == "available"
 
 
 def test_the_help_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
 from django_ojs.operations import queues
 from django_ojs.outbox import local
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import QueueFull, WrongDatabase
 from tests.factories import envelope
 from tests.factories import put as put_one
 from tests.outbox import middleware as _middleware
@@ -123,3 +123,13 @@ def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> 
         assert local.deliver_all() == 1
         assert not OutboxEntry.objects.using("other").exclude(state="sent").exists()
     assert list(Job.objects.values_list("pk", flat=True)) == [job.id]
+
+
+def test_an_alias_without_the_table_says_what_to_run() -> None:
+    with override_settings(OJS={"WRONG_DATABASE": "outbox"}), transaction.atomic(using="other"):
+        with connections["other"].cursor() as cursor:
+            cursor.execute("ALTER TABLE ojs_outbox RENAME TO ojs_outbox_elsewhere")
+        with pytest.raises(WrongDatabase, match=r"migrate django_ojs --database other"):
+            ojs.enqueue("test.job")
+        transaction.set_rollback(True, using="other")
+    assert waiting() == 0

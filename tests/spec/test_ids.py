@@ -109,6 +109,6 @@ def test_a_uuid7_is_read_from_text_and_passed_through() -> None:
 )
 def test_anything_else_is_refused_without_repeating_it(bad: Any) -> None:
     with pytest.raises(
-        InvalidRequest, match=r"^job_id must be a UUIDv7 in lowercase with hyphens$"
+        InvalidRequest, match=r"^job_id must be a UUIDv7 in lowercase with hyphens(\n|$)"
     ):
         ids.parse_id(bad, "job_id")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
+from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, UnsupportedFeature
 from django_ojs.spec.queue_config import MAX_BYTES, Backpressure, QueueConfig, check, merge
 
 LIMIT = 10 * 1024 * 1024
@@ -24,7 +24,7 @@ def test_a_queue_without_configuration_is_unbounded_and_rejects_when_it_once_is(
     assert config.backpressure == Backpressure(
         max_depth=None, max_size_bytes=None, strategy="reject", warning_threshold=0.8
     )
-    assert (config.max_envelope_bytes, config.concurrency) == (None, None)
+    assert config.max_envelope_bytes is None
     assert (config.retention, config.values) == ({}, {})
 
 
@@ -32,9 +32,8 @@ def test_a_queue_without_configuration_is_unbounded_and_rejects_when_it_once_is(
 def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
     bounds = {"max_depth": unbounded, "max_size_bytes": unbounded}
     check({"backpressure": bounds, "concurrency": unbounded}, max_envelope_bytes=LIMIT)
-    config = QueueConfig.of({"backpressure": bounds, "concurrency": unbounded})
+    config = QueueConfig.of({"backpressure": bounds})
     assert (config.backpressure.max_depth, config.backpressure.max_size_bytes) == (None, None)
-    assert config.concurrency is None
 
 
 @pytest.mark.parametrize(
@@ -74,6 +73,24 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
     assert refused({**given}, path="config").message.startswith(f"config.{field} ")
 
 
+@pytest.mark.parametrize(
+    ("name", "limit", "none"),
+    [
+        ("concurrency", 5, 0),
+        ("rate_limit", {"limit": 5, "period": "PT1M"}, {}),
+        ("allowed_job_types", ["email.*"], ["*"]),
+        ("producers", ["web"], ["*"]),
+    ],
+)
+def test_a_limit_that_is_not_enforced_is_rejected(name: str, limit: Any, none: Any) -> None:
+    with pytest.raises(UnsupportedFeature) as caught:
+        check({name: limit}, max_envelope_bytes=LIMIT, path="config")
+    assert (caught.value.code, caught.value.status) == ("unsupported", 422)
+    assert caught.value.details["field"] == f"config.{name}"
+    for value in (none, None):
+        assert check({name: value}, max_envelope_bytes=LIMIT) == {name: value}
+
+
 def test_a_bad_retry_policy_is_reported_as_one() -> None:
     with pytest.raises(InvalidRetryPolicy) as caught:
         check({"default_retry": {"max_attempts": -1}}, max_envelope_bytes=LIMIT)
@@ -108,10 +125,16 @@ def test_the_default_policy_cannot_drop_jobs(given: dict[str, Any]) -> None:
 
 
 def test_changes_replace_by_top_level_key_and_null_takes_a_value_away() -> None:
-    stored = {"backpressure": {"max_depth": 5, "strategy": "block"}, "concurrency": 2, "note": 1}
-    changed = merge(stored, {"backpressure": {"max_depth": 9}, "concurrency": None, "more": [1]})
+    stored = {
+        "backpressure": {"max_depth": 5, "strategy": "block"},
+        "max_envelope_bytes": 2,
+        "note": 1,
+    }
+    changed = merge(
+        stored, {"backpressure": {"max_depth": 9}, "max_envelope_bytes": None, "more": [1]}
+    )
     assert changed == {"backpressure": {"max_depth": 9}, "note": 1, "more": [1]}
-    assert stored["concurrency"] == 2
+    assert stored["max_envelope_bytes"] == 2
 
 
 def test_a_bound_in_the_flat_spelling_changes_just_itself() -> None:
@@ -139,13 +162,13 @@ def test_responses_carry_both_spellings_and_every_unknown_field() -> None:
 
 def test_what_a_queue_does_not_say_the_default_policy_says_member_by_member() -> None:
     default = {
-        "concurrency": 10,
+        "max_envelope_bytes": 10,
         "retention": {"completed": "P1D", "discarded": "P30D"},
         "backpressure": {"max_depth": 100, "warning_threshold": 0.5},
     }
     own = {"retention": {"completed": "PT1H"}, "backpressure": {"max_depth": 0}}
     config = QueueConfig.of(own, default)
-    assert config.concurrency == 10
+    assert config.max_envelope_bytes == 10
     assert config.retention == {"completed": timedelta(hours=1), "discarded": timedelta(days=30)}
     assert config.backpressure == Backpressure(max_depth=None, warning_threshold=0.5)
 

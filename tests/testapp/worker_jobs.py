@@ -114,7 +114,7 @@ def transfer(ctx: ojs.JobContext, name: str, ending: str = "") -> str:
     if ctx.attempt > 1:
         return name
     if ending == "raise":
-        raise ValueError(name)
+        raise ValueError("the transfer failed")
     if ending == "broken reference":
         Attempt.objects.create(
             job_id=ids.uuid7(), attempt=1, run=1, outcome="failed", finished_at=ctx.job.created_at
@@ -124,6 +124,14 @@ def transfer(ctx: ojs.JobContext, name: str, ending: str = "") -> str:
     elif ending == "wait":
         while not released(ctx.job.id, "go"):
             time.sleep(0.02)
+    return name
+
+
+@ojs.job("worker.transfer_async", retry=AGAIN_SOON)
+async def transfer_async(name: str, ending: str = "") -> str:
+    """Return the name, or raise."""
+    if ending == "raise":
+        raise ValueError("the transfer failed")
     return name
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from django_ojs.models import Job
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.worker import job_log as job_logs
-from django_ojs.worker.job_log import JobLog, duration
+from django_ojs.worker.job_log import JobLog, duration, number_of_jobs
 from tests.worker.parts import run_of
 
 SECRET = "4111-1111-1111-1111"
@@ -34,6 +35,14 @@ RUN = run_of(lambda number: None, SECRET)
 )
 def test_a_duration_is_said_as_a_person_would(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "said"),
+    [(1, "", "1 job"), (0, "", "0 jobs"), (2, "running", "2 running jobs")],
+)
+def test_a_number_of_jobs_has_its_plural(number: int, kind: str, said: str) -> None:
+    assert number_of_jobs(number, kind) == said
 
 
 def test_the_unit_never_shows_a_thousand_of_the_smaller_one() -> None:
@@ -70,26 +79,58 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
     [
         (
             Job(
-                state="retryable", max_attempts=3, due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+                state="retryable",
+                attempt=4,
+                returned=3,
+                max_attempts=3,
+                due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             ),
             logging.WARNING,
             "attempt 1 of 3, next attempt at 03:04:05",
         ),
-        (Job(state="discarded", dead_letter=True), logging.ERROR, "dead letter after attempt 1"),
-        (Job(state="discarded"), logging.ERROR, "discarded after attempt 1"),
+        (
+            Job(state="discarded", attempt=1, dead_letter=True),
+            logging.ERROR,
+            "dead letter after attempt 1",
+        ),
+        (Job(state="discarded", attempt=1), logging.ERROR, "discarded after attempt 1"),
     ],
 )
 def test_a_failed_job_says_why_and_what_comes_next(
     log: pytest.LogCaptureFixture, job: Job, level: int, expected: str
 ) -> None:
     job_log = JobLog()
-    job_log.failed(RUN, Failure(type="Boom", message=SECRET), job, 2.0, None)
+    job_log.failed(RUN, Failure(type="Boom", message="no\nmoney"), job, 2.0, None)
     (record,) = log.records
-    assert record.getMessage() == f"test.job {RUN.job.id} failed in 2.0 s: Boom ({expected})"
+    assert record.getMessage() == (
+        f"test.job {RUN.job.id} failed in 2.0 s: Boom: no money ({expected})"
+    )
     assert (record.levelno, job_log.failed_count, vars(record)["status"]) == (level, 1, "failed")
 
 
-def test_nothing_of_a_jobs_content_is_ever_in_a_line(log: pytest.LogCaptureFixture) -> None:
+def test_a_long_message_is_cut_and_an_empty_one_left_out(log: pytest.LogCaptureFixture) -> None:
+    for message in ("x" * 10_000, ""):
+        JobLog().failed(
+            RUN, Failure(type="Boom", message=message), Job(state="discarded"), 1.0, None
+        )
+    long, empty = (record.getMessage() for record in log.records)
+    assert len(long) < 700
+    assert "xx… (discarded" in long
+    assert "Boom (discarded" in empty
+
+
+@pytest.mark.parametrize("cause", [Retry("later"), Discard("no"), DeadLetter("no")])
+def test_a_decision_of_the_handler_has_no_traceback(
+    log: pytest.LogCaptureFixture, cause: Exception
+) -> None:
+    JobLog().failed(RUN, Failure.from_exception(cause), Job(state="discarded"), 1.0, cause)
+    assert log.records[0].exc_info is None
+
+
+def test_messages_and_tracebacks_can_be_kept_out_of_the_log(
+    log: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    settings.OJS = {"LOG_ERROR_MESSAGES": False, "LOG_TRACEBACKS": False}
     job_log = JobLog()
     try:
         raise ValueError(SECRET)

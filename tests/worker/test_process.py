@@ -137,7 +137,7 @@ def test_it_says_what_it_waits_for_while_it_drains(
     with working(grace=timedelta(seconds=60)) as process:
         started(job)
         process.on_signal(Directive.TERMINATE)
-        eventually(lambda: "waiting for 1 running jobs" in caplog.text, "it says so")
+        eventually(lambda: "waiting for 1 running job; another TERM" in caplog.text, "it says so")
 
 
 def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,23 +197,43 @@ def test_the_log_names_each_job_and_never_its_arguments(
     WorkerProcess(configured(once=True)).run()
     assert f"testapp.echo {done.pk} completed in " in caplog.text
     assert f"worker.transfer {failed.pk} failed in " in caplog.text
-    assert "ValueError (dead letter after attempt 1)" in caplog.text
+    assert "ValueError: the transfer failed (dead letter after attempt 1)" in caplog.text
     assert secret not in caplog.text
     assert not any(secret in repr(vars(record)) for record in caplog.records)
 
 
-def test_a_process_handles_the_signals_of_the_protocol() -> None:
+@pytest.mark.parametrize("type_", ["worker.transfer", "worker.transfer_async"])
+def test_an_error_is_logged_with_its_traceback_from_the_handler_on(
+    caplog: pytest.LogCaptureFixture, type_: str
+) -> None:
+    stored(ojs.enqueue(type_, ["ada", "raise"], retry={"max_attempts": 1}))
+    WorkerProcess(configured(once=True)).run()
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    kind, error, traceback = record.exc_info
+    assert (kind, str(error)) == (ValueError, "the transfer failed")
+    assert traceback is not None
+    assert traceback.tb_frame.f_code.co_name == type_.partition(".")[2]
+    assert 'raise ValueError("the transfer failed")' in logging.Formatter().format(record)
+
+
+def test_a_process_handles_the_signals_of_the_protocol_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     process = WorkerProcess(configured(once=True))
     received: list[Directive] = []
     process.on_signal = received.append
-    try:
-        assert run_process(process) == Exit.OK
+
+    def run() -> Exit:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             signal.raise_signal(number)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        raise RuntimeError
+
+    monkeypatch.setattr(process, "run", run)
+    with pytest.raises(RuntimeError):
+        run_process(process)
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
     assert received == [
         Directive.TERMINATE,
         Directive.TERMINATE,

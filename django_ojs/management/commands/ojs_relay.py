@@ -3,7 +3,6 @@
 import signal
 import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -20,6 +19,8 @@ from django_ojs.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.destinations import LOCAL
+from django_ojs.storage import database
+from django_ojs.worker.signal_handlers import signal_handlers
 
 DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.
@@ -60,7 +61,11 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        log_to_console(options["verbosity"])
+        """Send the jobs of the outbox."""
+        with log_to_console(options["verbosity"]):
+            self._relay(**options)
+
+    def _relay(self, **options: Any) -> None:
         names = options["destination"]
         known = {each.name for each in settings().outbox} | {LOCAL}
         for name in names or ():
@@ -95,10 +100,10 @@ class Command(BaseCommand):
 
     def _work(self, found: list[Relay], here: bool) -> None:
         stop = threading.Event()
-        before = {
-            number: signal.signal(number, partial(_stop, stop))
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), partial(_stop, stop))):
+            self._work_until(stop, found, here)
+
+    def _work_until(self, stop: threading.Event, found: list[Relay], here: bool) -> None:
         running = Relays(found)
         is_away = False
         try:
@@ -110,16 +115,14 @@ class Command(BaseCommand):
                     is_away = False
                 except Error as error:
                     if not is_away:
+                        reason = database.unavailable_reason(error)
                         self.stderr.write(
-                            f"The database does not respond ({type(error).__name__}); trying again."
+                            f"The database does not respond ({reason}); trying again."
                         )
                     is_away = True
                     connections.close_all()
         finally:
             running.close()
-            for number, handler in before.items():
-                with suppress(TypeError):  # None: the handler was not installed by Python.
-                    signal.signal(number, handler)
 
 
 def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:

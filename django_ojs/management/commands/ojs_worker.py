@@ -2,8 +2,11 @@
 
 import logging
 import os
+import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +25,7 @@ from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import WorkerProcess
+from django_ojs.worker.queue_selection import ALL, handler_queues, mismatch
 from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
@@ -31,6 +35,7 @@ Run background jobs until a signal stops it.
 
   manage.py ojs_worker                             jobs of the queue "default", 10 at a time
   manage.py ojs_worker --queues critical,default   jobs of "default" only when "critical" has none
+  manage.py ojs_worker --queues 'critical,*'       jobs of all queues, those of "critical" first
   manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use more processes for jobs
                                                    that keep the CPU busy
   manage.py ojs_worker --once                      run the jobs that are available now, then exit
@@ -54,6 +59,8 @@ def _queues(text: str) -> tuple[str, ...]:
     if not queues:
         raise ArgumentTypeError("name at least one queue, such as default")
     for name in queues:
+        if name == ALL:
+            continue
         try:
             check_queue(name, settings().limits)
         except OJSError as error:
@@ -106,7 +113,7 @@ class Command(BaseCommand):
             type=_queues,
             default=("default",),
             metavar="A,B",
-            help="queues in order of precedence (default: default)",
+            help="queues in order of precedence; * is every other queue (default: default)",
         )
         add(
             "-p",
@@ -158,7 +165,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, **options: Any) -> None:
-        log_to_console(options["verbosity"])
+        """Check the database and the handlers, then run the worker."""
+        _check_no_transaction()
+        with log_to_console(options["verbosity"]), _kept_connections():
+            self._work(**options)
+
+    def _work(self, **options: Any) -> None:
         self._check_database()
         config = WorkerConfig.from_settings(
             queues=options["queues"],
@@ -176,20 +188,37 @@ class Command(BaseCommand):
                 "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
                 "Until then all jobs are held back."
             )
-        _keep_connections()
+        self._log_start(config)
         self._warn_of_unbounded(config)
         if config.once:
             run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
-        if Supervisor(config, code_changed=watch).run():
+        changed = None if watch is None else lambda: watch() and _can_start()
+        if Supervisor(config, code_changed=changed).run():
             os.execv(sys.executable, get_child_arguments())
+
+    def _log_start(self, config: WorkerConfig) -> None:
+        values = database.connection().settings_dict
+        logger.info(
+            "Database %s: %s %s%s",
+            database.alias(),
+            database.connection().display_name,
+            values["NAME"],
+            f" on {values['HOST']}" if values.get("HOST") else "",
+        )
+        handlers = handler_queues()
+        for queue, types in handlers.items():
+            logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
+        warning = mismatch(config.queues, handlers)
+        if warning is not None:
+            logger.warning("%s", warning)
 
     def _warn_of_unbounded(self, config: WorkerConfig) -> None:
         if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
-            names = unbounded(config.queues)
+            names = unbounded(name for name in config.queues if name != ALL)
         finally:
             connections.close_all()  # As in _check_database.
         if names:
@@ -203,8 +232,9 @@ class Command(BaseCommand):
                 [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
             )
         except DatabaseError as error:
+            reason = database.unavailable_reason(error)
             raise CommandError(
-                f"The database {connection.alias!r} does not respond ({type(error).__name__}). "
+                f"The database {connection.alias!r} does not respond ({reason}). "
                 "Check that it is running, and the settings of DATABASES."
             ) from error
         finally:
@@ -217,21 +247,63 @@ class Command(BaseCommand):
             )
 
 
-def _keep_connections() -> None:
-    # With Django's default, one connection per request, each job would open a connection.
+def _can_start() -> bool:
+    # A worker that stopped for code which cannot be loaded would not come back.
+    attempt = subprocess.run(
+        [*get_child_arguments(), "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    if attempt.returncode:
+        logger.error(
+            "The code changed and cannot be loaded. The worker goes on with the old code.\n%s",
+            attempt.stderr.decode(errors="replace").rstrip(),
+        )
+    return not attempt.returncode
+
+
+def _check_no_transaction() -> None:
+    # The worker's threads have their own connections, which do not see the jobs of this
+    # transaction; on SQLite they would wait for its lock.
+    if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+        raise CommandError(
+            "ojs_worker cannot run inside a transaction: its threads have their own connections "
+            "and see only rows that are committed. In a test, use TransactionTestCase instead of "
+            "TestCase (pytest: django_db(transaction=True)), or call the handler as a function."
+        )
+
+
+@contextmanager
+def _kept_connections() -> Iterator[None]:
+    """Keep connections from job to job.
+
+    With Django's default, one connection per request, each job would open a connection.
+    """
+    previous = {alias: dict(connections.settings[alias]) for alias in connections}
     for alias in connections:
         values = connections.settings[alias]
         if values.get("CONN_MAX_AGE") == 0:
             values["CONN_MAX_AGE"] = settings().worker_conn_max_age.total_seconds()
         values["CONN_HEALTH_CHECKS"] = True
+    try:
+        yield
+    finally:
+        for alias, values in previous.items():
+            connections.settings[alias].update(values)
 
 
-def log_to_console(verbosity: int) -> None:
+@contextmanager
+def log_to_console(verbosity: int) -> Iterator[None]:
     """Log to the console, unless the project's LOGGING has a handler."""
     logger = logging.getLogger("django_ojs")
     if logger.hasHandlers():
+        yield
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
+    level = logger.level
     logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

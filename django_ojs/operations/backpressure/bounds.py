@@ -189,7 +189,7 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     if by_size:
         error.details["unit"] = "bytes"
     if not added.fits(bound):
-        error.can_never_fit = True
+        error.can_never_fit, error.retryable = True, False
         error.message = f"queue {queue} never holds so much at once: its bound is {error.bound}"
         error.hint = "Waiting does not help: send fewer or smaller jobs at a time."
     error.needs = added.jobs, added.size

@@ -63,7 +63,8 @@ class RejectionRecorder:
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
         types = Counter(job.type for job in jobs if job.queue == full.queue)
-        full.details["retry_after"] = self.retry_after(full.queue, types.total())
+        if full.retryable:
+            full.details["retry_after"] = self.retry_after(full.queue, types.total())
         for type, number in types.items():
             self.note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
 

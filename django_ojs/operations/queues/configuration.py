@@ -1,6 +1,6 @@
 """Create and configure queues (ojs-queue-config §5.2, §6, §7).
 
-Bounds hold at once. Concurrency and rate limit are stored and returned, and not enforced yet.
+Bounds hold at once. Limits that are not enforced are rejected; see `queue_config.UNLIMITED`.
 """
 
 from typing import Any

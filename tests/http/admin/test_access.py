@@ -108,7 +108,7 @@ class TestQueuesOfAKey:
             ("GET", "admin/queues/theirs", None),
             ("POST", "admin/queues/theirs/pause", None),
             ("POST", "admin/queues/theirs/resume", None),
-            ("PUT", "admin/queues/theirs/config", {"concurrency": 5}),
+            ("PUT", "admin/queues/theirs/config", {"max_envelope_bytes": 5}),
             ("DELETE", "admin/queues/theirs/jobs", {"states": ["completed"], "confirm": True}),
             ("POST", "admin/jobs/bulk/retry", {"filter": {"queue": "theirs"}, "confirm": True}),
             ("POST", "admin/system/maintenance", {"enabled": True}),

@@ -88,11 +88,11 @@ def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(used: bool) -> Non
 
 @pytest.mark.requirement("ADM-R006")
 def test_a_configuration_is_merged_by_top_level_key_and_makes_the_queue() -> None:
-    body = api.put("admin/queues/new/config", {"concurrency": 30}).ok()
-    assert (body["name"], body["configuration"]["concurrency"]) == ("new", 30)
+    body = api.put("admin/queues/new/config", {"max_envelope_bytes": 30}).ok()
+    assert (body["name"], body["configuration"]["max_envelope_bytes"]) == ("new", 30)
     api.put("admin/queues/new/config", {"retention": {"completed": "P14D"}}).ok()
     shown = api.get("admin/queues/new").ok()["configuration"]
-    assert shown == {"concurrency": 30, "retention": {"completed": "P14D"}}
+    assert shown == {"max_envelope_bytes": 30, "retention": {"completed": "P14D"}}
 
 
 @pytest.mark.parametrize("body", [{"concurrency": -1}, {"backpressure": []}, {"concurrency": True}])

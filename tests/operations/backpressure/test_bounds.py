@@ -110,6 +110,11 @@ def test_the_error_of_what_can_never_fit_says_that_waiting_does_not_help() -> No
     with pytest.raises(QueueFull, match="never holds so much at once: its bound is 2") as caught:
         add(3)
     assert "send fewer" in str(caught.value.hint)
+    assert not caught.value.retryable
+    add(2)
+    with pytest.raises(QueueFull) as full:
+        add(1)
+    assert full.value.retryable
 
 
 def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(

@@ -23,21 +23,21 @@ def test_a_queue_is_created_before_its_first_job() -> None:
 
 
 def test_a_queue_that_exists_is_not_created_again() -> None:
-    queues.create("a", {"concurrency": 1})
+    queues.create("a", {"max_envelope_bytes": 1})
     push(queue="b")
     for name in ("a", "b"):
         with pytest.raises(Conflict) as caught:
-            queues.create(name, {"concurrency": 2})
+            queues.create(name, {"max_envelope_bytes": 2})
         assert caught.value.details == {"queue": name}
-    assert queue_configs.config_of("a").concurrency == 1
+    assert queue_configs.config_of("a").max_envelope_bytes == 1
 
 
 def test_a_deleted_queue_can_be_created_again_while_old_jobs_still_run() -> None:
     active(queue="a")
-    queues.configure("a", {"concurrency": 1})
+    queues.configure("a", {"max_envelope_bytes": 1})
     queues.delete("a", strategy="discard")
     assert queues.create("a").state == "active"
-    assert queues.get("a").config.concurrency is None
+    assert queues.get("a").config.max_envelope_bytes is None
 
 
 @pytest.mark.parametrize("name", ["_default", "*", "", "No", None, 5])
@@ -49,20 +49,22 @@ def test_only_a_name_that_jobs_can_have_makes_a_queue(name: str) -> None:
 
 
 def test_configuring_an_unknown_queue_creates_it_and_changes_go_by_top_level_key() -> None:
-    queues.configure("a", {"backpressure": {"max_depth": 7}, "concurrency": 3})
-    changed = queues.configure("a", {"backpressure": {"strategy": "block"}, "concurrency": None})
+    queues.configure("a", {"backpressure": {"max_depth": 7}, "max_envelope_bytes": 3})
+    changed = queues.configure(
+        "a", {"backpressure": {"strategy": "block"}, "max_envelope_bytes": None}
+    )
     assert (changed.config.backpressure.max_depth, changed.config.backpressure.strategy) == (
         None,
         "block",
     )
-    assert changed.config.concurrency is None
+    assert changed.config.max_envelope_bytes is None
 
 
 def test_a_change_that_is_refused_changes_nothing() -> None:
-    queues.configure("a", {"concurrency": 3})
+    queues.configure("a", {"max_envelope_bytes": 3})
     with pytest.raises(InvalidRequest):
-        queues.configure("a", {"concurrency": 4, "retention": {"completed": "soon"}})
-    assert queue_configs.config_of("a").concurrency == 3
+        queues.configure("a", {"max_envelope_bytes": 4, "retention": {"completed": "soon"}})
+    assert queue_configs.config_of("a").max_envelope_bytes == 3
 
 
 def test_a_queues_limit_does_not_exceed_the_servers() -> None:
@@ -75,16 +77,16 @@ def test_a_queues_limit_does_not_exceed_the_servers() -> None:
 
 def test_the_default_policy_holds_where_a_queue_says_nothing() -> None:
     assert queues.default_policy().values == {}
-    queues.configure_default({"concurrency": 10, "backpressure": {"max_depth": 100}})
-    queues.configure("own", {"concurrency": 2})
-    assert queue_configs.config_of("never-seen").concurrency == 10
-    assert queue_configs.config_of("own").concurrency == 2
+    queues.configure_default({"max_envelope_bytes": 10, "backpressure": {"max_depth": 100}})
+    queues.configure("own", {"max_envelope_bytes": 2})
+    assert queue_configs.config_of("never-seen").max_envelope_bytes == 10
+    assert queue_configs.config_of("own").max_envelope_bytes == 2
     assert queues.get("own").config.backpressure.max_depth == 100
-    queues.configure("own", {"concurrency": None})
-    assert queue_configs.config_of("own").concurrency == 10
-    assert queues.default_policy().values["concurrency"] == 10
+    queues.configure("own", {"max_envelope_bytes": None})
+    assert queue_configs.config_of("own").max_envelope_bytes == 10
+    assert queues.default_policy().values["max_envelope_bytes"] == 10
 
 
 def test_configuring_leaves_a_paused_queue_paused() -> None:
     queues.pause("a")
-    assert queues.configure("a", {"concurrency": 1}).paused
+    assert queues.configure("a", {"max_envelope_bytes": 1}).paused

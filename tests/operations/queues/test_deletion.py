@@ -53,7 +53,7 @@ def test_an_empty_queue_goes_with_its_row() -> None:
 
 def test_a_queue_with_history_goes_and_the_history_stays() -> None:
     job = in_state("completed", queue="a")
-    queues.configure("a", {"concurrency": 1})
+    queues.configure("a", {"max_envelope_bytes": 1})
     assert queues.delete("a").state == "deleted"
     assert (read(job.pk).state, known()) == ("completed", [])
     with pytest.raises(NotFound):
@@ -97,11 +97,11 @@ def test_move_takes_what_waits_to_the_target_in_its_order() -> None:
 
 def test_a_job_that_fails_after_the_deletion_makes_the_queue_anew() -> None:
     held = active(queue="a", retry=hourly(3))
-    queues.configure("a", {"concurrency": 1})
+    queues.configure("a", {"max_envelope_bytes": 1})
     queues.delete("a", strategy="discard")
     fail.fail(held.id, BOOM)
     status = queues.get("a")
-    assert (status.state, status.depth, status.config.concurrency) == ("active", 1, None)
+    assert (status.state, status.depth, status.config.max_envelope_bytes) == ("active", 1, None)
 
 
 def test_a_deleted_queue_that_was_paused_hands_out_new_jobs() -> None:
@@ -114,10 +114,10 @@ def test_a_deleted_queue_that_was_paused_hands_out_new_jobs() -> None:
 
 def test_what_one_call_does_not_reach_is_said_and_the_next_call_does_it() -> None:
     push_many(7, queue="a")
-    queues.configure("a", {"concurrency": 1})
+    queues.configure("a", {"max_envelope_bytes": 1})
     done = queues.delete("a", strategy="discard", most=4)
     assert (done.jobs_affected, done.waiting, done.state) == (4, 3, "draining")
-    assert queues.get("a").config.concurrency == 1
+    assert queues.get("a").config.max_envelope_bytes == 1
     done = queues.delete("a", strategy="discard", most=4)
     assert (done.jobs_affected, done.waiting, done.state) == (3, 0, "deleted")
 

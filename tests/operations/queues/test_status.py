@@ -22,12 +22,12 @@ def test_a_queue_is_known_by_its_jobs_or_by_what_an_operator_said() -> None:
     push(queue="with-a-job")
     in_state("completed", queue="with-history")
     queues.pause("paused")
-    queues.configure("configured", {"concurrency": 1})
+    queues.configure("configured", {"max_envelope_bytes": 1})
     assert names() == ["configured", "paused", "with-a-job", "with-history"]
 
 
 def test_what_is_no_queue_is_not_listed() -> None:
-    queues.configure_default({"concurrency": 1})
+    queues.configure_default({"max_envelope_bytes": 1})
     mode.enable()
     assert names() == []
     assert Queue.objects.count() == 2

@@ -131,6 +131,30 @@ def answer():
 """
 
 
+def test_under_debug_a_syntax_error_does_not_end_the_worker(start: Start, tmp_path: Path) -> None:
+    app = tmp_path / "ojs_reloaded_app"
+    app.mkdir()
+    (app / "__init__.py").write_text("")
+    (app / "jobs.py").write_text(APP.format(version=1))
+    tree = start(
+        "--threads",
+        "1",
+        OJS_TEST_DEBUG="1",
+        OJS_TEST_APPS='["ojs_reloaded_app"]',
+        PYTHONPATH=str(tmp_path),
+        PYTHONDONTWRITEBYTECODE="1",
+    ).ready()
+    (app / "jobs.py").write_text("def answer(:\n")
+    tree.says("SyntaxError: ")
+    assert "The worker goes on with the old code." in tree.log
+    assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 1
+    (app / "jobs.py").write_text(APP.format(version=22))
+    tree.says("Code changed: the worker restarts.")
+    eventually(lambda: tree.log.count("runs jobs of") > 1, "the new worker runs")
+    assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 22
+    assert tree.process.poll() is None
+
+
 def test_under_debug_the_worker_starts_again_when_its_code_changes(
     start: Start, tmp_path: Path
 ) -> None:

@@ -1,0 +1,80 @@
+"""The queues that a worker claims from, and whether the handlers of this process use them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from django_ojs.registry import registry
+from django_ojs.spec.states import WAITING
+from django_ojs.storage.figures import counts
+
+#: The name that stands for every queue that is not named.
+ALL: Final = "*"
+
+_DEFAULT_QUEUE: Final = "default"
+
+
+class QueueSelection:
+    """The queues of a worker in order; `*` becomes the names of the other queues with jobs."""
+
+    def __init__(self, queues: Sequence[str], *, max_age: float) -> None:
+        self._queues = tuple(queues)
+        self._max_age = max_age
+        self._read_at: float | None = None
+        self._current: tuple[str, ...] = ()
+
+    def current(self) -> tuple[str, ...]:
+        """Return the queues to claim from, read at most `max_age` seconds ago."""
+        if ALL not in self._queues:
+            return self._queues
+        now = time.monotonic()
+        if self._read_at is None or now - self._read_at >= self._max_age:
+            self._current = self._read()
+            self._read_at = now
+        return self._current
+
+    def expire(self) -> None:
+        """Read the queues again with the next call of `current`."""
+        self._read_at = None
+
+    def _read(self) -> tuple[str, ...]:
+        others = sorted(
+            name
+            for name, states in counts.by_queue().items()
+            if name not in self._queues and not WAITING.isdisjoint(states)
+        )
+        index = self._queues.index(ALL)
+        return (*self._queues[:index], *others, *self._queues[index + 1 :])
+
+
+def handler_queues() -> dict[str, list[str]]:
+    """Return the job types that have a handler here, by the queue their jobs go to by default."""
+    found: dict[str, list[str]] = {}
+    for type_, handler in sorted(registry.handlers.items()):
+        found.setdefault(handler.defaults.queue or _DEFAULT_QUEUE, []).append(type_)
+    return found
+
+
+def mismatch(queues: Sequence[str], handlers: Mapping[str, Sequence[str]]) -> str | None:
+    """Return a warning if the queues are not those of the handlers, or None."""
+    if ALL in queues or not handlers:
+        return None
+    unused = [name for name in queues if name not in handlers]
+    missed = [name for name in sorted(handlers) if name not in queues]
+    if unused:
+        text = f"No handler here has {_names(unused)} as its queue."
+    elif missed and tuple(queues) == (_DEFAULT_QUEUE,):
+        text = f"This worker claims from {_names(queues)} only."
+    else:
+        return None
+    if missed:
+        wanted = ",".join([*(name for name in queues if name in handlers), *missed])
+        text += (
+            f" Handlers here have {_names(missed)} as their queue: use --queues {wanted}, "
+            "or --queues '*' for all queues."
+        )
+    return text
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
