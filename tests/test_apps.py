@@ -85,3 +85,33 @@ def test_two_handlers_of_a_type_stop_the_start(tmp_path: Path) -> None:
 def test_the_app_has_its_label_and_name() -> None:
     config = apps.get_app_config("django_ojs")
     assert (config.name, config.verbose_name) == ("django_ojs", "Background jobs")
+
+
+def test_a_bad_setting_is_a_system_check_although_there_are_handlers(tmp_path: Path) -> None:
+    name = app(tmp_path, "shop", "import django_ojs as ojs\n\n@ojs.job('a.b')\ndef f(): ...\n")
+    (tmp_path / "project.py").write_text(
+        f"INSTALLED_APPS = ['django_ojs', '{name}']\nUSE_TZ = True\nOJS = {{'NOTIFI': True}}\n"
+        "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}}\n"
+    )
+    (tmp_path / "manage.py").write_text(
+        "import sys\nfrom django.core.management import execute_from_command_line\n"
+        "execute_from_command_line(sys.argv)\n"
+    )
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "DJANGO_SETTINGS_MODULE": "project"}
+    check, server = (
+        subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        for arguments in (["manage.py", "check"], ["-c", "import django; django.setup()"])
+    )
+    assert "django_ojs.E001) OJS['NOTIFI'] is not a setting" in check.stderr
+    assert "Traceback" not in check.stderr
+    # A server runs no checks: it does not start.
+    assert server.returncode == 1
+    assert "ImproperlyConfigured: OJS['NOTIFI']" in server.stderr

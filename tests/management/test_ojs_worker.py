@@ -185,7 +185,7 @@ def test_the_reason_why_a_database_cannot_be_used_is_in_the_message(
             patch.setitem(connection.settings_dict, key, value)
         with pytest.raises(CommandError) as refused:
             call_command("ojs_worker", "--once")
-    assert "'default' does not answer (OperationalError: " in str(refused.value)
+    assert "'default' does not respond (OperationalError: " in str(refused.value)
     assert reason in str(refused.value)
 
 
