@@ -22,6 +22,7 @@ _TIMESTAMP: Final = re.compile(
     re.ASCII,
 )
 
+_RANGE: Final = "must be a number between zero and 1000 years"
 _SECOND: Final = 1_000_000
 # Years and months have no fixed length: they are taken as 365 and 30 days, as the reference
 # documents.
@@ -119,7 +120,7 @@ def parse_seconds(value: object, field: str) -> timedelta:
         try:
             value = timedelta(seconds=value)
         except (OverflowError, ValueError):
-            raise InvalidRequest.of(field, "must be at most 1000 years") from None
+            raise InvalidRequest.of(field, _RANGE) from None
     return parse_duration(value, field)
 
 
@@ -130,7 +131,7 @@ def parse_milliseconds(value: object, field: str) -> timedelta:
             return _bounded(timedelta(milliseconds=value), field)
         except (InvalidRequest, OverflowError, ValueError):
             pass
-    raise InvalidRequest.of(field, "must be a number between zero and 1000 years")
+    raise InvalidRequest.of(field, _RANGE)
 
 
 def format_duration(duration: timedelta) -> str:

@@ -113,7 +113,7 @@ def test_jobs_run_and_the_subscriber_has_all_that_the_publisher_has(
     tree.process.terminate()
     assert tree.ends() == 0
     assert "replica identity" not in tree.log
-    assert "does not answer" not in tree.log
+    assert "does not respond" not in tree.log
     assert not counts.differences()
     with connect(cluster.settings, "postgres") as source:
         names = tables(source)

@@ -266,7 +266,7 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     eventually(lambda: not old_rollups.exists(), "old figures are added to the all-time sums")
     tree.signal(signal.SIGTERM)
     assert tree.ends() == 0
-    for word in ("denied", "ProgrammingError", "failed; it will be tried", "does not answer"):
+    for word in ("denied", "ProgrammingError", "failed; it will be tried", "does not respond"):
         assert word not in tree.log
     assert not counts.differences()
     assert not Attempt.objects.filter(outcome="lost").exists()
