@@ -1,6 +1,7 @@
 """Error responses: the one place where exceptions become statuses and codes (§16)."""
 
 import logging
+import re
 from typing import Any, Final
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
@@ -33,6 +34,7 @@ DOCS: Final = "https://openjobspec.org/docs"
 MAX_RESOURCE_ID: Final = 255
 #: Seconds in Retry-After when the error has no better estimate.
 RETRY_AFTER: Final = 1
+_IS_PLAIN: Final = re.compile(r"[\w./:@+ -]+").fullmatch
 
 logger = logging.getLogger("django_ojs.http")
 
@@ -114,11 +116,12 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
 
 
 def _name_resource(error: NotFound, request: HttpRequest) -> None:
-    # Every 404 says what is missing (http-binding §9.3); where nothing else does, the path.
+    # Every 404 says what is missing (http-binding §9.3). Text of the client is repeated only where
+    # it is a plain name or path.
     resource = error.details.setdefault("resource_type", "path")
     values = getattr(request.resolver_match, "kwargs", {})
     named = request.path if resource == "path" else next(iter(values.values()), "")
-    if named.isprintable() and len(named) <= MAX_RESOURCE_ID:
+    if len(named) <= MAX_RESOURCE_ID and _IS_PLAIN(named):
         error.details.setdefault("resource_id", named)
 
 

@@ -12,7 +12,15 @@ from django_ojs.models import Worker
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
-from tests.worker.acceptance.ledger import ALIASES, becomes, history, marks, started, stored, tell
+from tests.worker.acceptance.ledger import (
+    ALIASES,
+    becomes,
+    history,
+    marks,
+    release,
+    started,
+    stored,
+)
 from tests.worker.waiting import eventually
 
 pytestmark = [
@@ -64,7 +72,7 @@ def test_completions_are_kept_and_no_worker_counts_as_dead(start: Start) -> None
         started(job)
     with read_only():
         for job in jobs:
-            tell(job)
+            release(job)
         eventually(lambda: all("done" in marks(job) for job in jobs), "the handlers have ended")
         # Longer than three heartbeats, after which a silent worker is dead.
         eventually(lambda: silent_for(6 * BEAT), "no worker could send a heartbeat")

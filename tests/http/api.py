@@ -128,13 +128,15 @@ def framed(raw: HttpResponse) -> ApiResponse:
         assert set(error) >= ALWAYS
         assert set(error) <= ALWAYS | SOMETIMES
         assert isinstance(error["details"], dict)
-        assert error["retryable"] is (response.status in (429, 500, 503))
+        # A 429 without Retry-After: what never fits needs no second try.
+        later = response.status == 429 and "Retry-After" in raw
+        assert error["retryable"] is (later or response.status in (500, 503))
         assert error["request_id"] == raw["X-Request-Id"]
         assert error["message"]
         if response.status == 404:
             assert error["hint"]
             assert error["docs_url"]
-        if response.status in (429, 503):
+        if later or response.status == 503:
             assert int(raw["Retry-After"]) >= 1
         if response.status == 401:
             assert raw["WWW-Authenticate"]

@@ -159,8 +159,8 @@ def enqueue_and_control() -> None:
         assert ojs.get_job(one.id).state == "cancelled"
         factories.put(factories.envelope())
         rollups.flush()
-    with override_settings(OJS={}):
-        ojs.enqueue("a.job", [1], queue="a")  # The bounds of the settings are gone.
+    with override_settings(OJS={"QUEUES": {"b": bounds["b"]}}):
+        ojs.enqueue("a.job", [1], queue="a")  # Its bound is gone from the settings.
 
 
 def test_the_site_enqueues_and_controls_jobs_with_its_rights(
@@ -227,7 +227,16 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     execute(named("GRANT SELECT, UPDATE ON auth_user, django_session TO site_web"))
     execute(named("GRANT SELECT ON django_content_type, django_admin_log TO site_web"))
     job = factories.in_state("discarded", queue="other")
-    pages = ("overview", "queue", "worker", "event", "job", "deadletter", "outboxentry", "apikey")
+    pages = (
+        "overview",
+        "queue",
+        "worker",
+        "event",
+        "job",
+        "deadletterjob",
+        "outboxentry",
+        "apikey",
+    )
     with as_role("site_web"), nothing_denied():
         for page in pages:
             assert client.get(f"/admin/django_ojs/{page}/").status_code == 200, page

@@ -60,6 +60,7 @@ def wait(ctx: ojs.JobContext) -> str:
         while not released(ctx.job.id, "go") and time.monotonic() < end:
             time.sleep(0.02)
     except BaseException as error:
+        connection.close()  # The exception may have come in the middle of a query.
         mark(ctx, f"stopped by {type(error).__name__}, cancelled={ctx.cancelled}")
         raise
     mark(ctx, "done")
