@@ -18,7 +18,7 @@ from tests.benchmarks.scale import SMOKE
 from tests.benchmarks.server import NAME_VARIABLE, ROOT, URL_VARIABLE
 from tests.benchmarks.targets import OURS, SECTIONS
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.postgresql, pytest.mark.slow]
 
 #: Two runs on one server must not take each other's databases.
 PREFIX = f"ojs_smoke_{os.getpid()}_"

@@ -10,7 +10,7 @@ import time
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connection
+from django.db import connection, connections
 
 import django_ojs as ojs
 from django_ojs.models import Attempt
@@ -60,7 +60,7 @@ def wait(ctx: ojs.JobContext) -> str:
         while not released(ctx.job.id, "go") and time.monotonic() < end:
             time.sleep(0.02)
     except BaseException as error:
-        connection.close()  # The exception may have come in the middle of a query.
+        connections["other"].close()  # The exception may have come in the middle of a query.
         mark(ctx, f"stopped by {type(error).__name__}, cancelled={ctx.cancelled}")
         raise
     mark(ctx, "done")
