@@ -188,7 +188,7 @@ class Migration(migrations.Migration):
                     "lease_ms",
                     models.PositiveBigIntegerField(
                         blank=True,
-                        help_text="By how much a heartbeat extends the reservation.",
+                        help_text="By how much a heartbeat extends the lease.",
                         null=True,
                     ),
                 ),

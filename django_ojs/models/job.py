@@ -86,7 +86,7 @@ class Job(StoredModel):
         null=True, blank=True, help_text="When the lease of the claim ends."
     )
     lease_ms = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="By how much a heartbeat extends the reservation."
+        null=True, blank=True, help_text="By how much a heartbeat extends the lease."
     )
 
     # The hash of what the unique policy compares (ojs-unique-jobs §4). NULL without a policy.

@@ -60,9 +60,9 @@ def beat(
     registration: Registration | None = None,
     session: Session | None = None,
 ) -> BeatResponse:
-    """Record the heartbeat, extend the reservations, and return the directive.
+    """Record the heartbeat, extend the leases, and return the directive.
 
-    `holding` are its jobs in flight; the reservations of those that this worker holds are extended
+    `holding` are its jobs in flight; the leases of those that this worker holds are extended
     by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
     `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
     if it sends one. `session`: a database session that lasts as long as the worker, so that its end
@@ -96,7 +96,7 @@ def beat(
 
 @database.retry_contention
 def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
-    """Extend one reservation (worker-protocol §5.4) by the length it was claimed with, or by `by`.
+    """Extend one lease (worker-protocol §5.4) by the length it was claimed with, or by `by`.
 
     Return whether it is held.
     """

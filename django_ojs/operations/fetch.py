@@ -76,7 +76,7 @@ def fetch_remotely(
 ) -> list[Claimed]:
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
 
-    The default length of a reservation is HTTP_VISIBILITY_TIMEOUT.
+    The default length of a lease is HTTP_VISIBILITY_TIMEOUT.
     """
     jobs = fetch(
         queues,

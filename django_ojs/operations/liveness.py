@@ -100,7 +100,7 @@ def after_progress(worker_id: str | None) -> None:
 
 
 def extended(by: timedelta | None = None) -> Func:
-    """Return the new end of a reservation that a sign of life extends, never an earlier one.
+    """Return the new end of a lease that a sign of life extends, never an earlier one.
 
     Without `by`, it is extended by the length that it was claimed with.
     """

@@ -1,4 +1,4 @@
-"""PROGRESS (ojs-progress §6): a worker reports progress, which also extends the reservation."""
+"""PROGRESS (ojs-progress §6): a worker reports progress, which also extends the lease."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +21,7 @@ EVENT_EVERY = timedelta(seconds=1)
 
 @database.write_transaction
 def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
-    """Store the progress of a run, extend its reservation, and return the job.
+    """Store the progress of a run, extend its lease, and return the job.
 
     A job that is not active stays unchanged, without an error: it may have ended while the report
     was in transit. Raises JobNotFound, and ClaimLost when it is active under another claim.

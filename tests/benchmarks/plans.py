@@ -98,7 +98,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
         ),
         ("Promotion", nothing, lambda _: promotion.promote()),
         ("Expiry", nothing, lambda _: promotion.expire()),
-        ("Lapsed reservations", nothing, lambda _: rescue.lapse()),
+        ("Lapsed leases", nothing, lambda _: rescue.lapse()),
         ("Rescue of a dead worker's jobs", nothing, lambda _: rescue.rescue(["worker_3"])),
         ("Pruning", nothing, lambda _: pruning.prune()),
         ("Counts by state", nothing, lambda _: stats.by_queue()),

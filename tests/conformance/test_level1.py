@@ -1,4 +1,4 @@
-"""Level 1, reliable: retries, dead letters, heartbeat, reservations (ojs-conformance §2.2)."""
+"""Level 1, reliable: retries, dead letters, heartbeat, leases (ojs-conformance §2.2)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_claimed_job_is_reserved_for_its_visibility_timeout() -> None:
 
 
 @pytest.mark.requirement("L1-VT-002")
-def test_a_job_whose_reservation_ends_goes_to_the_next_worker() -> None:
+def test_a_job_whose_lease_ends_goes_to_the_next_worker() -> None:
     key = api.active(worker_id="a", visibility_timeout_ms=1_000)["id"]
     age(UUID(key), MINUTE)
     lapse()

@@ -283,7 +283,7 @@ def test_beats_that_fail_change_nothing(start: Start, live_server: LiveServer) -
     node.said("a beat failed")
 
 
-def test_jobs_whose_fetch_was_not_heard_are_back_when_their_reservation_ends(
+def test_jobs_whose_fetch_was_not_heard_are_back_when_their_lease_ends(
     start: Start, live_server: LiveServer
 ) -> None:
     key = job_of("test.echo")

@@ -84,7 +84,7 @@ def test_should_4_the_error_of_an_earlier_attempt_is_cleared_and_stays_in_the_hi
     assert [error["type"] for error in rendered["errors"]] == ["Boom"]
 
 
-def test_the_reservation_ends_with_the_ack() -> None:
+def test_the_lease_ends_with_the_ack() -> None:
     job = active()
     ack.ack(job.id)
     assert read(job.id).lease_until is None

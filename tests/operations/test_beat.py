@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def left(job_id: Any, at_least: timedelta, at_most: timedelta) -> bool:
-    """Say whether a reservation still lasts that long, by the clock of the database."""
+    """Say whether a lease still lasts that long, by the clock of the database."""
     bounds = {"lease_until__gte": Now() + at_least, "lease_until__lte": Now() + at_most}
     return jobs().filter(pk=job_id, **bounds).exists()
 
@@ -86,7 +86,7 @@ def test_a_worker_that_was_given_up_registers_again_with_its_next_beat() -> None
     assert Worker.objects.get().pk == WORKER
 
 
-def test_a_beat_extends_the_reservations_from_now_by_each_jobs_own_time() -> None:
+def test_a_beat_extends_the_leases_from_now_by_each_jobs_own_time() -> None:
     default, own = active(), active(visibility_timeout_ms=120_000)
     for job in (default, own):
         jobs().filter(pk=job.id).update(lease_until=Now() + MINUTE)
@@ -102,7 +102,7 @@ def test_the_time_that_the_beat_asks_for_goes_before_the_jobs_own() -> None:
 
 
 @pytest.mark.parametrize("asked", [None, timedelta(seconds=1)])
-def test_a_reservation_is_never_shortened(asked: timedelta | None) -> None:
+def test_a_lease_is_never_shortened(asked: timedelta | None) -> None:
     job = active(visibility_timeout_ms=60_000)
     jobs().filter(pk=job.id).update(lease_until=Now() + 5 * HOUR)
     beat.beat(WORKER, holding=[job.id], visibility_timeout=asked)
@@ -131,7 +131,7 @@ def test_what_needs_no_extension_is_watched_all_the_same() -> None:
     assert beat.beat(WORKER, holding=[near.id], extend=[]).jobs_extended == 0
 
 
-def test_a_reservation_that_ended_a_moment_ago_is_saved_by_a_beat_before_anybody_noticed() -> None:
+def test_a_lease_that_ended_a_moment_ago_is_saved_by_a_beat_before_anybody_noticed() -> None:
     job = active()
     age(job.id, HOUR)
     assert beat.beat(WORKER, holding=[job.id]).lost == frozenset()

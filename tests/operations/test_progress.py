@@ -33,7 +33,7 @@ def test_progress_is_in_the_jobs_envelope_and_never_goes_back() -> None:
     assert read(job.id).progress["data"] == {"row": 5}
 
 
-def test_progress_extends_the_reservation_and_never_shortens_it() -> None:
+def test_progress_extends_the_lease_and_never_shortens_it() -> None:
     job = active(visibility_timeout_ms=60_000)
     lease = read(job.id).lease_until
     jobs().filter(pk=job.id).update(lease_until=F("lease_until") - timedelta(seconds=50))

@@ -42,7 +42,7 @@ CORE_6_3 = [
 ]
 # What other documents ask for, each with its reason.
 EXTRA = {
-    "worker-protocol 5.5 (4): no attempts are left when the reservation ends": [
+    "worker-protocol 5.5 (4): no attempts are left when the lease ends": [
         ("active", "lapse", "discarded"),
     ],
     "http-binding, nack with requeue; worker-protocol 7.2: given back": [

@@ -269,7 +269,7 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
 
 
 def test_a_run_that_was_taken_meanwhile_keeps_its_place_until_it_is_written(bench: Bench) -> None:
-    # Its reservation is extended by the beats until the database knows what became of it.
+    # Its lease is extended by the beats until the database knows what became of it.
     run = bench.run()
     assert run.revoke(Phase.RUNNING)
     assert len(bench.in_flight) == 1

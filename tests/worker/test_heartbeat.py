@@ -110,7 +110,7 @@ def test_it_passes_on_the_directive_of_the_response(bench: Bench) -> None:
     assert set(bench.directed) == {Directive.QUIET}
 
 
-def test_a_reservation_is_extended_when_half_of_it_is_gone(bench: Bench) -> None:
+def test_a_lease_is_extended_when_half_of_it_is_gone(bench: Bench) -> None:
     fresh, aging = bench.holds(), bench.holds()
     aging.claimed_at -= 60 * 20
     leases = [factories.read(run.job.id).lease_until for run in (fresh, aging)]

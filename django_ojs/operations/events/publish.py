@@ -179,7 +179,7 @@ def cancelled(keys: Collection[UUID]) -> None:
 
 
 def extended(keys: Collection[UUID]) -> None:
-    """The reservations of these jobs were extended. There is no signal."""
+    """The leases of these jobs were extended. There is no signal."""
     _read_and_publish(keys, job_events.heartbeat, (EventType.JOB_HEARTBEAT,), None)
 
 

@@ -22,7 +22,7 @@ from django_ojs.storage.transitions import Claim
 
 
 def lapse(limit: int = BATCH) -> int:
-    """Take back jobs whose reservation lapsed without ACK or FAIL (worker-protocol §5.5).
+    """Take back jobs whose lease lapsed without ACK or FAIL (worker-protocol §5.5).
 
     They become available at once, or are discarded when their attempts are spent. Return how many.
     """

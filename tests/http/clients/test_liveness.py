@@ -76,7 +76,7 @@ class TestHeartbeats:
 
 
 @pytest.mark.requirement("L1-VT-001", "L1-VT-002")
-class TestReservations:
+class TestLeases:
     """worker-protocol §5, http-binding §7.6: a claim keeps the length it was made with."""
 
     def test_a_beat_extends_by_the_length_that_the_fetch_named(self, wire: Wire) -> None:

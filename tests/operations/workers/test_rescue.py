@@ -42,7 +42,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 def take_back(way: str) -> int:
-    """Let all reservations end, or worker A die, and look."""
+    """Let all leases end, or worker A die, and look."""
     if way == "death":
         return rescue.rescue([WORKER])
     active_jobs = jobs().filter(state="active", worker_id=WORKER)
@@ -153,7 +153,7 @@ def test_they_queue_up_at_the_end(way: str) -> None:
     assert fetch.fetch(["a"], count=2)[1].id == first.id
 
 
-def test_a_reservation_that_is_not_over_does_not_lapse() -> None:
+def test_a_lease_that_is_not_over_does_not_lapse() -> None:
     job = active(visibility_timeout_ms=3_600_000)
     age(job.id, 59 * MINUTE)
     assert rescue.lapse() == 0

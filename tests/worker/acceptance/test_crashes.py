@@ -144,11 +144,11 @@ def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_co
 
 
 @pytest.mark.smoke
-def test_a_process_that_froze_past_its_reservation_changes_nothing_when_it_thaws(
+def test_a_process_that_froze_past_its_lease_changes_nothing_when_it_thaws(
     start: Start,
 ) -> None:
     job = stored(handlers.wait.options(visibility_timeout=3).enqueue())
-    # Its beats are so far apart that its reservation lapses before it counts as dead.
+    # Its beats are so far apart that its lease lapses before it counts as dead.
     first = start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     started(job)
     frozen = first.child_of(job)

@@ -202,7 +202,7 @@ def test_a_worker_survives_the_loss_of_all_its_connections(start: Start) -> None
             )
         job = stored(handlers.note.enqueue())
         becomes(job, "completed")
-    # It is the same process, its reservation holds, and nobody took it for dead.
+    # It is the same process, its lease holds, and nobody took it for dead.
     release(running)
     assert becomes(running, "completed").attempt == 1
     assert becomes(running, "completed").worker_id == worker.pk
