@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,12 +49,16 @@ class User:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home() -> Iterator[Path]:
+    # Not in `tmp_path`: as root, the server runs as another user, and the first test of another
+    # pytest that asks for `tmp_path` takes that user's access to the parent folder away.
+    folder = Path(tempfile.mkdtemp(prefix="ojs-server-"))
     # Longer than the 107 bytes that the path of a Unix socket may have.
-    deep = tmp_path / ("a-clone-in-a-deep-folder-" * 5)
+    deep = folder / ("a-clone-in-a-deep-folder-" * 5)
     deep.mkdir()
     yield deep / "postgres"
     wait_until_down(deep / "postgres")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_until_down(home: Path) -> None:
