@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import connection, connections
 from django.db.models import F, QuerySet
 
 from django_ojs.models import Attempt, Job, Lease, Worker
@@ -182,6 +182,20 @@ def worker(worker_id: str = WORKER, **values: Any) -> Worker:
 def ids_against_time(number: int) -> list[UUID]:
     """Return client-made ids that sort against the order in which they are used."""
     return list(reversed(ids.many(number)))
+
+
+@contextmanager
+def connected_to(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Connect the default alias with these settings: another server, or a pooler."""
+    ours = connection.settings_dict
+    kept = dict(ours)
+    connection.close()
+    ours.update(settings)
+    try:
+        yield
+    finally:
+        connection.close()
+        ours.update(kept)
 
 
 @contextmanager

@@ -231,8 +231,8 @@ class Completer:
                 # The database rejects the write, or this is a fault in the code: a retry would fail
                 # too, and the jobs behind this one wait.
                 logger.exception(
-                    "The outcome of %s could not be stored. They become available again when "
-                    "their leases expire.",
+                    "The outcome of %s could not be stored. What is lost becomes available again "
+                    "when its lease expires.",
                     number_of_jobs(max(1, len(runs))),
                 )
                 return False

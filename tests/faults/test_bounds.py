@@ -25,7 +25,7 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds
 from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
-from tests.factories import GENERATED, envelope, own_connections
+from tests.factories import GENERATED, connected_to, envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import FULL, Report
 
@@ -141,18 +141,11 @@ def test_a_crowd_and_an_operator_who_changes_his_mind(
 @pytest.mark.postgresql
 @pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (package: pgbouncer)")
 def test_through_a_transaction_pooler_the_bound_holds_too(report: Report, seed: int) -> None:
-    ours = connection.settings_dict
-    kept = dict(ours)
     # As many as there are producers: who waits for a turn holds a connection, and so does whom he
     # waits for.
-    with bouncer(ours, PRODUCERS + 10) as clients:
-        connection.close()
-        ours.update(clients)
-        try:
-            report(f"through PgBouncer: {_crowd('reject', seed)}")
-        finally:
-            connection.close()
-            ours.update(kept)
+    pooler = bouncer(connection.settings_dict, PRODUCERS + 10)
+    with pooler as clients, connected_to(clients):
+        report(f"through PgBouncer: {_crowd('reject', seed)}")
 
 
 def _crowd(strategy: str, seed: int) -> str:

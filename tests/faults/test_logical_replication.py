@@ -16,6 +16,7 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
+from tests.factories import connected_to
 from tests.faults.cluster import Cluster, own_cluster
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
@@ -54,15 +55,8 @@ def publisher(process_environment: dict[str, str]) -> Iterator[tuple[Cluster, di
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
-        ours = connection.settings_dict
-        kept = dict(ours)
-        connection.close()
-        ours.update(server.settings)
-        try:
+        with connected_to(server.settings):
             yield server, environment
-        finally:
-            connection.close()
-            ours.update(kept)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from django.db import connection
 import django_ojs as ojs
 from django_ojs.models import Worker
 from tests.databases import ALIASES
+from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import Report
@@ -34,18 +35,12 @@ POOL = 5
 @pytest.fixture(autouse=True)
 def pooled(site: Site) -> Iterator[None]:
     """Let the workers, the enqueuers and this process reach the jobs through the pooler only."""
-    ours = connection.settings_dict
-    kept = dict(ours)
-    with bouncer(ours, POOL) as clients:
+    with bouncer(connection.settings_dict, POOL) as clients, connected_to(clients):
         site.variables["OJS_FAULTS_DATABASE"] = json.dumps(clients)
-        connection.close()
-        ours.update(clients)
         try:
             yield
         finally:
             site.close()
-            connection.close()
-            ours.update(kept)
 
 
 def test_promise_6_workers_and_enqueuers_work_through_a_transaction_pooler(

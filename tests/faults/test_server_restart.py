@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 
 from tests.databases import ALIASES
+from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.cluster import Cluster, own_cluster
 from tests.faults.conftest import FULL, Report
@@ -41,16 +42,11 @@ def cluster(site: Site) -> Iterator[Cluster]:
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60)
         # This process as well looks there.
-        ours = connection.settings_dict
-        kept = dict(ours)
-        connection.close()
-        ours.update(server.settings)
-        try:
-            yield server
-        finally:
-            site.close()
-            connection.close()
-            ours.update(kept)
+        with connected_to(server.settings):
+            try:
+                yield server
+            finally:
+                site.close()
 
 
 def pause(site: Site) -> float:

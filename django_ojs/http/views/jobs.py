@@ -32,7 +32,6 @@ def job_id(text: str, resource: str = "job") -> UUID:
     try:
         return ids.parse_id(text)
     except InvalidRequest:
-        # Only the path can name it, and that may have characters that a response cannot contain.
         # The path names the id in the response, unless it has characters that a response cannot.
         details = {"resource_type": resource}
         raise JobNotFound("There is no job with this id.", details=details) from None

@@ -25,6 +25,7 @@ from tests.worker.acceptance.ledger import (
     stored,
     unfinished,
 )
+from tests.worker.processes import Tree
 from tests.worker.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
@@ -131,24 +132,30 @@ def answer():
 """
 
 
-def test_under_debug_a_syntax_error_does_not_end_the_worker(start: Start, tmp_path: Path) -> None:
-    app = tmp_path / "ojs_reloaded_app"
-    app.mkdir()
-    (app / "__init__.py").write_text("")
-    (app / "jobs.py").write_text(APP.format(version=1))
+def start_under_debug(start: Start, folder: Path) -> tuple[Tree, Path]:
+    """Start a worker under DEBUG with an app in a folder; return the app's handlers as well."""
+    jobs = folder / "ojs_reloaded_app" / "jobs.py"
+    jobs.parent.mkdir()
+    (jobs.parent / "__init__.py").write_text("")
+    jobs.write_text(APP.format(version=1))
     tree = start(
         "--threads",
         "1",
         OJS_TEST_DEBUG="1",
         OJS_TEST_APPS='["ojs_reloaded_app"]',
-        PYTHONPATH=str(tmp_path),
+        PYTHONPATH=str(folder),
         PYTHONDONTWRITEBYTECODE="1",
     ).ready()
-    (app / "jobs.py").write_text("def answer(:\n")
+    return tree, jobs
+
+
+def test_under_debug_a_syntax_error_does_not_end_the_worker(start: Start, tmp_path: Path) -> None:
+    tree, jobs = start_under_debug(start, tmp_path)
+    jobs.write_text("def answer(:\n")
     tree.says("SyntaxError: ")
     assert "The worker goes on with the old code." in tree.log
     assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 1
-    (app / "jobs.py").write_text(APP.format(version=22))
+    jobs.write_text(APP.format(version=22))
     tree.says("Code changed: the worker restarts.")
     eventually(lambda: tree.log.count("runs jobs of") > 1, "the new worker runs")
     assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 22
@@ -158,23 +165,12 @@ def test_under_debug_a_syntax_error_does_not_end_the_worker(start: Start, tmp_pa
 def test_under_debug_the_worker_starts_again_when_its_code_changes(
     start: Start, tmp_path: Path
 ) -> None:
-    app = tmp_path / "ojs_reloaded_app"
-    app.mkdir()
-    (app / "__init__.py").write_text("")
-    (app / "jobs.py").write_text(APP.format(version=1))
-    tree = start(
-        "--threads",
-        "1",
-        OJS_TEST_DEBUG="1",
-        OJS_TEST_APPS='["ojs_reloaded_app"]',
-        PYTHONPATH=str(tmp_path),
-        PYTHONDONTWRITEBYTECODE="1",
-    ).ready()
+    tree, jobs = start_under_debug(start, tmp_path)
     job = stored(ojs.enqueue("reloaded.answer"))
     assert becomes(job, "completed").result == 1
     running = stored(handlers.wait.enqueue())
     started(running)
-    (app / "jobs.py").write_text(APP.format(version=2) + "\n")
+    jobs.write_text(APP.format(version=2) + "\n")
     tree.says("Code changed: the worker restarts.")
     eventually(lambda: Worker.objects.filter(state="terminate").exists(), "the old process drains")
     release(running)

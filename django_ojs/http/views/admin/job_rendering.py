@@ -52,7 +52,8 @@ def summary(job: Job) -> dict[str, Any]:
         out["worker_id"] = job.worker_id
     if job.error is not None:
         # `detail` has the others.
-        out["error"] = {name: with_code(job.error).get(name) for name in _ERROR}
+        error = with_code(job.error)
+        out["error"] = {name: error.get(name) for name in _ERROR}
     return {**out, **_discarded(job)}
 
 
