@@ -100,6 +100,11 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
     return database.dialect().promote(database.connection(), limit)
 
 
+def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
+    """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
+    return database.dialect().promote_by_queue(database.connection(), queues, each)
+
+
 def apply(
     trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANY_CLAIM, **values: Any
 ) -> int:

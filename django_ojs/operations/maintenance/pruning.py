@@ -13,10 +13,13 @@ from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 
 
-def prune(limit: int = BATCH) -> int:
-    """Delete finished jobs that are past their retention time. Return how many."""
+def prune(limit: int = BATCH, *, since: timedelta = timedelta(0)) -> int:
+    """Delete finished jobs that have been past their retention time for `since`, or longer.
+
+    At most `limit` of each kind. Return how many.
+    """
     return sum(
-        _prune(state, dead_letter, age, limit)
+        _prune(state, dead_letter, age + since, limit)
         for (state, dead_letter), age in settings().retention.items()
     )
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -35,6 +36,12 @@ def lapse(limit: int = BATCH) -> int:
         message="The lease expired before the worker reported an outcome.",
     )
     return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
+
+
+def lapse_if_behind(overdue: timedelta) -> int:
+    """Do the same if a lease lapsed so long ago that maintenance is behind. Return how many."""
+    late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - overdue)
+    return lapse() if late.exists() else 0
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:

@@ -85,6 +85,8 @@ class Dialect(ABC):
     backend: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
+    #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
+    has_one_writer: ClassVar[bool]
 
     def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
         """Execute the statement of a file, and return its rows."""
@@ -185,6 +187,22 @@ class Dialect(ABC):
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         """Make due jobs available, earliest first. Return (id, queue) of each."""
+
+    @abstractmethod
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        """Make up to `each` due jobs of each of these queues available; return as `promote`."""
+
+    def due_queues(
+        self, connection: BaseDatabaseWrapper, after: str, limit: int
+    ) -> list[tuple[str, bool]]:
+        """Return the next queues with scheduled or retryable jobs, by name, after this one.
+
+        With each, whether one of its jobs is due.
+        """
+        rows = self._rows(connection, "due_queues", {"after": after, "limit": limit})
+        return [(queue, bool(is_due)) for queue, is_due in rows]
 
     @abstractmethod
     def counts(
@@ -296,9 +314,12 @@ class Dialect(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
-    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting job expired."""
-        due, expired = self._rows(connection, "due_work", {})[0]
+    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
+        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
+
+        Both for `since` seconds or longer.
+        """
+        due, expired = self._rows(connection, "due_work", {"since": since})[0]
         return bool(due), bool(expired)
 
     def dead_workers(

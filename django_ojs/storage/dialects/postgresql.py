@@ -117,6 +117,7 @@ class PostgreSQL(Dialect):
     now = "statement_timestamp()"
     backend = "postgres"
     can_notify = True
+    has_one_writer = False
 
     def insert_jobs(
         self,
@@ -192,6 +193,12 @@ class PostgreSQL(Dialect):
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])
+
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        values = {"queues": list(queues), "each": each}
+        return self._rows(connection, "promote_by_queue", values)
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None

@@ -41,6 +41,12 @@ _OLDEST_SUPPORTED = (3, 38, 0)
 _INSTRUCTIONS = 20_000
 
 
+def _next_millisecond() -> str:
+    # After each job pushed within this millisecond; three more digits order the jobs of a batch.
+    now = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
+    return now.isoformat(" ", "milliseconds")
+
+
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
@@ -48,6 +54,7 @@ class SQLite(Dialect):
     now = _NOW
     backend = "sqlite"
     can_notify = False
+    has_one_writer = True
 
     def insert_jobs(
         self,
@@ -100,10 +107,16 @@ class SQLite(Dialect):
         """Nothing to do: the holder of the write lock can count."""
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
-        # After each job pushed within this millisecond; three more digits order the batch.
-        next_millisecond = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
-        now = next_millisecond.isoformat(" ", "milliseconds")
-        rows = self._rows(connection, "promote", {"limit": limit, "now": now})
+        rows = self._rows(connection, "promote", {"limit": limit, "now": _next_millisecond()})
+        return [(self.uuid(key), queue) for key, queue in rows]
+
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        rows: list[Any] = []
+        for queue in queues:
+            values = {"queue": queue, "each": each, "now": _next_millisecond()}
+            rows += self._rows(connection, "promote_by_queue", values)
         return [(self.uuid(key), queue) for key, queue in rows]
 
     def counts(
