@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from django_ojs.spec import json, retry_policy
-from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import parse_duration
 
@@ -66,6 +67,10 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
+    #: For jobs that have no value of their own.
+    default_timeout_ms: int | None = None
+    visibility_timeout_ms: int | None = None
+    default_retry: RetryPolicy | None = None
     retention: Mapping[str, timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -83,6 +88,9 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
+            default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
+            visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
+            default_retry=_retry(values.get("default_retry")),
             retention={
                 state: parse_duration(kept[state], f"retention.{state}")
                 for state in RETAINED
@@ -227,6 +235,20 @@ def _seconds(value: object, path: str) -> None:
         _duration(value, path)
     elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequest.of(path, "must be an integer of seconds, or an ISO 8601 duration")
+    assert isinstance(value, str | int)
+    if (_milliseconds(value) or 0) > MAX_TIMEOUT_MS:
+        raise InvalidRequest.of(path, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds")
+
+
+def _milliseconds(value: str | int) -> int | None:
+    """Return a checked timeout, in seconds or as a duration; None for 0, which means no default."""
+    if isinstance(value, str):
+        return max(1, parse_duration(value, "") // timedelta(milliseconds=1))
+    return value * 1000 or None
+
+
+def _retry(value: Any) -> RetryPolicy | None:
+    return None if value is None else retry_policy.parse(value, default=retry_policy.DEFAULT)
 
 
 def _policy(value: object, path: str) -> None:

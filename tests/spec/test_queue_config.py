@@ -60,6 +60,8 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"retention": {"discarded": 7}}, "retention.discarded"),
         ({"visibility_timeout": -1}, "visibility_timeout"),
         ({"default_timeout": "soon"}, "default_timeout"),
+        ({"default_timeout": 2_147_484}, "default_timeout"),
+        ({"visibility_timeout": "P30D"}, "visibility_timeout"),
         ({"dead_letter_queue": "No"}, "dead_letter_queue"),
         ({"dead_letter": {"retention": {"max_age": "P"}}}, "dead_letter.retention.max_age"),
         ({"allowed_job_types": "email.*"}, "allowed_job_types"),
