@@ -78,6 +78,7 @@ class MaintenanceThread:
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0),
+            Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
