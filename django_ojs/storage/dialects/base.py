@@ -4,7 +4,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -246,6 +246,23 @@ class Dialect(ABC):
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
         self._run(connection, "add_events", {"events": events})
+
+    def add_attempts(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Collection[UUID],
+        *,
+        outcome: str,
+        error: str | None,
+        delay_ms: int | None,
+    ) -> None:
+        """Store how the latest runs of these jobs ended, the error as JSON."""
+        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
+        self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
+
+    @abstractmethod
+    def ids(self, keys: Collection[UUID]) -> str:
+        """Return ids as one parameter of a statement."""
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write. A replica's may not."""
