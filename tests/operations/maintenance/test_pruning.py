@@ -88,3 +88,12 @@ def test_an_expired_job_is_pruned_as_discarded_and_an_exhausted_one_as_a_dead_le
         age([expired.pk, exhausted.pk], 6 * HOUR)
         assert pruning.prune() == 1
     assert list(jobs()) == [exhausted]
+
+
+def test_what_is_to_be_overdue_for_a_while_is_pruned_that_much_later() -> None:
+    job = in_state("completed")
+    with override_settings(OJS=KEEP):
+        age(job.pk, HOUR + MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 0
+        age(job.pk, 2 * MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 1
