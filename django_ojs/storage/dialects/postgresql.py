@@ -283,6 +283,10 @@ class PostgreSQL(Dialect):
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
 
+    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
+        rows = self._rows(connection, "snapshot_held", [seconds])
+        return cast("datetime", rows[0][0]) if rows else None
+
     @contextmanager
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
