@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -106,7 +106,7 @@ def reads(floor: Any) -> int:
     def explain(execute: Callable[..., Any], sql: str, params: Any, *args: Any) -> Any:
         _, _, inner = sql.partition("ARRAY(")
         inner, _, _ = inner.rpartition("))")
-        with connections.create_connection("default").cursor() as cursor:
+        with closing(connections.create_connection("default")) as other, other.cursor() as cursor:
             cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + inner, params)
             (plan,) = cursor.fetchone()
         plan = json.loads(plan) if isinstance(plan, str) else plan
