@@ -55,7 +55,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "storage": (
         {"dialects", "process_state"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "commit_order"},
+        {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

@@ -146,7 +146,7 @@ def runs_lost(again: Sequence[Job], spent: Sequence[Job], failure: Failure) -> N
     if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED, EventType.JOB_DISCARDED):
         error = failure.render()
         events = []
-        for job in again:
+        for job in again if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED) else ():
             worker_id = job.worker_id
             events.append(job_events.failed(job, error, State.AVAILABLE, worker_id=worker_id))
             events.append(job_events.enqueued(job))

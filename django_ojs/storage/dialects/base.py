@@ -4,7 +4,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,6 +59,18 @@ QueryLimit = Callable[[], AbstractContextManager[None]]
 #: A database session: the server's process id, and when it started. Without the time, which a role
 #: may not be permitted to see, the end of the session cannot be known.
 Session = tuple[int, datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Where a claim starts in the order of a queue (see `storage.claim_floors`).
+
+    `since` is a time after which the jobs of higher priorities became available.
+    """
+
+    priority: int
+    enqueued_at: datetime
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +178,27 @@ class Dialect(ABC):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        floor: Floor | None = None,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
 
-        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
-        of `CLAIMED`, in no particular order.
+        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
+        out what is before it; only where `snapshot_held`. Return rows of `CLAIMED`, in no
+        particular order.
         """
-        values = {"queue": queue, "limit": limit, "worker_id": worker_id}
+        values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
-        return self._rows(connection, "claim", values)
+        if floor is None:
+            return self._rows(connection, "claim", values)
+        values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
+        return self._rows(connection, "claim_from_floor", values)
+
+    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
+        """Return the time if another transaction has been open for so many seconds.
+
+        None also where open transactions do not make claims slow.
+        """
+        return None
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
@@ -246,6 +270,23 @@ class Dialect(ABC):
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
         self._run(connection, "add_events", {"events": events})
+
+    def add_attempts(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Collection[UUID],
+        *,
+        outcome: str,
+        error: str | None,
+        delay_ms: int | None,
+    ) -> None:
+        """Store how the latest runs of these jobs ended, the error as JSON."""
+        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
+        self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
+
+    @abstractmethod
+    def ids(self, keys: Collection[UUID]) -> str:
+        """Return ids as one parameter of a statement."""
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write. A replica's may not."""

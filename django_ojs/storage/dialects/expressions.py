@@ -29,10 +29,20 @@ class OneOf(Func):
 
 class _Keys(Value):
     def as_sql(self, compiler: Any, connection: Any) -> Any:
-        return "(%s::uuid[])", [self.value]
+        return "(%s::uuid[])", [as_array(self.value)]
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        return "(SELECT value FROM json_each(%s))", [json.dumps([key.hex for key in self.value])]
+        return "(SELECT value FROM json_each(%s))", [as_json(self.value)]
+
+
+def as_array(keys: Collection[UUID]) -> str:
+    """Return a `uuid[]` of PostgreSQL as text; the driver takes longer for a list of UUIDs."""
+    return "{" + ",".join([key.hex for key in keys]) + "}"
+
+
+def as_json(keys: Collection[UUID]) -> str:
+    """Return a JSON array of ids as SQLite stores them."""
+    return json.dumps([key.hex for key in keys])
 
 
 class Milliseconds(Func):

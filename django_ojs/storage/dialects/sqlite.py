@@ -5,7 +5,7 @@ There is one writer at a time, and the write lock is the only lock.
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -23,6 +23,7 @@ from django_ojs.storage.dialects.base import (
     QueryLimit,
     Stored,
 )
+from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load_all
 
@@ -192,6 +193,9 @@ class SQLite(Dialect):
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
+
+    def ids(self, keys: Collection[UUID]) -> str:
+        return as_json(keys)
 
     def uuid(self, value: Any) -> UUID:
         return UUID(value)

@@ -170,3 +170,12 @@ class TestRetentionOfAQueue:
         self.completed("a", 2 * MINUTE)
         queues.configure("a", {"max_size": 5})
         assert pruning.QueuePruner().prune() == 0
+
+
+def test_what_is_to_be_overdue_for_a_while_is_pruned_that_much_later() -> None:
+    job = in_state("completed")
+    with override_settings(OJS=KEEP):
+        age(job.pk, HOUR + MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 0
+        age(job.pk, 2 * MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 1
