@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from django_ojs.http import compression, exceptions, headers
 from django_ojs.http.access import Access, required_access
 from django_ojs.http.authentication import authentication_classes
-from django_ojs.http.parsers import read_object
+from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.spec.scopes import Scope
@@ -72,6 +72,7 @@ class OJSView(APIView):
         return required_access(self.request)
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
+        discard_rest(self.request._request)
         response = exceptions.error_response(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)
