@@ -98,7 +98,7 @@ class RejectionRecorder:
                     count=numbers[queue, type],
                 )
             for queue in queues:
-                bounds.note_pressure(queue, full=True)
+                bounds.set_full(queue, True)
 
         try:
             database.in_write_transaction(operation)

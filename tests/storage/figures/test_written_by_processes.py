@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,44 +10,13 @@ from django.db.models import Sum
 
 from django_ojs.models import Event, Rollup
 from tests.factories import push
+from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
-from tests.worker.processes import ROOT, Tree
+from tests.shells import Shell
+from tests.worker.processes import Tree
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
-
-ENQUEUE = """
-import django_ojs as ojs
-def enqueue(number=1, queue="shell"):
-    for _ in range(number):
-        ojs.enqueue("test.job", queue=queue)
-"""
-
-
-class Shell:
-    """A shell that runs a script, and lives until `ends`."""
-
-    def __init__(self, environment: dict[str, str], script: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "shell", "--command", ENQUEUE + script],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    @property
-    def lives(self) -> bool:
-        assert self.process.poll() is None, self.process.communicate()[1]
-        return True
-
-    def ends(self) -> str:
-        """Let it end, and return what it has written to stderr."""
-        errors: str = self.process.communicate(timeout=BOUND)[1]
-        assert self.process.returncode == 0, errors
-        return errors
 
 
 def counted(what: str, queue: str = "shell", using: str = "default") -> int:
@@ -179,20 +145,11 @@ with transaction.atomic():
     assert counted("enqueued") == 3
 
 
-@pytest.fixture
-def site(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Remote]:
-    """Return a site in gunicorn, whose database is the alias `other`."""
-    made = Remote(process_environment, tmp_path / "site.log")
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
-
-
-def test_gunicorn_writes_rejections_while_it_is_idle_and_the_rest_at_its_end(site: Remote) -> None:
+def test_gunicorn_writes_rejections_while_it_is_idle_and_at_its_end(
+    remote: Remote,
+) -> None:
     job = {"type": "test.job", "args": [], "options": {"queue": "web"}}
-    with httpx.Client(base_url=f"{site.url}/ojs/v1", trust_env=False, timeout=BOUND) as client:
+    with httpx.Client(base_url=f"{remote.url}/ojs/v1", trust_env=False, timeout=BOUND) as client:
         client.put("/admin/queues/web/config", json={"backpressure": {"max_depth": 1}})
         statuses = [client.post("/jobs", json=job).status_code for _ in range(68)]
     assert statuses == [201] + [429] * 67
@@ -202,11 +159,11 @@ def test_gunicorn_writes_rejections_while_it_is_idle_and_the_rest_at_its_end(sit
 
     eventually(is_counted, "the rejections are written, without another request")
     assert counted("enqueued", "web", "other") == 1
-    metrics = httpx.get(f"{site.url}/ojs/metrics", trust_env=False, timeout=BOUND).text
+    metrics = httpx.get(f"{remote.url}/ojs/metrics", trust_env=False, timeout=BOUND).text
     assert 'ojs_backpressure_rejected_total{queue="web"} 67.0' in metrics
-    last = httpx.post(f"{site.url}/ojs/v1/jobs", json=job, trust_env=False, timeout=BOUND)
+    last = httpx.post(f"{remote.url}/ojs/v1/jobs", json=job, trust_env=False, timeout=BOUND)
     assert last.status_code == 429
-    site.stop()
+    remote.stop()
     assert counted("rejected", "web", "other") == 68
 
 
