@@ -76,7 +76,6 @@ class MaintenanceThread:
 
     def _work(self) -> None:
         due = dict.fromkeys(self._steps, 0.0)
-        flush_at = time.monotonic() + rollups.FLUSH_EVERY
         # Renewed when half of its term is over.
         held_until = 0.0
         written_at, is_away = time.monotonic(), False
@@ -93,15 +92,12 @@ class MaintenanceThread:
                             held_until = now + lease.TERM.total_seconds() / 2
                     if time.monotonic() < held_until:
                         self._run_due(due)
-                    if time.monotonic() >= flush_at:
-                        # The rollups of this process only, so without the lease.
-                        stats.flush_rollups()
-                        flush_at = time.monotonic() + rollups.FLUSH_EVERY
+                    # The rollups of this process only, so without the lease.
+                    rollups.flush_if_due()
                 except Error as error:
                     is_away, held_until = True, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
-            stats.flush_rollups()
             lease.give(self._worker_id)
         except Error:
             logger.debug("The maintenance lease was not released; it expires by itself.")

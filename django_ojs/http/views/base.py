@@ -17,6 +17,7 @@ from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec.scopes import Scope
 
 
@@ -50,12 +51,14 @@ class OJSView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
         try:
-            return super().dispatch(request, *args, **kwargs)
+            response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.
             response = exceptions.error_response(request, error)
             headers.add_standard_headers(request, response)
-            return response
+        if request.method not in ("GET", "HEAD") and response.status_code < 400:
+            pressure_monitor.watch.request()
+        return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the version of the specification before the permissions."""
