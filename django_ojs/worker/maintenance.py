@@ -107,7 +107,6 @@ class MaintenanceThread:
 
     def _work(self) -> None:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
-        flush_at = time.monotonic() + rollups.FLUSH_EVERY
         # Renewed when half of its term is over.
         held_until = 0.0
         written_at, is_away, is_behind = time.monotonic(), False, False
@@ -127,15 +126,12 @@ class MaintenanceThread:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
-                    if time.monotonic() >= flush_at:
-                        # The rollups of this process only, so without the lease.
-                        stats.flush_rollups()
-                        flush_at = time.monotonic() + rollups.FLUSH_EVERY
+                    # The rollups of this process only, so without the lease.
+                    rollups.flush_if_due()
                 except Error as error:
                     is_away, held_until = True, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
-            stats.flush_rollups()
             lease.give(self._worker_id)
         except Error:
             logger.debug("The maintenance lease was not released; it expires by itself.")

@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"dialects", "process_state"},
+        {"background_writer", "dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
