@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
+from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claims import Claimed
@@ -46,7 +47,13 @@ ANY_CLAIM = Claim()
 
 
 def claim(
-    *, queue: str, limit: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
+    *,
+    queue: str,
+    limit: int,
+    worker_id: str | None,
+    lease_ms: int,
+    own_lease: bool = True,
+    isolation: Isolation = Isolation.ANY,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them."""
     connection = database.connection()
@@ -58,6 +65,7 @@ def claim(
         worker_id=worker_id,
         lease_ms=lease_ms,
         own_lease=own_lease,
+        isolation=isolation,
     )
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))

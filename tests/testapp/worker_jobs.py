@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import functools
 import os
+import re
 import signal
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -178,3 +183,40 @@ def session() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return int(cursor.fetchone()[0])
+
+
+@ojs.job("worker.poison", retry=AGAIN_SOON)
+def poison(ctx: ojs.JobContext, how: str) -> Any:
+    """Take the process down, or return what no database stores."""
+    mark(ctx, "started")
+    while not released(ctx.job.id, "go"):
+        time.sleep(0.02)
+    return POISONS[how]()
+
+
+def _allocate() -> None:
+    hoard = []
+    while True:
+        try:
+            hoard.append(bytearray(1 << 20))
+        except MemoryError:
+            # What other threads get is gone the next moment.
+            time.sleep(0.001)
+
+
+POISONS: dict[str, Callable[[], Any]] = {
+    "exit": lambda: os._exit(1),
+    "segfault": lambda: ctypes.string_at(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    # A call of C code that keeps the interpreter's lock.
+    "hold the GIL": lambda: ctypes.PyDLL(None).sleep(int(LONGEST * 10)),
+    "catastrophic regular expression": lambda: re.match("(a+)+b", "a" * 64),
+    "allocate": _allocate,
+    "NUL": lambda: "a\0b",
+    "lone surrogate": lambda: ["\ud800"],
+    "NaN": lambda: {"value": float("nan")},
+    "too deep": lambda: functools.reduce(lambda inner, _: [inner], range(100), []),
+    "very deep": lambda: functools.reduce(lambda inner, _: [inner], range(100_000), []),
+    "no JSON": object,
+    "huge integer": lambda: 10**5000,
+}

@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -43,6 +44,14 @@ CLAIMED = (
     "error",
     "progress",
 )
+
+#: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
+#: index covers it.
+ISOLATION = {
+    Isolation.ANY: "",
+    Isolation.SHARED: f"AND lost_with_others < {ISOLATED_AFTER}",
+    Isolation.ALONE: f"AND lost_with_others >= {ISOLATED_AFTER}",
+}
 
 
 #: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
@@ -164,15 +173,20 @@ class Dialect(ABC):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        isolation: Isolation,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
         of `CLAIMED`, in no particular order.
         """
-        values = {"queue": queue, "limit": limit, "worker_id": worker_id}
+        values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
-        return self._rows(connection, "claim", values)
+        statement = self.sql["claim"].format(isolation=ISOLATION[isolation])
+        with connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
