@@ -132,8 +132,13 @@ class WorkerProcess:
         )
         try:
             self._work()
-        finally:
-            self._end()
+        except BaseException:
+            # A job may be the cause (it left no memory, for example). An orderly end would return
+            # it to its queue without spending an attempt, again and again; the supervisor rescues.
+            if self._status is None:
+                self._end()
+            raise
+        self._end()
         return (
             Exit.REPLACE
             if self._replace and self._lifecycle.state is not Directive.TERMINATE

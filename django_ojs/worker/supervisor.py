@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -280,6 +281,7 @@ def _run_child(
 ) -> None:
     code = 1
     try:
+        threading.excepthook = _end_process
         status.start_pulse()
         # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.
         os.setpgid(0, 0)
@@ -297,6 +299,24 @@ def _run_child(
         # Not sys.exit: it would wait for threads that do not end, and run the exit handlers that
         # the parent registered for itself.
         os._exit(code)
+
+
+def _end_process(args: threading.ExceptHookArgs) -> None:
+    """End the process when one of the worker's own threads died, so that its jobs are rescued.
+
+    The others would extend the leases of jobs whose outcomes no thread stores, for ever.
+    """
+    if args.thread is None or not args.thread.name.startswith("ojs-"):
+        threading.__excepthook__(args)
+        return
+    try:
+        logger.critical(
+            "The thread %s ended by an unexpected error; so does its process.",
+            args.thread.name,
+            exc_info=args.exc_value,
+        )
+    finally:
+        os._exit(1)
 
 
 def _on_signal(

@@ -7,10 +7,12 @@ import ctypes
 import functools
 import os
 import re
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -94,6 +96,13 @@ def deaf(ctx: ojs.JobContext, seconds: float) -> None:
     if ctx.attempt == 1:
         time.sleep(seconds)
     mark(ctx, "done")
+
+
+@ojs.job("worker.rest", retry=AGAIN_SOON)
+def rest(ctx: ojs.JobContext, seconds: float) -> None:
+    """Sleep in every run, and need no memory meanwhile."""
+    mark(ctx, "started")
+    time.sleep(seconds)
 
 
 @ojs.job("worker.watch")
@@ -194,14 +203,21 @@ def poison(ctx: ojs.JobContext, how: str) -> Any:
     return POISONS[how]()
 
 
-def _allocate() -> None:
+def _allocate(*, is_stubborn: bool) -> None:
+    """Allocate until nothing is left, in a process that may have 64 MB more."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     hoard = []
+    size = 1 << 20
     while True:
         try:
-            hoard.append(bytearray(1 << 20))
+            hoard.append(bytearray(size))
         except MemoryError:
-            # What other threads get is gone the next moment.
-            time.sleep(0.001)
+            if not is_stubborn:
+                raise
+            # Down to the smallest: nothing is left for the others either.
+            size = max(size // 2, 1 << 10)
 
 
 POISONS: dict[str, Callable[[], Any]] = {
@@ -211,7 +227,8 @@ POISONS: dict[str, Callable[[], Any]] = {
     # A call of C code that keeps the interpreter's lock.
     "hold the GIL": lambda: ctypes.PyDLL(None).sleep(int(LONGEST * 10)),
     "catastrophic regular expression": lambda: re.match("(a+)+b", "a" * 64),
-    "allocate": _allocate,
+    "allocate": lambda: _allocate(is_stubborn=False),
+    "allocate all": lambda: _allocate(is_stubborn=True),
     "NUL": lambda: "a\0b",
     "lone surrogate": lambda: ["\ud800"],
     "NaN": lambda: {"value": float("nan")},

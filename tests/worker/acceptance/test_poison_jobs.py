@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from django.db import connection
 
 from django_ojs.models import Job
 from django_ojs.spec.isolation import ISOLATED_AFTER
@@ -59,3 +62,75 @@ def test_a_job_that_kills_its_process_costs_the_jobs_beside_it_no_attempt(
     assert "; 4 of them alone, to find the job that kills its worker" in tree.log
     # The processes that it killed did not keep the queue waiting.
     eventually(lambda: len(tree.workers()) == 1, "only the shared process is left")
+
+
+@pytest.mark.parametrize("how", ["hold the GIL", "catastrophic regular expression"])
+def test_a_process_whose_interpreter_is_held_is_killed_and_its_other_jobs_run_again(
+    start: Start, how: str
+) -> None:
+    poison = stored(handlers.poison.enqueue(how))
+    others = beside(poison)
+    tree = start("--threads", "4", ojs={"HEARTBEAT_INTERVAL": 5, "STALL_TIMEOUT": 3}).ready()
+    for job in (poison, *others):
+        started(job)
+    release(poison)
+    becomes(poison, "discarded", within=120)
+    assert (poison.dead_letter, poison.spent) == (True, ATTEMPTS)
+    for job in others:
+        release(job)
+        assert becomes(job, "completed").spent == 1
+    assert "has run no Python code for 3 s: a handler keeps the GIL" in tree.log
+    assert str(poison.pk) in tree.log
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize("how", ["allocate", "allocate all"])
+def test_a_job_that_takes_all_memory_costs_the_jobs_beside_it_no_attempt(
+    start: Start, how: str
+) -> None:
+    poison = stored(handlers.poison.options(timeout=5).enqueue(how))
+    # A query of theirs might get no memory, which their driver reports as an error of its own.
+    others = [stored(handlers.rest.enqueue(3)) for _ in range(3)]
+    start("--threads", "4").ready()
+    for job in (poison, *others):
+        started(job)
+    release(poison)
+    becomes(poison, "discarded", within=120)
+    assert (poison.dead_letter, poison.spent) == (True, ATTEMPTS)
+    for job in others:
+        assert becomes(job, "completed").spent == 1
+
+
+def test_results_that_cannot_be_stored_fail_their_jobs_and_no_others(start: Start) -> None:
+    kinds = ["NUL", "lone surrogate", "NaN", "too deep", "very deep", "no JSON", "huge integer"]
+    poisons = [stored(handlers.poison.enqueue(kind)) for kind in kinds]
+    others = [stored(handlers.quick.enqueue(number)) for number in range(50)]
+    tree = start("--threads", "10").ready()
+    children = tree.children()
+    for poison in poisons:
+        release(poison)
+    for poison in poisons:
+        becomes(poison, "discarded")
+        assert poison.dead_letter
+        assert [outcome for _, outcome, _ in history(poison)] == ["failed"] * ATTEMPTS
+    for job in others:
+        assert becomes(job, "completed").run == 1
+    assert tree.children() == children
+
+
+@pytest.mark.postgresql  # One constraint is enough to show it.
+def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(start: Start) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE ojs_job ADD CONSTRAINT no_seven CHECK (result::text <> '7')")
+    try:
+        jobs = [stored(handlers.quick.enqueue(number)) for number in range(50)]
+        start("--threads", "10").ready()
+        for number, job in enumerate(jobs):
+            if number == 7:
+                becomes(job, "retryable")
+                assert history(job) == [(1, "failed", "result_refused")]
+            else:
+                assert becomes(job, "completed").run == 1
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE ojs_job DROP CONSTRAINT no_seven")
