@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,35 @@ def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(start: St
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE ojs_job DROP CONSTRAINT no_seven")
+
+
+def test_a_process_that_is_stopped_is_not_killed_for_its_silence(start: Start) -> None:
+    poison = stored(handlers.poison.options(retry={"max_attempts": 1}).enqueue("hold the GIL"))
+    options = ("--processes", "2", "--threads", "1")
+    tree = start(*options, ojs={"HEARTBEAT_INTERVAL": 5, "STALL_TIMEOUT": 2}).ready(2)
+    started(poison)
+    silent = tree.child_of(poison)
+    (stopped,) = (pid for pid in tree.children() if pid != silent)
+    os.kill(stopped, signal.SIGSTOP)
+    release(poison)
+    # The one that holds the lock was silent for less time than the other one was stopped.
+    tree.says(f"(pid {silent}) died: killed by SIGKILL")
+    becomes(poison, "discarded")
+    assert stopped in tree.children()
+    os.kill(stopped, signal.SIGCONT)
+    note = stored(handlers.note.enqueue())
+    becomes(note, "completed")
+    assert f"(pid {stopped})" not in tree.log
+
+
+def test_under_debug_a_held_interpreter_is_reported_and_a_stop_ends_it(start: Start) -> None:
+    poison = stored(handlers.poison.enqueue("hold the GIL"))
+    ojs = {"HEARTBEAT_INTERVAL": 5, "STALL_TIMEOUT": 2}
+    tree = start("--threads", "1", ojs=ojs, OJS_TEST_DEBUG="1").ready()
+    started(poison)
+    release(poison)
+    tree.says("It is not killed while DEBUG is on")
+    assert becomes(poison, "active").run == 1
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
+    assert becomes(poison, "available").spent == 1
