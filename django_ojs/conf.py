@@ -177,6 +177,7 @@ class Settings:
     http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, payload_config.strings, PATHS)
 
     heartbeat_interval: timedelta = _setting(timedelta(seconds=5), _duration, DURATION)
+    stall_timeout: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)
     poll_interval: timedelta = _setting(timedelta(milliseconds=500), _duration, DURATION)
     grace_period: timedelta = _setting(timedelta(seconds=25), _duration, DURATION)
     unknown_type_delay: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)

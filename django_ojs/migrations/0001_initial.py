@@ -162,6 +162,15 @@ class Migration(migrations.Migration):
                         help_text="Claims that were returned without spending an attempt.",
                     ),
                 ),
+                (
+                    "lost_with_others",
+                    models.PositiveIntegerField(
+                        db_default=0,
+                        default=0,
+                        editable=False,
+                        help_text="Runs that were lost because a worker died with several jobs.",
+                    ),
+                ),
                 ("run", models.PositiveIntegerField(default=0)),
                 ("timeout_ms", models.PositiveBigIntegerField(blank=True, null=True)),
                 ("visibility_timeout_ms", models.PositiveBigIntegerField(blank=True, null=True)),
@@ -213,6 +222,14 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("state", "available")),
                         name="ojs_job_claim",
+                    ),
+                    models.Index(
+                        models.F("queue"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("enqueued_at"),
+                        models.F("id"),
+                        condition=models.Q(("lost_with_others__gte", 2), ("state", "available")),
+                        name="ojs_job_isolated",
                     ),
                     models.Index(
                         models.F("due_at"),

@@ -10,6 +10,7 @@ from django.db.models import F, Q
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
 
@@ -63,6 +64,12 @@ class Job(StoredModel):
     max_attempts = models.PositiveIntegerField(default=3)
     returned = models.PositiveIntegerField(
         default=0, help_text="Claims that were returned without spending an attempt."
+    )
+    lost_with_others = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Runs that were lost because a worker died with several jobs.",
     )
     run = models.PositiveIntegerField(default=0)
 
@@ -120,6 +127,15 @@ class Job(StoredModel):
                 "id",
                 name="ojs_job_claim",
                 condition=Q(state="available"),
+            ),
+            # FETCH of the jobs that run alone: few among many others.
+            models.Index(
+                "queue",
+                F("priority").desc(),
+                "enqueued_at",
+                "id",
+                name="ojs_job_isolated",
+                condition=Q(state="available", lost_with_others__gte=ISOLATED_AFTER),
             ),
             # Promotion: due jobs, earliest first.
             models.Index("due_at", "id", name="ojs_job_due", condition=Q(state__in=_DUE)),

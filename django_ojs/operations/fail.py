@@ -17,6 +17,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
@@ -83,6 +84,41 @@ def requeue(
 
     This is the `requeue` of the HTTP binding's NACK. Raises as `fail` does.
     """
+    return _requeue(job_id, failure, claim, outcome)
+
+
+@database.write_transaction
+def fail_beside_others(
+    job_id: UUID, failure: Failure, *, others: int, claim: Claim = ANY_CLAIM
+) -> Job:
+    """Record a failed run that so many other jobs of the process may have caused.
+
+    The first ISOLATED_AFTER such runs of a job spend no attempt; see `rescue`. Raises as `fail`
+    does.
+    """
+    if transitions.lock(job_id).lost_with_others >= ISOLATED_AFTER:
+        return fail(job_id, failure, claim=claim)
+    unspent = replace(
+        failure,
+        message=f"{failure.message or failure.type} (beside {others} other jobs, of which any may "
+        "be the cause: this run spends no attempt)",
+    )
+    return _requeue(
+        job_id,
+        unspent,
+        claim,
+        AttemptOutcome.FAILED,
+        lost_with_others=F("lost_with_others") + 1,
+    )
+
+
+def _requeue(
+    job_id: UUID,
+    failure: Failure | None,
+    claim: Claim,
+    outcome: AttemptOutcome,
+    **values: Any,
+) -> Job:
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
     if error is not None:
@@ -97,6 +133,7 @@ def requeue(
         lease_until=None,
         worker_id=None,
         **({} if error is None else {"error": error}),
+        **values,
     )
     returned = transitions.get(job_id)
     notify.workers_of([job.queue])

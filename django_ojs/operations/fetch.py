@@ -5,15 +5,18 @@ from datetime import timedelta
 from functools import partial
 
 from django_ojs.conf import settings
-from django_ojs.models import Worker
+from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
+from django_ojs.spec.states import State
 from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.base import ALL_QUEUES
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -27,6 +30,7 @@ def fetch(
     visibility_timeout: timedelta | None = None,
     due: bool = True,
     default_timeout: timedelta | None = None,
+    isolation: Isolation = Isolation.ANY,
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
@@ -55,6 +59,7 @@ def fetch(
                 worker_id=worker_id,
                 lease_ms=lease_ms,
                 own_lease=visibility_timeout is None,
+                isolation=isolation,
             )
             publish.started(claimed)
         return claimed
@@ -65,6 +70,20 @@ def fetch(
         if len(jobs) >= count:
             break
     return jobs
+
+
+def isolated_wait(queues: Sequence[str]) -> bool:
+    """Whether a job is available in these queues, none of them paused, that must run alone."""
+    if not queues:
+        return False
+    return raw_queries.exists(
+        Job,
+        f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} "
+        f"AND queue IN ({', '.join(['%s'] * len(queues))}) "
+        "AND NOT EXISTS (SELECT 1 FROM ojs_queue AS q WHERE q.name IN (ojs_job.queue, %s) "
+        "AND q.paused_at IS NOT NULL)",
+        [*queues, ALL_QUEUES],
+    )
 
 
 def fetch_remotely(

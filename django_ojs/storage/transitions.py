@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
+from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claim_floors import floors
@@ -48,7 +49,13 @@ ANY_CLAIM = Claim()
 
 
 def claim(
-    *, queue: str, limit: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
+    *,
+    queue: str,
+    limit: int,
+    worker_id: str | None,
+    lease_ms: int,
+    own_lease: bool = True,
+    isolation: Isolation = Isolation.ANY,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them."""
     connection = database.connection()
@@ -62,6 +69,7 @@ def claim(
         lease_ms=lease_ms,
         own_lease=own_lease,
         floor=floor,
+        isolation=isolation,
     )
     seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]

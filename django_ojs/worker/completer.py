@@ -4,6 +4,7 @@ import logging
 import queue
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
-from django_ojs.worker.in_flight import JobsInFlight, Run
+from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 
 logger = logging.getLogger("django_ojs")
@@ -85,12 +86,14 @@ class Completer:
         seconds = time.monotonic() - run.started
         self._in_flight.release_slot()
         if error is not None:
-            self.fail(
-                run,
-                Failure.from_exception(error, backtrace=settings().backtraces),
-                seconds=seconds,
-                cause=error,
-            )
+            failure = Failure.from_exception(error, backtrace=settings().backtraces)
+            if isinstance(error, MemoryError):
+                # The frames of the handler hold what it allocated.
+                traceback.clear_frames(error.__traceback__)
+                others = len(self._in_flight.in_phase(Phase.RUNNING))
+                self._out_of_memory(run, failure, others, seconds, error)
+            else:
+                self.fail(run, failure, seconds=seconds, cause=error)
         elif committed:
             self._note_completed(run, seconds)
             self._add(StateChange([run], lambda: _send_completed(run)))
@@ -111,6 +114,20 @@ class Completer:
 
         def write() -> None:
             job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
+            self._job_log.failed(run, failure, job, seconds, cause)
+
+        self._add(StateChange([run], write))
+
+    def _out_of_memory(
+        self, run: Run, failure: Failure, others: int, seconds: float, cause: BaseException
+    ) -> None:
+        """Fail a run that got no memory, without spending an attempt if others may be the cause."""
+        if not others:
+            self.fail(run, failure, seconds=seconds, cause=cause)
+            return
+
+        def write() -> None:
+            job = fail.fail_beside_others(run.job.id, failure, others=others, claim=run.claim)
             self._job_log.failed(run, failure, job, seconds, cause)
 
         self._add(StateChange([run], write))
@@ -186,7 +203,8 @@ class Completer:
             if not self._store(lambda: self._complete(completions)):
                 # One of them cannot be stored. Each by itself, so that the others can.
                 for item in completions:
-                    self._store(partial(self._complete, [item]), [item.run])
+                    if not self._store(partial(self._complete, [item]), [item.run]):
+                        self._store(partial(self._fail_refused, item), [item.run])
             self._in_flight.remove([item.run for item in completions])
         for change in changes:
             self._store(change.write, change.runs)
@@ -202,6 +220,11 @@ class Completer:
                 self._note_completed(item.run, item.seconds)
             else:
                 self._job_log.claim_lost(item.run)
+
+    def _fail_refused(self, item: Completion) -> None:
+        failure = Failure(type="result_refused", message="The database rejected the result.")
+        job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
+        self._job_log.failed(item.run, failure, job, item.seconds, None)
 
     def _note_completed(self, run: Run, seconds: float) -> None:
         self._job_log.completed(run, seconds)
@@ -220,6 +243,8 @@ class Completer:
                 for run in runs:
                     self._job_log.claim_lost(run)
                 return True
+            except MemoryError:
+                raise  # The process cannot go on; see `supervisor`.
             except Exception as error:
                 if database.is_unavailable(error):
                     self._job_log.database_away(error)

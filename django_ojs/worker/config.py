@@ -16,6 +16,7 @@ class WorkerConfig:
     grace: timedelta = timedelta(seconds=25)
     poll_interval: timedelta = timedelta(milliseconds=500)
     heartbeat_interval: timedelta = timedelta(seconds=5)
+    stall_timeout: timedelta = timedelta(seconds=30)
     labels: tuple[str, ...] = ()
     once: bool = False
     max_jobs: int | None = None
@@ -29,6 +30,7 @@ class WorkerConfig:
             "grace": configured.grace_period,
             "poll_interval": configured.poll_interval,
             "heartbeat_interval": configured.heartbeat_interval,
+            "stall_timeout": configured.stall_timeout,
         }
         values |= {name: value for name, value in given.items() if value is not None}
         return cls(**values)  # type: ignore[arg-type]  # the command's parser has checked them

@@ -38,6 +38,8 @@ class Dispatcher:
         self._completer = completer
         self._job_log = job_log
         self._slots = slots
+        status = in_flight.status
+        self._on_begin = None if status is None else status.started
         self._default_timeout = settings().default_timeout.total_seconds()
 
     def dispatch(self, jobs: list[Claimed]) -> None:
@@ -57,6 +59,7 @@ class Dispatcher:
                 handler,
                 context,
                 job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
+                self._on_begin,
             )
             (runs if handler is not None else unknown).append(run)
         self._in_flight.add(runs + unknown)

@@ -11,6 +11,7 @@ from django_ojs.context import JobContext
 from django_ojs.handlers import Handler
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
+from django_ojs.worker.process_status import ProcessStatus
 
 
 class Phase(Enum):
@@ -33,6 +34,7 @@ class Run:
         "interrupted",
         "job",
         "lock",
+        "on_begin",
         "phase",
         "revoked_at",
         "started",
@@ -42,9 +44,15 @@ class Run:
     )
 
     def __init__(
-        self, job: Claimed, handler: Handler[..., Any] | None, context: JobContext, timeout: float
+        self,
+        job: Claimed,
+        handler: Handler[..., Any] | None,
+        context: JobContext,
+        timeout: float,
+        on_begin: Callable[[UUID, int], None] | None = None,
     ) -> None:
         self.job = job
+        self.on_begin = on_begin
         self._handler = handler
         self.context = context
         self.timeout = timeout
@@ -84,6 +92,8 @@ class Run:
             self.thread = threading.current_thread()
             self.thread_id = self.thread.ident
             self.started = time.monotonic()
+            if self.on_begin is not None:
+                self.on_begin(self.job.id, self.job.run)
             return True
 
     def end(self) -> bool:
@@ -111,7 +121,8 @@ class Run:
 
 
 class JobsInFlight:
-    def __init__(self) -> None:
+    def __init__(self, status: ProcessStatus | None = None) -> None:
+        self.status = status
         self._lock = threading.Lock()
         self._runs: dict[tuple[UUID, int], Run] = {}
         #: Number of runs that hold a slot or wait for one. A run whose handler has ended only waits
@@ -135,6 +146,9 @@ class JobsInFlight:
         with self._lock:
             for run in runs:
                 self._runs.pop((run.job.id, run.job.run), None)
+        if self.status is not None:
+            for run in runs:
+                self.status.ended(run.job.id, run.job.run)
 
     def __len__(self) -> int:
         return len(self._runs)

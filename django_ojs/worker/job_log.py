@@ -72,6 +72,9 @@ class JobLog:
             # Claims that were given back spent no attempt.
             what = f"attempt {job.spent} of {job.max_attempts}"
             what += f", next attempt at {job.due_at:%H:%M:%S}"
+        elif job.state == State.AVAILABLE:
+            level = logging.WARNING
+            what = "beside other jobs, without spending an attempt: available again"
         else:
             level = logging.ERROR
             what = "dead letter" if job.dead_letter else "discarded"

@@ -59,10 +59,14 @@ class Step:
 
 
 class MaintenanceThread:
-    """A thread that runs the steps while this worker holds the lease."""
+    """A thread that runs the steps while this worker holds the lease.
 
-    def __init__(self, worker_id: str, job_log: JobLog) -> None:
+    Without `leads` it only writes the figures of its process.
+    """
+
+    def __init__(self, worker_id: str, job_log: JobLog, *, leads: bool = True) -> None:
         self._worker_id = worker_id
+        self._leads = leads
         self._job_log = job_log
         keeper, passing = stats.CountKeeper(), promotion.DueCheck()
         behind = promotion.DueCheck(since=BEHIND)
@@ -114,7 +118,7 @@ class MaintenanceThread:
             while not self._stop.wait(0 if is_behind else TICK):
                 is_behind = False
                 try:
-                    if time.monotonic() >= held_until:
+                    if self._leads and time.monotonic() >= held_until:
                         is_held = lease.take(self._worker_id)
                         now = time.monotonic()
                         if is_away:

@@ -12,11 +12,12 @@ from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.fetch import fetch
+from django_ojs.operations.fetch import fetch, isolated_wait
 from django_ojs.operations.workers import removal
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import notify
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
@@ -32,6 +33,7 @@ from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
+from django_ojs.worker.process_status import ProcessStatus
 from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
@@ -42,6 +44,9 @@ DRAIN_LOG_INTERVAL = 5.0
 
 #: Seconds without a job after which a worker warns that its queues are not those of the handlers.
 IDLE_WARNING_INTERVAL = 300.0
+
+#: Seconds between two checks whether a job is available that must run alone.
+ISOLATED_CHECK_INTERVAL = 1.0
 
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
@@ -64,7 +69,13 @@ class WorkerProcess:
     """Runs jobs until it is stopped. `on_signal` may be called from a signal handler."""
 
     def __init__(
-        self, config: WorkerConfig, *, worker_id: str | None = None, parent: int | None = None
+        self,
+        config: WorkerConfig,
+        *,
+        worker_id: str | None = None,
+        parent: int | None = None,
+        isolation: Isolation = Isolation.ANY,
+        status: ProcessStatus | None = None,
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.job_log = JobLog()
@@ -73,6 +84,9 @@ class WorkerProcess:
         self._lifecycle = Lifecycle(config.grace, self._wake.set)
         self.on_signal = self._lifecycle.on_signal
         self._parent = parent
+        self._isolation = isolation
+        self._status = status
+        self._isolated_checked_at = float("-inf")
         self._waiting = False
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
@@ -86,7 +100,7 @@ class WorkerProcess:
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
         config = self._config
-        self._in_flight = JobsInFlight()
+        self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
         self._completer = Completer(self.id, self._in_flight, self.job_log, self._on_slot_free)
         self._executor = Executor(config.threads, self._completer.handler_ended)
@@ -103,17 +117,29 @@ class WorkerProcess:
             on_directive=self._lifecycle.on_directive,
             on_stuck_thread=self._on_stuck_thread,
         )
-        self._maintenance = MaintenanceThread(self.id, self.job_log)
+        # A process that may be killed by its job must not hold the lease of the maintenance.
+        self._maintenance = MaintenanceThread(
+            self.id, self.job_log, leads=self._isolation is not Isolation.ALONE
+        )
         # `once` runs the jobs that are there now; a relay would never end.
         self._relays = Relays([] if config.once else relays(self.id))
         self._listener = Listener(config.queues, self._on_notify, self._heartbeat.attach_session)
         logger.info(
-            "%s runs jobs of %s, %d at a time", self.id, ", ".join(config.queues), config.threads
+            "%s runs jobs of %s, %d at a time%s",
+            self.id,
+            ", ".join(config.queues),
+            config.threads,
+            ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
         )
         try:
             self._work()
-        finally:
-            self._end()
+        except BaseException:
+            # A job may be the cause (it left no memory, for example). An orderly end would return
+            # it to its queue without spending an attempt, again and again; the supervisor rescues.
+            if self._status is None:
+                self._end()
+            raise
+        self._end()
         return (
             Exit.REPLACE
             if self._replace and self._lifecycle.state is not Directive.TERMINATE
@@ -142,6 +168,7 @@ class WorkerProcess:
             self._executor.fill()
             self.job_log.summary(self._in_flight.busy)
             self._warn_while_idle()
+            self._check_isolated()
             self._check_replacement()
             self._wait()
 
@@ -155,7 +182,13 @@ class WorkerProcess:
         try:
             queues = self._queues.current()
             jobs = (
-                fetch(queues, count=wanted, worker_id=self.id, due=self._config.once)
+                fetch(
+                    queues,
+                    count=wanted,
+                    worker_id=self.id,
+                    due=self._config.once,
+                    isolation=self._isolation,
+                )
                 if queues
                 else []
             )
@@ -175,6 +208,22 @@ class WorkerProcess:
         if self._mismatch is not None and now - self._idle_since >= IDLE_WARNING_INTERVAL:
             self._idle_since = now
             logger.warning("No job came in the last minutes. %s", self._mismatch)
+
+    def _check_isolated(self) -> None:
+        """Let the supervisor know of jobs that this process may not claim, as they run alone."""
+        if self._isolation is not Isolation.SHARED or self._status is None:
+            return
+        now = time.monotonic()
+        is_running = self._lifecycle.state is Directive.RUNNING
+        if not is_running or now - self._isolated_checked_at < ISOLATED_CHECK_INTERVAL:
+            return
+        self._isolated_checked_at = now
+        try:
+            if isolated_wait(self._queues.current()):
+                self._status.note_isolated()
+        except Error as error:
+            self.job_log.database_away(error)
+            connections.close_all()
 
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)

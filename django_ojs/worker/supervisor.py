@@ -1,28 +1,33 @@
 """The supervisor: forks the worker processes, forwards signals, replaces processes that die.
 
-The jobs of a dead process become available again.
+The jobs of a dead process become available again. Jobs that may have killed several processes run
+alone, each in a process of its own, so that no other job is lost with them.
 """
 
 import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 
+from django.conf import settings as django_settings
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
+from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import background_writer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
+from django_ojs.worker.process_status import ProcessStatus
 from django_ojs.worker.signal_handlers import signal_handlers
 
 logger = logging.getLogger("django_ojs.worker")
@@ -37,10 +42,17 @@ SIGNALS = {
 #: Seconds between two rounds of the supervisor's loop.
 TICK = 0.1
 
-#: A process that dies within this many seconds probably cannot run here at all: its replacement
-#: starts after a delay, which doubles each time up to the limit.
+#: A process that dies within this many seconds, before it ran a job, probably cannot run here at
+#: all: its replacement starts after a delay, which doubles each time up to the limit.
 EARLY_EXIT = 5.0
 MAX_RESTART_DELAY = 15.0
+
+#: The most processes that run one job alone, besides those of the configuration.
+MAX_ISOLATED = 4
+
+#: The most seconds between two rounds that count as silence of a process: if there are more, the
+#: machine was suspended or too busy, and the process could not run either.
+MAX_ROUND = 1.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -48,6 +60,18 @@ class Child:
     pid: int
     worker_id: str
     started: float
+    status: ProcessStatus
+    isolation: Isolation
+    pulses: int = 0
+    #: Seconds since it last showed that it runs Python code.
+    silence: float = 0.0
+    #: By a signal or a debugger. It is not silent then.
+    is_stopped: bool = False
+    is_stall_logged: bool = False
+
+    @property
+    def runs_alone(self) -> bool:
+        return self.isolation is Isolation.ALONE
 
 
 class Supervisor:
@@ -63,11 +87,15 @@ class Supervisor:
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
         self._wanted = config.processes
+        self._stall_timeout = config.stall_timeout.total_seconds()
+        self._isolated_wait = False
+        self._quiet = False
         self._stopping = False
         self._reload = False
         self._received: list[signal.Signals] = []
         self._restart_delay = 0.0
         self._next_start = 0.0
+        self._checked_at = time.monotonic()
 
     def run(self) -> bool:
         """Supervise until stopped. Return whether to start again because the code changed."""
@@ -82,6 +110,7 @@ class Supervisor:
         while True:
             self._forward_signals()
             self._reap()
+            self._check_children()
             if self._stopping and not self._children:
                 return self._reload
             if not self._stopping:
@@ -101,6 +130,8 @@ class Supervisor:
             if SIGNALS[number] is Directive.TERMINATE:
                 self._stopping = True
                 number = signal.SIGTERM
+            else:
+                self._quiet = SIGNALS[number] is Directive.QUIET
             for child in self._children.values():
                 self._kill(child, number)
 
@@ -109,12 +140,19 @@ class Supervisor:
             os.kill(child.pid, number)
 
     def _start_missing(self) -> None:
-        while len(self._children) < self._wanted and time.monotonic() >= self._next_start:
-            child = self._fork()
-            self._children[child.pid] = child
+        alone = sum(child.runs_alone for child in self._children.values())
+        for _ in range(self._wanted - (len(self._children) - alone)):
+            if time.monotonic() >= self._next_start:
+                self._fork(self._config, Isolation.SHARED)
+        if self._isolated_wait and alone < MAX_ISOLATED:
+            # It runs one job, and no second one after it: that may have been damaged by the first.
+            one = replace(self._config, threads=1, once=True, max_jobs=1, max_rss_mb=None)
+            self._fork(one, Isolation.ALONE)
+        self._isolated_wait = False
 
-    def _fork(self) -> Child:
+    def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
         worker_id = f"worker_{ids.uuid7()}"
+        status = ProcessStatus()
         sys.stdout.flush()
         sys.stderr.flush()
         # Blocked until the child has its own handlers: the inherited ones would store a signal in
@@ -123,25 +161,77 @@ class Supervisor:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _run_child(self._config, worker_id, parent)
+            _run_child(config, worker_id, parent, isolation, status)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        return Child(pid=pid, worker_id=worker_id, started=time.monotonic())
+        self._children[pid] = child = Child(
+            pid=pid,
+            worker_id=worker_id,
+            started=time.monotonic(),
+            status=status,
+            isolation=isolation,
+        )
+        if self._quiet:
+            self._kill(child, signal.SIGTSTP)
 
     def _reap(self) -> None:
         while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not pid:
                 return
-            child = self._children.pop(pid, None)
-            if child is not None:
-                self._ended(child, os.waitstatus_to_exitcode(status))
+            child = self._children.get(pid)
+            if child is None:
+                continue
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                child.is_stopped = os.WIFSTOPPED(status)
+                continue
+            del self._children[pid]
+            self._ended(child, os.waitstatus_to_exitcode(status))
+            child.status.close()
+
+    def _check_children(self) -> None:
+        now = time.monotonic()
+        passed, self._checked_at = min(now - self._checked_at, MAX_ROUND), now
+        for child in self._children.values():
+            self._isolated_wait |= child.status.take_isolated()
+            pulses = child.status.pulses
+            if pulses != child.pulses or child.is_stopped:
+                child.pulses, child.silence = pulses, 0.0
+            else:
+                child.silence += passed
+                if child.silence >= self._stall_timeout:
+                    self._end_stalled(child)
+
+    def _end_stalled(self, child: Child) -> None:
+        # A developer's debugger may have stopped the threads of the process, and not all of it.
+        kills = self._stopping or not django_settings.DEBUG
+        if not child.is_stall_logged:
+            child.is_stall_logged = True
+            logger.error(
+                "%s (pid %d) has run no Python code for %.0f s: a handler keeps the GIL, probably "
+                "in a C extension or a regular expression (jobs: %s). It cannot send heartbeats or "
+                "stop.%s Run such code in a subprocess, or raise STALL_TIMEOUT.",
+                child.worker_id,
+                child.pid,
+                child.silence,
+                ", ".join(sorted(str(key) for key, _ in child.status.running() or ())) or "none",
+                " It is killed." if kills else " It is not killed while DEBUG is on.",
+            )
+        if kills:
+            self._kill(child, signal.SIGKILL)
 
     def _ended(self, child: Child, code: int) -> None:
         if code == Exit.OK:
-            # Stopped by a signal or a directive: it is not replaced.
-            self._wanted -= 1
-            self._stopping = self._stopping or not self._wanted
+            # Stopped by a signal or a directive: it is not replaced. One that runs a job alone
+            # found none.
+            if not child.runs_alone:
+                self._wanted -= 1
+                if not self._wanted:
+                    self._received.append(signal.SIGTERM)
             self._rescue(child)  # Outcomes that it could not store any more.
+            return
+        if child.runs_alone and code == Exit.REPLACE:
+            self._isolated_wait = True
+            self._rescue(child)
             return
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)
@@ -154,7 +244,10 @@ class Supervisor:
                 reason,
             )
         self._rescue(child)
-        if time.monotonic() - child.started < EARLY_EXIT and code != Exit.REPLACE:
+        if child.runs_alone:
+            return  # If its job runs again, the other processes find it.
+        is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
+        if is_early and code != Exit.REPLACE:
             self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
             self._next_start = time.monotonic() + self._restart_delay
         else:
@@ -162,6 +255,9 @@ class Supervisor:
 
     def _rescue(self, child: Child) -> None:
         try:
+            started = child.status.running()
+            if started is not None:
+                rescue.give_back_all_but(started, worker_id=child.worker_id)
             count = rescue.rescue([child.worker_id])
             if count:
                 logger.info("Available again: %s of %s.", number_of_jobs(count), child.worker_id)
@@ -176,12 +272,24 @@ class Supervisor:
             connections.close_all()
 
 
-def _run_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
+def _run_child(
+    config: WorkerConfig,
+    worker_id: str,
+    parent: int,
+    isolation: Isolation,
+    status: ProcessStatus,
+) -> None:
     code = 1
     try:
+        threading.excepthook = _end_process
+        status.start_pulse()
         # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.
         os.setpgid(0, 0)
-        code = run_process(WorkerProcess(config, worker_id=worker_id, parent=parent))
+        code = run_process(
+            WorkerProcess(
+                config, worker_id=worker_id, parent=parent, isolation=isolation, status=status
+            )
+        )
     except BaseException:
         logger.exception("The worker process ended by an unexpected error.")
     finally:
@@ -192,6 +300,24 @@ def _run_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
         # Not sys.exit: it would wait for threads that do not end, and run the exit handlers that
         # the parent registered for itself.
         os._exit(code)
+
+
+def _end_process(args: threading.ExceptHookArgs) -> None:
+    """End the process when one of the worker's own threads died, so that its jobs are rescued.
+
+    The others would extend the leases of jobs whose outcomes no thread stores, for ever.
+    """
+    if args.thread is None or not args.thread.name.startswith("ojs-"):
+        threading.__excepthook__(args)
+        return
+    try:
+        logger.critical(
+            "The thread %s ended by an unexpected error; so does its process.",
+            args.thread.name,
+            exc_info=args.exc_value,
+        )
+    finally:
+        os._exit(1)
 
 
 def _on_signal(

@@ -20,6 +20,7 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations.maintenance import lease, pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.claims import Claimed
 from tests.factories import (
     BOOM,
@@ -170,6 +171,8 @@ def test_of_many_that_ask_for_the_lease_one_gets_it(contested: bool) -> None:
 def test_bulk_acks_pruning_and_rescue_never_raise_a_deadlock() -> None:
     number, pick = 600, random.Random(5)
     push_many(number, queue="race", retry=hourly(1))
+    # They were lost beside others before, so that another loss discards them.
+    jobs().update(lost_with_others=ISOLATED_AFTER)
     claimed = fetch.fetch(["race"], count=number, worker_id="w")
     responses = [(job.id, job.run, {"n": n}) for n, job in enumerate(claimed)]
     shuffled = pick.sample(responses, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import django_ojs as ojs
@@ -31,6 +32,13 @@ def atomic(ctx: ojs.JobContext, milliseconds: float = 0) -> str:
     time.sleep(milliseconds / 1000)
     ledger.note(ctx, "done")
     return f"run {ctx.job.run}"
+
+
+@ojs.job("faults.poison", retry=ojs.RetryPolicy(max_attempts=3))
+def poison(ctx: ojs.JobContext) -> None:
+    """End the process."""
+    ledger.note(ctx, "start")
+    os._exit(1)
 
 
 @ojs.job("faults.now")

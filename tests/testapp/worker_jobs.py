@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import functools
 import os
+import re
+import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -89,6 +96,13 @@ def deaf(ctx: ojs.JobContext, seconds: float) -> None:
     if ctx.attempt == 1:
         time.sleep(seconds)
     mark(ctx, "done")
+
+
+@ojs.job("worker.rest", retry=AGAIN_SOON)
+def rest(ctx: ojs.JobContext, seconds: float) -> None:
+    """Sleep in every run, and need no memory meanwhile."""
+    mark(ctx, "started")
+    time.sleep(seconds)
 
 
 @ojs.job("worker.watch")
@@ -178,3 +192,48 @@ def session() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return int(cursor.fetchone()[0])
+
+
+@ojs.job("worker.poison", retry=AGAIN_SOON)
+def poison(ctx: ojs.JobContext, how: str) -> Any:
+    """Take the process down, or return what no database stores."""
+    mark(ctx, "started")
+    while not released(ctx.job.id, "go"):
+        time.sleep(0.02)
+    return POISONS[how]()
+
+
+def _allocate(*, is_stubborn: bool) -> None:
+    """Allocate until nothing is left, in a process that may have 64 MB more."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    hoard = []
+    size = 1 << 20
+    while True:
+        try:
+            hoard.append(bytearray(size))
+        except MemoryError:
+            if not is_stubborn:
+                raise
+            # Down to the smallest: nothing is left for the others either.
+            size = max(size // 2, 1 << 10)
+
+
+POISONS: dict[str, Callable[[], Any]] = {
+    "exit": lambda: os._exit(1),
+    "segfault": lambda: ctypes.string_at(0),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    # A call of C code that keeps the interpreter's lock.
+    "hold the GIL": lambda: ctypes.PyDLL(None).sleep(int(LONGEST * 10)),
+    "catastrophic regular expression": lambda: re.match("(a+)+b", "a" * 64),
+    "allocate": lambda: _allocate(is_stubborn=False),
+    "allocate all": lambda: _allocate(is_stubborn=True),
+    "NUL": lambda: "a\0b",
+    "lone surrogate": lambda: ["\ud800"],
+    "NaN": lambda: {"value": float("nan")},
+    "too deep": lambda: functools.reduce(lambda inner, _: [inner], range(100), []),
+    "very deep": lambda: functools.reduce(lambda inner, _: [inner], range(100_000), []),
+    "no JSON": object,
+    "huge integer": lambda: 10**5000,
+}

@@ -15,6 +15,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Discard, Failure
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import completer as completers
 from django_ojs.worker.completer import Completer
@@ -153,6 +154,7 @@ def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
 ) -> None:
     runs = [bench.ended() for _ in range(3)]
     refused = runs[1].job.id
+    # Its lease would last for half an hour; it fails by its policy at once.
     real = ack.ack_batch
 
     def batch(worker_id: str, finished: list[Any]) -> Any:
@@ -165,8 +167,41 @@ def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
         bench.completer.handler_ended(run, None, None, False)
     bench.is_written()
     states = [factories.read(run.job.id).state for run in runs]
-    assert states == ["completed", "active", "completed"]
+    assert states == ["completed", "retryable", "completed"]
+    assert factories.read(refused).error["type"] == "result_refused"
     assert "could not be stored" in caplog.text
+
+
+def test_a_run_without_memory_beside_others_spends_no_attempt_until_it_runs_alone(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    other, job = bench.run(), factories.active(queue="a", retry=factories.hourly(1))
+    for lost in range(1, ISOLATED_AFTER + 1):
+        bench.completer.handler_ended(bench.ended(job), None, MemoryError(), False)
+        eventually(lambda: len(bench.in_flight) == 1, "it is written")
+        stored = factories.read(job.id)
+        assert (stored.state, stored.spent, stored.lost_with_others) == ("available", 0, lost)
+        assert "spends no attempt" in stored.attempts.last().error["message"]
+        job = factories.claim(stored)
+    assert "without spending an attempt" in caplog.text
+    # As often as that, and not for ever, where no process runs it alone.
+    bench.completer.handler_ended(bench.ended(job), None, MemoryError(), False)
+    eventually(lambda: len(bench.in_flight) == 1, "it is written")
+    assert factories.read(job.id).state == "discarded"
+    bench.completer.handler_ended(_ended(other), None, None, False)
+
+
+def test_a_run_without_memory_that_is_alone_fails_by_its_policy(bench: Bench) -> None:
+    job = factories.active()
+    bench.completer.handler_ended(bench.ended(job), None, MemoryError(), False)
+    bench.is_written()
+    stored = factories.read(job.id)
+    assert (stored.state, stored.spent, stored.error["type"]) == ("retryable", 1, "MemoryError")
+
+
+def _ended(run: Run) -> Run:
+    assert run.end()
+    return run
 
 
 def test_a_fault_in_writing_one_outcome_does_not_end_the_writing(

@@ -120,6 +120,7 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "attempt": 0,
         "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
         "returned": 0,
+        "lost_with_others": 0,
         "run": 0,
         "timeout_ms": envelope.timeout_ms,
         "visibility_timeout_ms": envelope.visibility_timeout_ms,

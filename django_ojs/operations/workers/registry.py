@@ -122,8 +122,8 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
 def deregister(worker_id: str) -> int:
     """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 
-    This is the rescue from a dead worker (worker-protocol §10.2): it spends an attempt, and a job
-    without attempts left is discarded. If the worker is alive after all, its ACK and FAIL are
+    This is the rescue from a dead worker (worker-protocol §10.2): its only job spends an attempt,
+    and is discarded without attempts left. If the worker is alive after all, its ACK and FAIL are
     rejected. Raises NotFound, and Conflict while its heartbeats arrive.
     """
     status = get(worker_id)

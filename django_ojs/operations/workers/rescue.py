@@ -1,20 +1,23 @@
 """Take back jobs with a lapsed lease, jobs of dead workers, and claims that never ran."""
 
+import logging
 import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Job, Worker
+from django_ojs import signals
+from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
@@ -22,6 +25,8 @@ from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
+
+logger = logging.getLogger("django_ojs.worker")
 
 
 def lapse(limit: int = BATCH) -> int:
@@ -49,20 +54,70 @@ def lapse_if_behind(overdue: timedelta) -> int:
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
     """Take back all jobs of dead workers, and remove these workers (worker-protocol §10.2).
 
+    A job that a worker held alone spends an attempt. Of several jobs one may have killed the
+    worker, and which one is not known: the first ISOLATED_AFTER such losses of a job spend none.
     Return how many jobs.
     """
     if not worker_ids:
         return 0
     orphans = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
-    failure = Failure(type="worker_death", message="The worker that ran the job died.")
+    held = orphans.values("worker_id").annotate(
+        jobs=Count("pk"),
+        isolated=Count("pk", filter=Q(lost_with_others=ISOLATED_AFTER - 1)),
+    )
     rescued = 0
-    while found := _take_back(orphans, failure, AttemptOutcome.LOST, limit):
-        rescued += found
+    for row in held.order_by("worker_id"):
+        theirs, jobs = orphans.filter(worker_id=row["worker_id"]), row["jobs"]
+        if jobs > 1:
+            _log_several_lost(str(row["worker_id"]), jobs, row["isolated"])
+            failure = Failure(
+                type="worker_death",
+                message=f"The worker died while it held {jobs} jobs, of which any may be the "
+                "cause. This run spends no attempt.",
+            )
+            uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)
+            while found := _take_back(uncertain, failure, AttemptOutcome.LOST, limit, spends=False):
+                rescued += found
+            theirs = theirs.filter(lost_with_others__gte=ISOLATED_AFTER)
+        alone = theirs.filter(lost_with_others__gte=ISOLATED_AFTER).values_list("pk", flat=True)
+        cause = alone.first() if jobs == 1 else None
+        failure = Failure(type="worker_death", message="The worker that ran the job died.")
+        while found := _take_back(theirs, failure, AttemptOutcome.LOST, limit):
+            rescued += found
+        if cause is not None:
+            _end_isolation_beside(cause)
     # A job that another transaction has locked is left to the next call, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
     remove_all(gone, "error")
     return rescued
+
+
+@database.write_transaction
+def _end_isolation_beside(cause: UUID) -> None:
+    """Let jobs run beside others again that were lost together with a job that is the cause."""
+    lost = Attempt.primary.filter(outcome=AttemptOutcome.LOST)
+    isolated = Job.primary.filter(state=State.AVAILABLE, lost_with_others__gte=ISOLATED_AFTER)
+    beside = isolated.filter(
+        pk__in=lost.filter(
+            job__in=isolated.values("pk"),
+            worker_id__in=lost.filter(job=cause).values("worker_id"),
+        ).values("job")
+    ).exclude(pk=cause)
+    queues = set(beside.values_list("queue", flat=True))
+    if queues:
+        # One more loss isolates it again: there may have been two causes.
+        beside.update(lost_with_others=ISOLATED_AFTER - 1)
+        notify.workers_of(queues)
+
+
+def _log_several_lost(worker_id: str, jobs: int, isolated: int) -> None:
+    logger.warning(
+        "%s died with %d jobs. They run again without spending an attempt%s.",
+        worker_id,
+        jobs,
+        f"; {isolated} of them alone, to find the job that kills its worker" if isolated else "",
+    )
 
 
 class DeadWorkers:
@@ -117,20 +172,33 @@ _READ: Final = (
 )
 
 
-def _take_back(which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int) -> int:
-    return _take_back_some(which, failure, outcome, limit) if which.exists() else 0
+_UNSPENT: dict[str, Any] = {
+    "returned": F("returned") + 1,
+    "lost_with_others": F("lost_with_others") + 1,
+}
+
+
+def _take_back(
+    which: QuerySet[Job],
+    failure: Failure,
+    outcome: AttemptOutcome,
+    limit: int,
+    *,
+    spends: bool = True,
+) -> int:
+    return _take_back_some(which, failure, outcome, limit, spends) if which.exists() else 0
 
 
 @database.write_transaction
 def _take_back_some(
-    which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int
+    which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, spends: bool
 ) -> int:
     # Without an order: it waits for no lock, and a sort would read all of them for each batch.
     held = list(which.only(*_READ).select_for_update(skip_locked=True, no_key=True)[:limit])
     error = failure.render()
     record(held, outcome, error)
-    spent = [job for job in held if job.spent >= job.max_attempts]
-    again = [job for job in held if job.spent < job.max_attempts]
+    spent = [job for job in held if spends and job.spent >= job.max_attempts]
+    again = [job for job in held if not spends or job.spent < job.max_attempts]
     for dead_letter in (True, False):
         keys = [
             job.pk
@@ -156,10 +224,14 @@ def _take_back_some(
         error=error,
         lease_until=None,
         worker_id=None,
+        **({} if spends else _UNSPENT),
     )
+    notify.workers_of(job.queue for job in again)
+    if not spends:
+        publish.jobs_available([job.pk for job in again], signals.job_returned)
+        return len(held)
     rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
     rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
-    notify.workers_of(job.queue for job in again)
     publish.runs_lost(again, spent, failure)
     return len(held)
 
@@ -170,6 +242,23 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
     They spend no attempt, and no attempt is recorded.
     """
     return _give_back(claims, worker_id) if claims else 0
+
+
+def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
+    """Return the jobs that a dead worker had claimed and not started to their queues.
+
+    `started` are the others, as (id, run). If it held none of these, it may have died of a claim,
+    and nothing is returned: no job may run forever without spending an attempt.
+    """
+    active = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
+    held = set(active.values_list("pk", "run"))
+    waiting = sorted(held.difference(started))
+    if len(waiting) == len(held):
+        return 0
+    return sum(
+        give_back(waiting[index : index + BATCH], worker_id=worker_id)
+        for index in range(0, len(waiting), BATCH)
+    )
 
 
 @database.write_transaction

@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -43,6 +44,14 @@ CLAIMED = (
     "error",
     "progress",
 )
+
+#: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
+#: index covers it.
+ISOLATION = {
+    Isolation.ANY: "",
+    Isolation.SHARED: f"AND lost_with_others < {ISOLATED_AFTER}",
+    Isolation.ALONE: f"AND lost_with_others >= {ISOLATED_AFTER}",
+}
 
 
 #: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
@@ -102,8 +111,11 @@ class Dialect(ABC):
 
     def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
         """Execute the statement of a file, and return its rows."""
+        return self._fetch(connection, self.sql[name], values)
+
+    def _fetch(self, connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
         with connection.cursor() as cursor:
-            cursor.execute(self.sql[name], values)
+            cursor.execute(statement, values)
             rows: list[Any] = cursor.fetchall()
             return rows
 
@@ -178,6 +190,7 @@ class Dialect(ABC):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        isolation: Isolation,
         floor: Floor | None = None,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
@@ -188,10 +201,12 @@ class Dialect(ABC):
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
-        if floor is None:
-            return self._rows(connection, "claim", values)
-        values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
-        return self._rows(connection, "claim_from_floor", values)
+        name = "claim"
+        if floor is not None:
+            name = "claim_from_floor"
+            values |= {f"floor_{field}": getattr(floor, field) for field in Floor.__slots__}
+        statement = self.sql[name].format(isolation=ISOLATION[isolation])
+        return self._fetch(connection, statement, values)
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.

@@ -9,8 +9,9 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fetch
 from django_ojs.operations.workers import registry
 from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.transitions import Claim
-from tests.factories import active, hourly, push, read, silence, worker
+from tests.factories import active, hourly, jobs, push, read, silence, worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-006")]
 
@@ -106,6 +107,8 @@ def test_a_worker_that_still_beats_cannot_be_deregistered() -> None:
 def test_a_stale_worker_is_forgotten_and_its_jobs_go_back() -> None:
     registered("w")
     again, spent = active("w"), active("w", retry=hourly(1))
+    # Lost beside others before, so that each loss spends an attempt.
+    jobs().update(lost_with_others=ISOLATED_AFTER)
     silence("w")
     assert registry.deregister("w") == 2
     assert not Worker.objects.filter(pk="w").exists()

@@ -9,10 +9,11 @@ import pytest
 from django.db import connection
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fail, fetch
+from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
+from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database
 from tests.factories import (
     HOUR,
@@ -120,6 +121,7 @@ def test_jobs_with_and_without_attempts_left_are_sorted_out_in_one_step(way: str
         for n in (1, 2)
         for mode in ("discard", "dead_letter")
     ]
+    jobs().update(lost_with_others=ISOLATED_AFTER)
     assert take_back(way) == 4
     assert [(read(k).state, read(k).dead_letter) for k in keys] == [
         ("discarded", False),
@@ -127,6 +129,93 @@ def test_jobs_with_and_without_attempts_left_are_sorted_out_in_one_step(way: str
         ("available", False),
         ("available", False),
     ]
+
+
+def alone(queue: str) -> list[Any]:
+    """Claim a job that must run alone."""
+    return [job.id for job in fetch.fetch([queue], worker_id="alone", isolation=Isolation.ALONE)]
+
+
+def test_of_several_jobs_of_a_dead_worker_none_spends_an_attempt_twice() -> None:
+    keys = [active(queue="a", retry=hourly(1)).id for _ in range(3)]
+    for lost in (1, 2):
+        assert rescue.rescue([WORKER]) == 3
+        for key in keys:
+            job = read(key)
+            assert (job.state, job.attempt, job.spent, job.lost_with_others) == (
+                "available",
+                lost,
+                0,
+                lost,
+            )
+            row = job.attempts.last()
+            assert (row.outcome, row.attempt, row.error["type"]) == ("lost", lost, "worker_death")
+            assert "held 3 jobs" in row.error["message"]
+            assert "spends no attempt" in row.error["message"]
+        fetch.fetch(["a"], count=3, worker_id=WORKER)
+    # The third loss of a worker that claims all jobs counts: no job may run forever.
+    assert rescue.rescue([WORKER]) == 3
+    assert {read(key).state for key in keys} == {"discarded"}
+
+
+def test_a_job_that_was_lost_twice_beside_others_is_claimed_alone() -> None:
+    first, second = (active(queue="a", retry=hourly(3)).id for _ in range(2))
+    rescue.rescue([WORKER])
+    assert not fetch.isolated_wait(["a"])
+    jobs().filter(pk=second).update(lost_with_others=ISOLATED_AFTER)
+    assert fetch.isolated_wait(["b", "a"])
+    assert not fetch.isolated_wait(["b"])
+    shared = fetch.fetch(["a"], count=9, worker_id=WORKER, isolation=Isolation.SHARED)
+    assert [job.id for job in shared] == [first]
+    assert alone("a") == [second]
+    assert alone("a") == []
+    assert not fetch.isolated_wait(["a"])
+
+
+def test_no_job_waits_for_a_process_of_its_own_while_its_queue_is_paused() -> None:
+    active(queue="a")
+    rescue.rescue([WORKER])
+    jobs().update(lost_with_others=ISOLATED_AFTER)
+    queues.pause("a")
+    assert not fetch.isolated_wait(["a"])
+    queues.resume("a")
+    assert fetch.isolated_wait(["a"])
+
+
+def test_the_jobs_that_were_lost_with_the_cause_run_beside_others_again() -> None:
+    cause, beside = (active(queue="a", retry=hourly(3)).id for _ in range(2))
+    other, _ = (active("worker-b", queue="b", retry=hourly(3)).id for _ in range(2))
+    rescue.rescue([WORKER, "worker-b"])
+    jobs().update(lost_with_others=ISOLATED_AFTER)
+    assert alone("a") == [cause]
+    assert rescue.rescue(["alone"]) == 1
+    # It was found alone: the loss counts, and the one that was lost beside it is cleared.
+    assert read(cause).lost_with_others == ISOLATED_AFTER
+    assert read(beside).lost_with_others == ISOLATED_AFTER - 1
+    assert read(other).lost_with_others == ISOLATED_AFTER
+
+
+def test_what_a_dead_worker_had_not_started_goes_back_as_it_was() -> None:
+    started, waiting = (active(queue="a", retry=hourly(1)) for _ in range(2))
+    before = read(waiting.id).enqueued_at
+    assert rescue.give_back_all_but({(started.id, started.run)}, worker_id=WORKER) == 1
+    job = read(waiting.id)
+    assert (job.state, job.spent, job.lost_with_others, job.attempts.count()) == (
+        "available",
+        0,
+        0,
+        0,
+    )
+    assert job.enqueued_at == before
+    # The other one was alone, so it was the cause.
+    assert rescue.rescue([WORKER]) == 1
+    assert read(started.id).state == "discarded"
+
+
+def test_a_worker_that_died_before_it_started_any_of_its_jobs_may_have_died_of_them() -> None:
+    job = active()
+    assert rescue.give_back_all_but(set(), worker_id=WORKER) == 0
+    assert read(job.id).state == "active"
 
 
 def test_jobs_of_others_and_jobs_that_ended_are_left_alone(way: str) -> None:

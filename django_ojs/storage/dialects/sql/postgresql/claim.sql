@@ -12,7 +12,7 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
              ELSE %(lease_ms)s END
 WHERE id = ANY(ARRAY(
     SELECT id FROM ojs_job
-    WHERE queue = %(queue)s AND state {before_fetch}
+    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
       AND (expires_at IS NULL OR expires_at > statement_timestamp())
       AND NOT EXISTS (SELECT 1 FROM ojs_queue
                       WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)

@@ -16,7 +16,7 @@ WHERE id = ANY(ARRAY(
     SELECT id FROM (
         SELECT id FROM (
             SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch}
+            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
               AND priority > %(floor_priority)s AND enqueued_at >= %(floor_since)s
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -24,7 +24,7 @@ WHERE id = ANY(ARRAY(
         UNION ALL
         SELECT id FROM (
             SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch}
+            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
               AND priority = %(floor_priority)s AND enqueued_at >= %(floor_enqueued_at)s
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -32,7 +32,7 @@ WHERE id = ANY(ARRAY(
         UNION ALL
         SELECT id FROM (
             SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} AND priority < %(floor_priority)s
+            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}} AND priority < %(floor_priority)s
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
         ) AS lower

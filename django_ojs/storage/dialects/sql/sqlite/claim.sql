@@ -9,7 +9,8 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
              ELSE %(lease_ms)s END) / 1000.0))
 WHERE id IN (
     SELECT id FROM ojs_job
-    WHERE queue = %(queue)s AND state {before_fetch} AND (expires_at IS NULL OR expires_at > {now})
+    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+      AND (expires_at IS NULL OR expires_at > {now})
       AND NOT EXISTS (SELECT 1 FROM ojs_queue
                       WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s)

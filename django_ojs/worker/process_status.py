@@ -1,0 +1,103 @@
+"""What a worker process shows its supervisor, in memory that both share.
+
+The supervisor reads it when the process has died, or runs no Python code because a thread keeps the
+GIL. It costs a job a microsecond.
+"""
+
+import mmap
+import struct
+import threading
+import time
+from uuid import UUID
+
+#: Seconds between two signs that the process runs Python code.
+PULSE_INTERVAL = 0.5
+
+#: The most jobs in the table. A process that has more has no table.
+CAPACITY = 4096
+
+# The number of pulses, and three flags.
+_PULSES = struct.Struct("=Q")
+_HAS_RUN, _TOO_MANY, _ISOLATED_WAIT = 8, 9, 10
+# A job's id and its run.
+_ENTRY = struct.Struct("=16sI")
+_TABLE = 16
+_NO_ENTRY = bytes(16)
+
+
+class ProcessStatus:
+    """Made by the supervisor before it forks. The process writes, the supervisor reads."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _TABLE + CAPACITY * _ENTRY.size)
+        # Filled by the process, which has most entries unused.
+        self._free: list[int] = []
+        self._next = _TABLE
+        self._entries: dict[tuple[UUID, int], int] = {}
+        self._lock = threading.Lock()
+
+    def start_pulse(self) -> None:
+        """Show from now on, in a thread, that the process runs Python code."""
+        threading.Thread(target=self._pulse, name="ojs-pulse", daemon=True).start()
+
+    def _pulse(self) -> None:
+        while True:
+            _PULSES.pack_into(self._memory, 0, self.pulses + 1)
+            time.sleep(PULSE_INTERVAL)
+
+    @property
+    def pulses(self) -> int:
+        """A number that grows while the process runs Python code."""
+        number: int = _PULSES.unpack_from(self._memory)[0]
+        return number
+
+    def started(self, key: UUID, run: int) -> None:
+        """Note that a handler starts to run a job."""
+        with self._lock:
+            self._memory[_HAS_RUN] = True
+            if self._free:
+                at = self._free.pop()
+            elif self._next < len(self._memory):
+                at, self._next = self._next, self._next + _ENTRY.size
+            else:
+                self._memory[_TOO_MANY] = True
+                return
+            self._entries[key, run] = at
+            _ENTRY.pack_into(self._memory, at, key.bytes, run)
+
+    def ended(self, key: UUID, run: int) -> None:
+        """Note that the outcome of a run is stored."""
+        with self._lock:
+            at = self._entries.pop((key, run), None)
+            if at is not None:
+                _ENTRY.pack_into(self._memory, at, _NO_ENTRY, 0)
+                self._free.append(at)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a handler has started."""
+        return bool(self._memory[_HAS_RUN])
+
+    def running(self) -> set[tuple[UUID, int]] | None:
+        """Return (id, run) of the jobs that started and whose outcome is not stored.
+
+        None if there were too many to know them all.
+        """
+        if self._memory[_TOO_MANY]:
+            return None
+        entries = _ENTRY.iter_unpack(self._memory[_TABLE:])
+        return {(UUID(bytes=key), run) for key, run in entries if key != _NO_ENTRY}
+
+    def note_isolated(self) -> None:
+        """Note that a job is available which must run alone."""
+        self._memory[_ISOLATED_WAIT] = True
+
+    def take_isolated(self) -> bool:
+        """Return whether the process has noted such a job since the last call."""
+        noted = bool(self._memory[_ISOLATED_WAIT])
+        self._memory[_ISOLATED_WAIT] = False
+        return noted
+
+    def close(self) -> None:
+        """Free the memory in this process."""
+        self._memory.close()

@@ -1,0 +1,139 @@
+"""What the supervisor makes of the processes that it watches; no process is started."""
+
+from __future__ import annotations
+
+import signal
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_ojs.spec import ids
+from django_ojs.spec.isolation import Isolation
+from django_ojs.worker import supervisor as supervisors
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.process import Exit
+from django_ojs.worker.process_status import ProcessStatus
+from django_ojs.worker.supervisor import Child, Supervisor
+
+
+class Bench:
+    """A supervisor without processes, and the signals that it would send."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.sent = 1000.0, []
+        monkeypatch.setattr(supervisors, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.supervisor = Supervisor(WorkerConfig(stall_timeout=timedelta(seconds=10)))
+        monkeypatch.setattr(self.supervisor, "_rescue", lambda child: None)
+        monkeypatch.setattr(
+            self.supervisor, "_kill", lambda child, number: self.sent.append((child.pid, number))
+        )
+
+    def child(self, isolation: Isolation = Isolation.SHARED) -> Child:
+        child = Child(
+            pid=len(self.supervisor._children) + 1,
+            worker_id="worker-a",
+            started=self.now,
+            status=ProcessStatus(),
+            isolation=isolation,
+        )
+        self.supervisor._children[child.pid] = child
+        return child
+
+    def check_after(self, seconds: float) -> None:
+        self.now += seconds
+        self.supervisor._check_children()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def beat(child: Child) -> None:
+    """Show one sign that the process runs Python code."""
+    child.status._memory[0] = (child.status._memory[0] + 1) % 256
+
+
+def test_a_process_that_is_silent_for_the_whole_bound_is_killed(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent, busy = bench.child(), bench.child()
+    key = ids.uuid7()
+    silent.status.started(key, 1)
+    for _ in range(9):
+        beat(busy)
+        bench.check_after(1)
+    assert bench.sent == []
+    beat(busy)
+    bench.check_after(1)
+    assert bench.sent == [(silent.pid, signal.SIGKILL)]
+    assert "has run no Python code for 10 s" in caplog.text
+    assert str(key) in caplog.text
+
+
+def test_a_machine_that_was_suspended_is_no_silence(bench: Bench) -> None:
+    bench.child()
+    bench.check_after(3600)
+    bench.check_after(5)
+    assert bench.sent == []
+
+
+def test_a_process_that_was_stopped_is_not_silent(bench: Bench) -> None:
+    child = bench.child()
+    child.is_stopped = True
+    for _ in range(30):
+        bench.check_after(1)
+    assert bench.sent == []
+    child.is_stopped = False
+    bench.check_after(1)
+    assert bench.sent == []
+
+
+def test_under_debug_a_silent_process_is_killed_only_to_stop(
+    bench: Bench, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The debugger of an editor stops all threads of a process at a breakpoint.
+    settings.DEBUG = True
+    child = bench.child()
+    for _ in range(30):
+        bench.check_after(1)
+    assert bench.sent == []
+    assert caplog.text.count("It is not killed while DEBUG is on") == 1
+    bench.supervisor._stopping = True
+    bench.check_after(1)
+    assert bench.sent == [(child.pid, signal.SIGKILL)]
+
+
+def test_a_process_that_died_of_its_first_job_is_replaced_at_once(bench: Bench) -> None:
+    child = bench.child()
+    child.status.started(ids.uuid7(), 1)
+    bench.supervisor._ended(child, -signal.SIGSEGV)
+    assert bench.supervisor._next_start <= bench.now
+
+
+def test_a_process_that_died_before_any_job_is_replaced_later_each_time(bench: Bench) -> None:
+    delays = []
+    for _ in range(8):
+        bench.supervisor._ended(bench.child(), 1)
+        delays.append(bench.supervisor._next_start - bench.now)
+    assert delays == [0.5, 1, 2, 4, 8, 15, 15, 15]
+
+
+@pytest.mark.parametrize("code", [Exit.OK, Exit.REPLACE, -signal.SIGKILL])
+def test_the_end_of_a_process_that_ran_a_job_alone_ends_no_other(bench: Bench, code: int) -> None:
+    bench.supervisor._ended(bench.child(Isolation.ALONE), code)
+    assert bench.supervisor._wanted == 1
+    assert bench.supervisor._next_start == 0.0
+    # There may be another such job; after a death the others find it, so that no loop is hot.
+    assert bench.supervisor._isolated_wait is (code == Exit.REPLACE)
+
+
+def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Bench) -> None:
+    alone, last = bench.child(Isolation.ALONE), bench.child()
+    del bench.supervisor._children[last.pid]
+    bench.supervisor._ended(last, Exit.OK)
+    bench.supervisor._forward_signals()
+    assert bench.sent == [(alone.pid, signal.SIGTERM)]
+    assert bench.supervisor._stopping
