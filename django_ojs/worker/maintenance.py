@@ -76,7 +76,7 @@ class MaintenanceThread:
             Step(passing.expire, TICK),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(timeouts.enforce, TICK, timeouts.BATCH),
+            Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),

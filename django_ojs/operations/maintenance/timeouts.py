@@ -1,6 +1,9 @@
 """Timeouts of jobs whose worker does not enforce them (ojs-core §5.2)."""
 
+import math
+import time
 from datetime import timedelta
+from typing import Final
 
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Coalesce, Now
@@ -26,9 +29,21 @@ REMOTE_TIMEOUT_GRACE = timedelta(milliseconds=250)
 #: Jobs that one step fails, each in its own transaction.
 BATCH = 100
 
+#: Seconds that a step of maintenance takes, so that it does not delay the others.
+STEP: Final = 0.25
 
-def enforce(limit: int = BATCH) -> int:
-    """Fail active jobs whose worker did not enforce their timeout. Return how many."""
+
+def enforce_for_a_moment() -> int:
+    """Do it as a step of maintenance. Return how many; at least `BATCH` when there may be more."""
+    return enforce(seconds=STEP)
+
+
+def enforce(limit: int = BATCH, *, seconds: float = math.inf) -> int:
+    """Fail active jobs whose worker did not enforce their timeout. Return how many.
+
+    Stop after so many seconds, and return at least `limit` then.
+    """
+    until = time.monotonic() + seconds
     if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}'"):
         return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
@@ -46,6 +61,8 @@ def enforce(limit: int = BATCH) -> int:
         except (Conflict, JobNotFound):
             continue  # It ended in the meantime.
         failed += 1
+        if time.monotonic() >= until:
+            return max(failed, limit)
     return failed
 
 

@@ -77,7 +77,8 @@ INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, atte
 SELECT {_ID}, 'bench.type_' || n %% 40, '{_BURST}', %(state)s, 0,
        jsonb_build_array(n, 'customer-' || n %% 100000 || '@example.com', 'order_confirmation'),
        '{{}}', '{{}}', 0, 3, 0, 0, created, created,
-       CASE WHEN %(state)s = 'scheduled' THEN now() END, created,
+       CASE WHEN %(state)s = 'scheduled' THEN now() END,
+       CASE WHEN %(state)s = 'active' THEN now() ELSE created END,
        CASE WHEN %(state)s = 'completed' THEN created END, 'worker_' || n %% 8,
        CASE WHEN %(state)s = 'active' THEN now() - interval '1 minute' END, 1000, false
 FROM (

@@ -120,3 +120,11 @@ def test_only_jobs_that_run_can_overrun(state: str) -> None:
     job = in_state(state, timeout_ms=1)
     age(job.pk, HOUR)
     assert timeouts.enforce() == 0
+
+
+def test_a_step_ends_after_its_time_and_says_that_there_may_be_more() -> None:
+    jobs = [active(timeout_ms=1000) for _ in range(3)]
+    age([job.id for job in jobs], HOUR)
+    assert timeouts.enforce(limit=3, seconds=0) == 3
+    assert [read(job.id).state for job in jobs].count("active") == 2
+    assert timeouts.enforce_for_a_moment() in (2, timeouts.BATCH)
