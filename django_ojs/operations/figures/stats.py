@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django_ojs.conf import settings
-from django_ojs.models import Worker
 from django_ojs.operations import queues
+from django_ojs.operations.workers import registry
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts, rollup_compaction, rollup_queries, rollups
 from django_ojs.storage.figures.counts import ByState
@@ -66,7 +66,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
     lately = rollup_queries.recent_by_queue(RATE_OVER, within).values()
     return Totals(
         queues=queues.listing(limit=0, within=within).total,
-        workers=Worker.primary.count(),
+        workers=registry.listing(limit=0, within=within).total,
         jobs={state: jobs[state] for state in State},
         rates=_rates(lately),
         uptime_seconds=int(time.monotonic() - _started),
