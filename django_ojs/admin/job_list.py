@@ -157,9 +157,9 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     any_state = replace(which, states=(), dead_letter=None)
     numbers = None
     if any_state.counted:
-        by_queue = query("counts", stats.by_queue) or {}
-        counts = [by_queue.get(which.queue, {})] if which.queue else list(by_queue.values())
-        numbers = {state: sum(each.get(state, 0) for each in counts) for state in State}
+        queues = [which.queue] if which.queue else None
+        counts = query("counts", lambda: stats.by_state(queues)) or {}
+        numbers = {state: counts.get(state, 0) for state in State}
     all_tab = Tab(
         badge=None,
         query=filter_query(any_state),

@@ -12,15 +12,18 @@ from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_figures import history_charts, queue_rows
 from django_ojs.models import Overview
 from django_ojs.operations import queues
-from django_ojs.operations.figures import health
+from django_ojs.operations.figures import health, stats
 from django_ojs.operations.figures.history import history
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.states import State
+from django_ojs.spec.states import WAITING, State
 from django_ojs.storage.figures import oldest_available, rollup_queries, rollups
 
 #: Queues and failing types of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
+#: Queues that are checked for findings: the configured ones, and of the others those with the most
+#: waiting jobs.
+MAX_CHECKED: Final = 500
 _MAX_FINDINGS: Final = 20
 
 
@@ -96,7 +99,8 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
-    listing = query("queues", queues.listing)
+    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
+    jobs = query("counts", stats.by_state)
     statuses = listing.queues if listing else []
     found = queue_rows(query, statuses)
     workers, shown = found.listening, found.rows[:MAX_ROWS]
@@ -111,14 +115,15 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         transaction=query("open transactions", health.oldest_transaction),
     )
     return {
-        "known": listing is not None,
+        "known": jobs is not None,
+        "checked": len(statuses) if listing and listing.has_more else None,
         "findings": findings[:_MAX_FINDINGS],
         "more_findings": max(0, len(findings) - _MAX_FINDINGS),
         "maintenance": maintenance,
-        "active": sum(status.counts.get(State.ACTIVE, 0) for status in statuses),
-        "waiting": sum(row.depth for row in found.rows),
+        "active": (jobs or {}).get(State.ACTIVE, 0),
+        "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
         "rows": [(row, (oldest or {}).get(row.name)) for row in shown],
-        "more_queues": max(0, len(found.rows) - MAX_ROWS),
+        "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),
         "timed_out": query.timed_out,

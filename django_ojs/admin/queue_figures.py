@@ -15,6 +15,7 @@ from django_ojs.operations.figures.history import Point
 from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures.rollups import BUCKETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +32,8 @@ def queue_rows(
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
     listening = query("workers", queue_overview.listeners)
-    flows = query("throughput", rollup_queries.flows) or {}
+    names = [status.name for status in statuses]
+    flows = query("throughput", lambda: rollup_queries.flows(queues=names)) or {}
     by_queue = listening.by_queue if listening else None
     rows = query(
         "pressure",
@@ -92,7 +94,9 @@ def _names(moments: Sequence[datetime]) -> list[str]:
 
 
 def _sum(histograms: Iterable[Sequence[int]]) -> list[int]:
-    return [sum(column) for column in zip(*histograms, strict=True)]
+    # There are none if the query of the history has timed out.
+    nothing = [0] * BUCKETS
+    return [sum(column) for column in zip(nothing, *histograms, strict=True)]
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -25,6 +25,8 @@ from django_ojs.storage import events
 from django_ojs.storage.figures import oldest_available, rollups
 
 PER_PAGE: Final = 50
+#: Of queues without a configuration, this many are listed: those with the most waiting jobs.
+MAX_LISTED: Final = 1_000
 _MAX_EVENTS: Final = 10
 
 #: Orders of the list; the default is by pressure.
@@ -50,13 +52,15 @@ class QueueAdmin(OperatorModelAdmin):
         text = request.GET.get("q", "").strip()
         sort = request.GET.get("sort", "")
         with timed_queries() as query:
-            listing = query("queues", queues.listing)
-            statuses = listing.queues if listing else []
-            found = queue_rows(query, [each for each in statuses if text in each.name])
+            listing = query("queues", lambda: queues.busiest(limit=MAX_LISTED, text=text))
+            found = queue_rows(query, listing.queues if listing else [])
             rows = sorted(found.rows, key=_SORT_KEYS[sort]) if sort in _SORT_KEYS else found.rows
             shown, paging = page_of(rows, request.GET.get("p", ""), PER_PAGE)
             names = [row.name for row in shown]
             oldest = query("oldest jobs", lambda: oldest_available.oldest(names)) or {}
+            total = None if listing is None else listing.total
+            if text and total == 0:
+                total = query("number of queues", lambda: queues.listing(limit=0).total)
         return self.render(
             request,
             "queues",
@@ -65,7 +69,7 @@ class QueueAdmin(OperatorModelAdmin):
                 **paging,
                 "rows": [(row, oldest.get(row.name), _sparkline(row)) for row in shown],
                 "found": len(rows),
-                "total": len(statuses) if listing else None,
+                "total": total,
                 "workers_known": found.listening is not None,
                 "text": text,
                 "sort": sort,

@@ -10,7 +10,7 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
 from django_ojs.operations.workers import registry
-from django_ojs.operations.workers.registry import WorkerStatus
+from django_ojs.operations.workers.registry import queues_of
 from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
@@ -68,7 +68,7 @@ class WorkerAdmin(OperatorModelAdmin):
             key,
             {
                 "worker": worker,
-                "queues": WorkerStatus(worker=worker, condition="").queues if worker else (),
+                "queues": queues_of(worker) if worker else (),
                 "labels": _texts(worker.labels) if worker else (),
                 "jobs": None if jobs is None else jobs[:_MAX_JOBS],
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from django_ojs.operations.liveness import Principal
 from django_ojs.spec.errors import PermissionDenied, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
 
@@ -30,12 +31,20 @@ class User(Protocol):
 class Access:
     """What one caller may do. `queues` None: all of them.
 
-    `name` identifies the caller in logs and in the audit trail; it is no secret.
+    `name` identifies the caller in logs and in the audit trail; it is no secret. `identity` is the
+    same for all credentials of one caller, such as a key and the key that replaces it; by default
+    it is the name.
     """
 
     name: str
     scopes: frozenset[Scope]
     queues: frozenset[str] | None = None
+    identity: str | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The owner of the workers that the caller makes known."""
+        return Principal(id=self.identity or f"name {self.name}", limited=self.queues is not None)
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the caller has a scope, or one that includes it."""
@@ -81,7 +90,7 @@ def access_of(request: Any) -> Access | None:
     user = request.user
     if user is None or not user.is_authenticated:
         return None
-    return Access(name=str(user), scopes=scopes_of(user))
+    return Access(name=str(user), scopes=scopes_of(user), identity=f"user {user}")
 
 
 def required_access(request: Any) -> Access:

@@ -43,6 +43,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             name=f"{key.name} ({key.prefix})",
             scopes=api_keys.scopes_of(key),
             queues=frozenset(key.queues) or None,
+            identity=f"api-key {key.principal}",
         )
 
     def authenticate_header(self, request: Request) -> str:

@@ -4,6 +4,7 @@ They come from the database, so that every process returns the same, and no quer
 Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -20,16 +21,16 @@ from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
-from django_ojs.storage.figures import all_time, rollup_queries, rollups
-from django_ojs.storage.figures.all_time import Total
+from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups
+from django_ojs.storage.figures.all_time import OTHERS, Total
 from django_ojs.storage.queue_configs import config_of
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Producers choose types freely. Pairs of queue and type beyond this number are counted as one.
+#: Producers choose names freely. Of the pairs of queue and type, and of the queues without a
+#: configuration, this many have series of their own: those with the most jobs. The others are
+#: counted as one.
 MAX_SERIES: Final = 1_000
-#: No type and no queue may begin with an underscore.
-OTHERS: Final = "_other"
 
 _COUNTERS: Final = (
     ("ojs_job_enqueued", "Jobs enqueued.", (rollups.ENQUEUED,)),
@@ -89,13 +90,10 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
 
 
 def _totals(within: Collection[str] | None) -> all_time.Totals:
-    found: all_time.Totals = {}
-    for index, (key, total) in enumerate(all_time.sums.totals().items()):
-        if within is not None and key[0] not in within:
-            continue
-        known = key if index < MAX_SERIES else (OTHERS, OTHERS)
-        found.setdefault(known, Total()).add(total.counts, total.waited, total.ran)
-    return found
+    totals = all_time.sums.totals()
+    if within is not None:
+        totals = {key: total for key, total in totals.items() if key[0] in within}
+    return all_time.largest(totals, MAX_SERIES)
 
 
 def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: list[int]) -> None:
@@ -117,7 +115,16 @@ def _queues(within: Collection[str] | None) -> Iterator[Metric]:
         "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
     )
     busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
-    for queue, states in sorted(stats.by_queue(within).items())[:MAX_SERIES]:
+    known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True)
+    counts = stats.by_queue(known.names)
+    shown = {queue: counts.get(queue, {}) for queue in sorted(known.names)}
+    if known.total > len(shown):
+        others = Counter(stats.by_state(within))
+        for states in shown.values():
+            others.subtract(states)
+        # The two queries have no common snapshot.
+        shown[OTHERS] = {state: max(0, number) for state, number in others.items()}
+    for queue, states in shown.items():
         for state in State:
             depth.add_metric([queue, state.value], states.get(state, 0))
         busy.add_metric([queue], states.get(State.ACTIVE, 0))
@@ -130,8 +137,10 @@ def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
     pressure = GaugeMetricFamily(
         "ojs_backpressure_pressure", "Depth divided by bound.", labels=["queue"]
     )
-    for queue in bounds.bounded()[:MAX_SERIES]:
+    for queue in bounds.bounded():
+        if within is not None and queue not in within:
+            continue
         bound = config_of(queue).backpressure
-        if (within is None or queue in within) and bounds.is_bounded(bound):
+        if bounds.is_bounded(bound):
             pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))
     yield pressure

@@ -50,6 +50,10 @@ class Migration(migrations.Migration):
             name="Worker",
             fields=[
                 ("id", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                (
+                    "owner",
+                    models.TextField(blank=True, help_text="The principal that made it known."),
+                ),
                 ("hostname", models.CharField(blank=True, max_length=255)),
                 ("pid", models.PositiveBigIntegerField(null=True)),
                 ("queues", models.JSONField(default=list)),
@@ -492,6 +496,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("prefix", models.CharField(editable=False, max_length=16, unique=True)),
+                ("principal", models.CharField(editable=False, max_length=16)),
                 ("digest", models.CharField(editable=False, max_length=64)),
                 (
                     "scopes",

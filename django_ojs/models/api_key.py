@@ -10,6 +10,8 @@ class ApiKey(StoredModel):
     """A key of a program. The secret is shown once; what is stored is its hash.
 
     `prefix` is the part of the key that is not secret: it identifies the row, also in logs.
+    `principal` is the prefix of the first key of a rotation: a key and those that replace it are
+    the same principal.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -17,6 +19,7 @@ class ApiKey(StoredModel):
         max_length=100, help_text="The program that uses the key, and its purpose."
     )
     prefix = models.CharField(max_length=16, unique=True, editable=False)
+    principal = models.CharField(max_length=16, editable=False)
     digest = models.CharField(max_length=64, editable=False)
     scopes = models.JSONField(default=list, help_text="read, producer, worker, operator or admin.")
     queues = models.JSONField(

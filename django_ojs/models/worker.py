@@ -20,6 +20,7 @@ class Worker(StoredModel):
     """
 
     id = models.CharField(primary_key=True, max_length=255)
+    owner = models.TextField(blank=True, help_text="The principal that made it known.")
     hostname = models.CharField(max_length=255, blank=True)
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)

@@ -11,6 +11,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
+from django_ojs.operations.liveness import Principal
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -59,6 +60,7 @@ def beat(
     interval: timedelta | None = None,
     registration: Registration | None = None,
     session: Session | None = None,
+    principal: Principal = liveness.PROJECT,
 ) -> BeatResponse:
     """Record the heartbeat, extend the leases, and return the directive.
 
@@ -68,7 +70,8 @@ def beat(
     if it sends one. `session`: a database session that lasts as long as the worker, so that its end
     shows that the worker died.
 
-    A job in `holding` that was claimed without the id of a worker becomes this worker's.
+    A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
+    PermissionDenied if the principal may not write this worker.
     """
     check_worker_id(worker_id)
     if worker_id is None:
@@ -84,6 +87,7 @@ def beat(
             interval=interval,
             registration=registration,
             session=session,
+            principal=principal,
         )
         lost = _lost(worker_id, holding) if holding else frozenset()
         if lost and _adopt(worker_id, lost):
@@ -137,9 +141,11 @@ def _record(
     interval: timedelta | None,
     registration: Registration | None,
     session: Session | None,
+    principal: Principal,
 ) -> Directive:
     alias = database.alias()
     values: dict[str, Any] = {
+        "owner": principal.id,
         "state": state,
         "active_jobs": active_jobs,
         **liveness.after_beat(worker_id, interval),
@@ -150,6 +156,10 @@ def _record(
     if session is not None:
         values["session_pid"], values["session_started_at"] = session
     workers = Worker.objects.using(alias)
+    if principal.limited:
+        known = workers.filter(pk=worker_id).select_for_update()
+        for owner in known.values_list("owner", flat=True):
+            principal.check(owner)
     if state is Directive.QUIET:
         # A worker with the directive quiet counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
@@ -157,9 +167,8 @@ def _record(
             publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
-        liveness.register(
-            worker_id, **{"queues": values.pop("queues", []), "concurrency": None, **values}
-        )
+        values = {"queues": [], "concurrency": None, **values}
+        principal.check(liveness.register(worker_id, principal=principal, **values).owner)
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
         publish.worker_event(

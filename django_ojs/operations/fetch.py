@@ -10,6 +10,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
+from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
@@ -31,6 +32,7 @@ def fetch(
     due: bool = True,
     default_timeout: timedelta | None = None,
     isolation: Isolation = Isolation.ANY,
+    principal: Principal = liveness.PROJECT,
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
@@ -39,10 +41,11 @@ def fetch(
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted and expired ones discarded first; a worker whose maintenance does both passes
     `due=False`. The jobs are reserved for their visibility timeout: the given one, their own, or
-    the default, in this order, which is VISIBILITY_TIMEOUT if it is not given either.
+    the default, in this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises
+    PermissionDenied for a `worker_id` that the principal may not use.
     """
     _check(queues, count, worker_id, visibility_timeout)
-    if worker_id is not None and due and _is_quiet(worker_id):
+    if worker_id is not None and due and _is_quiet(worker_id, principal):
         return []
     if due:
         check = promotion.DueCheck()
@@ -92,6 +95,7 @@ def fetch_remotely(
     count: int = 1,
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
+    principal: Principal = liveness.PROJECT,
 ) -> list[Claimed]:
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
 
@@ -103,9 +107,10 @@ def fetch_remotely(
         worker_id=worker_id,
         visibility_timeout=visibility_timeout,
         default_timeout=settings().http_visibility_timeout,
+        principal=principal,
     )
     if worker_id is not None:
-        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs])
+        liveness.after_fetch(worker_id, queues, [job.lease for job in jobs], principal)
     return jobs
 
 
@@ -136,6 +141,8 @@ def check_worker_id(worker_id: str | None) -> None:
         check_text(worker_id, "worker_id")
 
 
-def _is_quiet(worker_id: str) -> bool:
-    values = [worker_id, Directive.RUNNING.value]
-    return raw_queries.exists(Worker, "id = %s AND directive <> %s", values)
+def _is_quiet(worker_id: str, principal: Principal) -> bool:
+    for known in raw_queries.rows(Worker, "id = %s", [worker_id]):
+        principal.check(known.owner)
+        return known.directive != Directive.RUNNING
+    return False

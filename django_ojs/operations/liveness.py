@@ -4,8 +4,9 @@ ojs-core §7.5, worker-protocol §5 and §10.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import F, Func, QuerySet
 from django.db.models.functions import Greatest, Now
@@ -13,6 +14,7 @@ from django.db.models.functions import Greatest, Now
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations.events import publish
+from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.events import EventType
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import Milliseconds
@@ -27,17 +29,54 @@ SHORTEST_SILENCE = timedelta(seconds=45)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Principal:
+    """The sender of the requests of a worker. `id` empty: a worker of this project.
+
+    One that is `limited` to some queues writes only the workers that it made known. Any other one
+    may write each of them, and becomes their owner.
+    """
+
+    id: str = ""
+    limited: bool = False
+
+    def may_write(self, owner: str) -> bool:
+        """Whether it may write a worker of this owner."""
+        return not self.limited or owner == self.id
+
+    def check(self, owner: str) -> None:
+        """Raise PermissionDenied unless it may write a worker of this owner."""
+        if not self.may_write(owner):
+            raise PermissionDenied.of(
+                "worker_id",
+                "is not available to these credentials.",
+                hint="A worker belongs to the API key that made it known: use another worker_id.",
+            )
+
+
+PROJECT: Final = Principal()
+
+
 def register(
-    worker_id: str, *, queues: Collection[str], concurrency: int | None, **values: Any
-) -> None:
-    """Store the row of a new worker, and publish that it started."""
-    _, made = Worker.primary.get_or_create(
+    worker_id: str,
+    *,
+    principal: Principal = PROJECT,
+    queues: Collection[str],
+    concurrency: int | None,
+    **values: Any,
+) -> Worker:
+    """Store the row of a new worker, and publish that it started.
+
+    Return the row, which another transaction may have stored.
+    """
+    worker, made = Worker.primary.get_or_create(
         id=worker_id,
         defaults={
             "started_at": Now(),
             "queues": list(queues),
             "concurrency": concurrency,
             **values,
+            "owner": principal.id,
         },
     )
     if made:
@@ -48,6 +87,7 @@ def register(
             # The event requires a number; a worker that reports none has at least one slot.
             concurrency=concurrency or 1,
         )
+    return worker
 
 
 def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
@@ -66,7 +106,9 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     return seen | {"dead_after_ms": _silence(worker_id) // _MILLISECOND}
 
 
-def after_fetch(worker_id: str, queues: Sequence[str], leases: Collection[timedelta]) -> None:
+def after_fetch(
+    worker_id: str, queues: Sequence[str], leases: Collection[timedelta], principal: Principal
+) -> None:
     """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
 
     Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
@@ -76,17 +118,33 @@ def after_fetch(worker_id: str, queues: Sequence[str], leases: Collection[timede
     worker = Worker.primary.filter(pk=worker_id)
     known = worker.annotate(now=Now()).first()
     if known is None:
-        _register_fetching(worker_id, queues, silence)
+        _register_fetching(worker_id, queues, silence, principal)
+    elif not principal.may_write(known.owner):
+        # Another principal has made it known since the claim was checked.
+        return
     elif known.beat_at is None and leases:
-        _update(worker, seen_at=Now(), dead_after_ms=max(known.dead_after_ms, silence))
-    elif known.now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10:
+        silence = max(known.dead_after_ms, silence)
+        _update(worker, seen_at=Now(), dead_after_ms=silence, owner=principal.id)
+    elif (
+        known.owner != principal.id
         # Not with every FETCH: a worker may poll many times a second.
-        _update(worker, seen_at=Now())
+        or known.now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10
+    ):
+        _update(worker, seen_at=Now(), owner=principal.id)
 
 
 @database.write_transaction
-def _register_fetching(worker_id: str, queues: Sequence[str], silence: int) -> None:
-    register(worker_id, queues=queues, concurrency=None, seen_at=Now(), dead_after_ms=silence)
+def _register_fetching(
+    worker_id: str, queues: Sequence[str], silence: int, principal: Principal
+) -> None:
+    register(
+        worker_id,
+        principal=principal,
+        queues=queues,
+        concurrency=None,
+        seen_at=Now(),
+        dead_after_ms=silence,
+    )
 
 
 @database.retry_contention
@@ -94,9 +152,12 @@ def _update(worker: QuerySet[Worker], **values: Any) -> None:
     worker.update(**values)
 
 
-def after_progress(worker_id: str | None) -> None:
+def after_progress(worker_id: str | None, principal: Principal) -> None:
     """Record a progress report as a sign of life of a worker that promised no heartbeats."""
-    Worker.primary.filter(pk=worker_id, beat_interval_ms=None).update(seen_at=Now())
+    worker = Worker.primary.filter(pk=worker_id, beat_interval_ms=None)
+    if principal.limited:
+        worker = worker.filter(owner=principal.id)
+    worker.update(seen_at=Now())
 
 
 def extended(by: timedelta | None = None) -> Func:

@@ -7,6 +7,7 @@ from uuid import UUID
 from django_ojs.models import Job
 from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
+from django_ojs.operations.liveness import Principal
 from django_ojs.spec import job_events, times
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.spec.events import EventType
@@ -20,7 +21,13 @@ EVENT_EVERY = timedelta(seconds=1)
 
 
 @database.write_transaction
-def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
+def report(
+    job_id: UUID,
+    reported: Report,
+    *,
+    claim: Claim = ANY_CLAIM,
+    principal: Principal = liveness.PROJECT,
+) -> Job:
     """Store the progress of a run, extend its lease, and return the job.
 
     A job that is not active stays unchanged, without an error: it may have ended while the report
@@ -35,7 +42,7 @@ def report(job_id: UUID, reported: Report, *, claim: Claim = ANY_CLAIM) -> Job:
     before, now = job.progress, datetime.now(UTC)
     job.progress = after(before, reported, run=job.run, now=now)
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
-    liveness.after_progress(job.worker_id)
+    liveness.after_progress(job.worker_id, principal)
     _publish(job, before, now)
     return job
 

@@ -23,7 +23,7 @@ SELECT count(*) FROM more
 """
 
 
-def endless() -> object:
+def endless(**_: object) -> object:
     with database.connection().cursor() as cursor:
         cursor.execute(ENDLESS)
         return cursor.fetchone()

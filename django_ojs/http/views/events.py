@@ -37,6 +37,8 @@ class Events(OJSView):
             queues=self._queues(fields.query_list(query.getlist("queues"))),
             job_types=job_types or None,
             after=query.get("after") or None,
+            # A caller that is limited to some queues gets no events of workers either.
+            within=self.access.queues,
             limit=fields.query_integer(
                 query,
                 "limit",
@@ -51,5 +53,4 @@ class Events(OJSView):
         for name in names:
             check_queue(name, settings().limits, field="queues")
             self.access.check_queue(name)
-        # A caller that is limited to some queues gets no events of workers either.
-        return names or self.access.queues
+        return names or None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpResponse
 from django.utils.http import http_date
@@ -18,7 +19,17 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.storage.transitions import Claim
 
 
-class JobProgress(JobView):
+class ProgressView(JobView):
+    def report(self, key: UUID, data: Mapping[str, Any]) -> Job:
+        """Store a report for a job that the caller may use. Raises as the operation does."""
+        claim = Claim(
+            worker_id=fields.string(data, "worker_id"),
+            attempt=fields.integer(data, "attempt", minimum=0),
+        )
+        return report(key, Report.parse(data), claim=claim, principal=self.access.principal)
+
+
+class JobProgress(ProgressView):
     """The progress of the latest run of a job, null without a report."""
 
     needs = {"GET": Scope.READ, "PUT": Scope.WORKER}
@@ -30,10 +41,10 @@ class JobProgress(JobView):
         """Store a report. One that comes too late changes nothing, and is no error."""
         data = self.body()
         self.check_queue_of(job_id(key))
-        return _render(report(job_id(key), Report.parse(data), claim=_claim(data)))
+        return _render(self.report(job_id(key), data))
 
 
-class WorkerProgress(JobView):
+class WorkerProgress(ProgressView):
     """A report in the form of the other routes of workers: the body names the job."""
 
     needs = {"POST": Scope.WORKER}
@@ -45,14 +56,7 @@ class WorkerProgress(JobView):
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
         self.check_queue_of(key)
-        return _render(report(key, Report.parse(data), claim=_claim(data)))
-
-
-def _claim(data: Mapping[str, Any]) -> Claim:
-    return Claim(
-        worker_id=fields.string(data, "worker_id"),
-        attempt=fields.integer(data, "attempt", minimum=0),
-    )
+        return _render(self.report(key, data))
 
 
 def _render(job: Job) -> HttpResponse:

@@ -57,7 +57,11 @@ class Fetch(OJSView):
 
         def claim() -> list[Claimed]:
             return fetch_remotely(
-                queues, count=count, worker_id=worker_id, visibility_timeout=lease
+                queues,
+                count=count,
+                worker_id=worker_id,
+                visibility_timeout=lease,
+                principal=self.access.principal,
             )
 
         return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
@@ -136,6 +140,9 @@ class Beat(OJSView):
         fields.required(data, "worker_id")
         holding = _jobs(data)
         self.check_queues_of(holding)
+        registration = _registration(data)
+        for queue in registration.queues if registration is not None else ():
+            self.access.check_queue(queue)
         number = data.get("active_jobs")
         result = beat(
             fields.string(data, "worker_id") or "",
@@ -144,7 +151,8 @@ class Beat(OJSView):
             active_jobs=None if isinstance(number, list) else fields.integer(data, "active_jobs"),
             visibility_timeout=fields.milliseconds(data, "visibility_timeout_ms"),
             interval=fields.milliseconds(data, "heartbeat_interval_ms"),
-            registration=_registration(data),
+            registration=registration,
+            principal=self.access.principal,
         )
         return {
             "state": result.state.value,

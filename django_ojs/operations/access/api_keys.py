@@ -69,11 +69,24 @@ def create(
         raise InvalidRequest(
             f"name: must be 1 to {_NAME_LENGTH} printable characters.", details={"field": "name"}
         )
+    return _create(name=name, scopes=scopes, queues=queues, expires=expires, by=by, principal=None)
+
+
+def _create(
+    *,
+    name: str,
+    scopes: Iterable[str],
+    queues: Iterable[str],
+    expires: datetime | timedelta | None,
+    by: str,
+    principal: str | None,
+) -> tuple[ApiKey, str]:
     prefix = _random(_PREFIX, PREFIX_LENGTH)
     secret = _random(_SECRET, SECRET_LENGTH)
     key = keys().create(
         name=name.strip(),
         prefix=prefix,
+        principal=principal or prefix,
         digest=_digest(secret),
         scopes=_checked_scopes(scopes),
         queues=checked_queues(queues),
@@ -136,8 +149,9 @@ def replace(
 ) -> tuple[ApiKey, str]:
     """Create a key like another one, which expires after `grace`; return as `create` does.
 
-    Until then both are valid (ojs-security §6.4). Without `expires`, the new key has the lifetime
-    that the old one was created with. Raises NotFound, and InvalidRequest for an invalid key.
+    Until then both are valid (ojs-security §6.4). They are the same principal. Without `expires`,
+    the new key has the lifetime that the old one was created with. Raises NotFound, and
+    InvalidRequest for an invalid key.
     """
     with database.atomic():
         old = _get(prefix)
@@ -145,7 +159,14 @@ def replace(
             raise InvalidRequest("prefix: the key works no more.", details={"field": "prefix"})
         if expires is None and old.expires_at is not None:
             expires = old.expires_at - old.created_at
-        new = create(name=old.name, scopes=old.scopes, queues=old.queues, expires=expires, by=by)
+        new = _create(
+            name=old.name,
+            scopes=old.scopes,
+            queues=old.queues,
+            expires=expires,
+            by=by,
+            principal=old.principal,
+        )
         ends = Now() + grace
         keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
     return new

@@ -43,17 +43,18 @@ def read(
     job_types: Collection[str] | None = None,
     after: str | None = None,
     limit: int = DEFAULT_LIMIT,
+    within: Collection[str] | None = None,
 ) -> Page:
     """Return the events after a cursor (or after an event's id), oldest first.
 
     `types` may be patterns, such as `job.*`. With `queues`, events that concern no queue are left
     out. A reader that continues from each cursor gets every event once, however late its
-    transaction committed. Raises InvalidRequest.
+    transaction committed. `within` are the queues that the caller may use. Raises InvalidRequest.
     """
-    filters = _filters(types, queues, job_types)
+    filters = _filters(types, within if queues is None else queues, job_types)
     # Before the bounds are read: an event that gets its position later would be beyond them.
     assigned = stored.assign_positions()
-    start = 0 if after is None else _position(after)
+    start = 0 if after is None else _position(after, within)
     bounds = stored.bounds()
     if bounds is None or bounds[1] <= start:
         return Page(events=[], cursor=str(start), has_more=False)
@@ -111,10 +112,10 @@ def _filters(
     return filters
 
 
-def _position(after: str) -> int:
+def _position(after: str, within: Collection[str] | None) -> int:
     if after.isascii() and after.isdigit() and len(after) <= 18:
         return int(after)
-    found = _position_of(_event_id(after))
+    found = _position_of(_event_id(after), within)
     if found is None:
         raise InvalidRequest(
             "after names an event that is not kept (any more).", details={"field": "after"}
@@ -132,7 +133,7 @@ def _event_id(after: str) -> UUID:
         ) from None
 
 
-def _position_of(event_id: UUID) -> int | None:
+def _position_of(event_id: UUID, within: Collection[str] | None) -> int | None:
     # There is no index on the ids, which each insert would have to update. An id contains the time
     # of its creation, which has an index.
     try:
@@ -141,4 +142,6 @@ def _position_of(event_id: UUID) -> int | None:
     except (ValueError, OverflowError):  # The id contains a time outside of the range of dates.
         return None
     near = stored.kept().filter(time__range=span)
+    if within is not None:
+        near = near.filter(queue__in=sorted(within))
     return near.filter(event_id=event_id).values_list("position", flat=True).first()

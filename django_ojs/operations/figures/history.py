@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
-from django.db.models import BigIntegerField, F, QuerySet, Sum
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, TruncDay, TruncHour
+from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage.figures import rollups
+from django_ojs.storage.figures.rollup_queries import bucket_sums
 from django_ojs.storage.figures.rollups import BUCKETS
 
 Period = Literal["1m", "5m", "1h", "1d"]
@@ -100,11 +100,7 @@ def _summed(rows: QuerySet[Rollup], period: Period) -> Iterator[dict[str, Any]]:
         moment = TruncHour("minute", tzinfo=UTC)
     elif period == "1d":
         moment = TruncDay("minute", tzinfo=UTC)
-    buckets = {
-        f"{name}_{n}": Sum(Cast(KeyTextTransform(n, name), BigIntegerField()))
-        for name in ("waited", "ran")
-        for n in range(BUCKETS)
-    }
+    buckets = bucket_sums("waited", "ran")
     totals = {f"sum_{name}": Sum(name) for name in _SUMS}
     summed = rows.annotate(period=moment).values("period").annotate(**totals, **buckets)
     return cast("Iterator[dict[str, Any]]", summed.order_by("period").iterator())

@@ -145,7 +145,9 @@ def overview(
     """
     since = {
         name: (warned_at, full_at)
-        for name, warned_at, full_at in rows().values_list("name", "warned_at", "full_at")
+        for name, warned_at, full_at in rows()
+        .filter(pk__in=[status.name for status in statuses])
+        .values_list("name", "warned_at", "full_at")
     }
     found = []
     for status in statuses:

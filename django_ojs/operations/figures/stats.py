@@ -4,18 +4,16 @@ Nothing here reads the jobs: the figures come from the counts and the rollups.
 """
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django_ojs.conf import settings
-from django_ojs.models import Worker
 from django_ojs.operations import queues
+from django_ojs.operations.workers import registry
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts, rollup_compaction, rollup_queries, rollups
 from django_ojs.storage.figures.counts import ByState
-from django_ojs.storage.figures.rollups import BUCKETS
 
 #: Rates are means over this time, which ends now.
 RATE_OVER = timedelta(minutes=5)
@@ -26,6 +24,11 @@ _started = time.monotonic()
 def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     """Return the number of jobs by state, for these queues or all; zeros are left out."""
     return counts.by_queue(queues)
+
+
+def by_state(queues: Iterable[str] | None = None) -> ByState:
+    """Return the number of jobs by state in these queues or all together; zeros are left out."""
+    return counts.totals(queues)
 
 
 def depth(queue: str) -> int:
@@ -60,15 +63,12 @@ class Totals:
 
 def totals(*, within: Collection[str] | None = None) -> Totals:
     """Return the sums over all queues, or over those that the caller may use."""
-    jobs: Counter[State] = Counter()
-    for states in counts.by_queue(within).values():
-        jobs.update(states)
-    lately = rollup_queries.recent_by_queue(RATE_OVER, within).values()
+    jobs = counts.totals(within)
     return Totals(
         queues=queues.listing(limit=0, within=within).total,
-        workers=Worker.primary.count(),
-        jobs={state: jobs[state] for state in State},
-        rates=_rates(lately),
+        workers=registry.listing(limit=0, within=within).total,
+        jobs={state: jobs.get(state, 0) for state in State},
+        rates=_rates(rollup_queries.recent(RATE_OVER, within)),
         uptime_seconds=int(time.monotonic() - _started),
     )
 
@@ -76,7 +76,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
 def rates(names: Collection[str]) -> dict[str, Rates]:
     """Return the rates of these queues; a queue without activity has zeros."""
     lately = rollup_queries.recent_by_queue(RATE_OVER, names)
-    return {name: _rates([lately[name]] if name in lately else []) for name in names}
+    return {name: _rates(lately.get(name, rollup_queries.RecentTotals())) for name in names}
 
 
 def percentiles(
@@ -90,17 +90,12 @@ def percentiles(
     return found
 
 
-def _rates(lately: Iterable[rollup_queries.RecentTotals]) -> Rates:
-    completed = failed = 0
-    waited = [0] * BUCKETS
-    for one in lately:
-        completed, failed = completed + one.completed, failed + one.failed
-        waited = [a + b for a, b in zip(waited, one.waited, strict=True)]
+def _rates(lately: rollup_queries.RecentTotals) -> Rates:
     minutes = RATE_OVER / timedelta(minutes=1)
     return Rates(
-        processed_per_minute=round((completed + failed) / minutes, 2),
-        failed_per_minute=round(failed / minutes, 2),
-        latency_ms=percentiles(waited),
+        processed_per_minute=round((lately.completed + lately.failed) / minutes, 2),
+        failed_per_minute=round(lately.failed / minutes, 2),
+        latency_ms=percentiles(lately.waited),
     )
 
 

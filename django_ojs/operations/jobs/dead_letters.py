@@ -26,9 +26,13 @@ from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
+from django_ojs.storage.figures.all_time import OTHERS
 
 #: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
+
+#: Producers choose names freely: the figures have this many, and the others as one.
+MAX_NAMES: Final = 1_000
 
 #: What a retry may change (ojs-dead-letter §6.3).
 OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
@@ -98,11 +102,18 @@ def figures(within: frozenset[str] | None = None) -> Figures:
     return Figures(
         total=len(counted),
         capped=len(rows) > COUNT_LIMIT,
-        by_queue=dict(Counter(queue for queue, _, _ in counted).most_common()),
-        by_error_type=dict(Counter(type or "Unknown" for _, type, _ in counted).most_common()),
+        by_queue=_largest(Counter(queue for queue, _, _ in counted)),
+        by_error_type=_largest(Counter(type or "Unknown" for _, type, _ in counted)),
         oldest_at=oldest,
         newest_at=counted[0][2] if counted else None,
     )
+
+
+def _largest(numbers: Counter[str]) -> dict[str, int]:
+    found = dict(numbers.most_common(MAX_NAMES))
+    if len(numbers) > len(found):
+        found[OTHERS] = numbers.total() - sum(found.values())
+    return found
 
 
 @database.write_transaction

@@ -90,8 +90,7 @@ class JobFilter:
             queues = {self.queue} if queues is None else {self.queue} & queues
         return sum(
             number
-            for states in counts.by_queue(queues).values()
-            for state, number in states.items()
+            for state, number in counts.totals(queues).items()
             if not self.states or state in self.states
         )
 

@@ -12,7 +12,14 @@ from django_ojs.operations.queues.configuration import (
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import pause, resume
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
-from django_ojs.operations.queues.status import Listing, QueueState, QueueStatus, get, listing
+from django_ojs.operations.queues.status import (
+    Listing,
+    QueueState,
+    QueueStatus,
+    busiest,
+    get,
+    listing,
+)
 
 __all__ = [
     "Deletion",
@@ -21,6 +28,7 @@ __all__ = [
     "QueueStatus",
     "Statistics",
     "Strategy",
+    "busiest",
     "configure",
     "configure_default",
     "create",

@@ -18,8 +18,10 @@ from django_ojs.spec.errors import NotFound
 from django_ojs.spec.queue_config import QueueConfig
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.figures import counts
+from django_ojs.storage.database import BATCH
+from django_ojs.storage.figures import counts, known_queues
 from django_ojs.storage.figures.counts import ByState
+from django_ojs.storage.queue_configs import DELETED
 
 
 class QueueState(StrEnum):
@@ -73,16 +75,22 @@ def listing(
 
     `within` are the queues that the caller may use.
     """
-    known = _query(within)
-    names = sorted(known)
-    rest = names if after is None else [name for name in names if name > after]
-    end = len(rest) if limit is None else offset + limit
-    default = stored_default()
-    return Listing(
-        queues=[_status(*known[name], default) for name in rest[offset:end]],
-        total=len(names),
-        has_more=end < len(rest),
+    found = known_queues.by_name(
+        after=after, offset=offset, limit=None if limit is None else limit + 1, within=within
     )
+    shown = found.names[:limit]
+    _forget_ended()
+    return Listing(queues=_read(shown), total=found.total, has_more=len(found.names) > len(shown))
+
+
+def busiest(*, limit: int, text: str = "", within: Collection[str] | None = None) -> Listing:
+    """Return the configured queues, and of the others the `limit` with the most waiting jobs.
+
+    `text`: only queues whose name contains it; `within` as in `listing`.
+    """
+    found = known_queues.by_load(limit=limit, text=text, within=within)
+    has_more = len(found.names) < found.total
+    return Listing(queues=_read(found.names), total=found.total, has_more=has_more)
 
 
 def get(name: str) -> QueueStatus:
@@ -108,11 +116,26 @@ def stored_default() -> dict[str, object]:
     return found.values_list("config", flat=True).first() or {}
 
 
-def _query(names: Collection[str] | None) -> dict[str, tuple[Queue, ByState]]:
+def _forget_ended() -> None:
+    """Remove rows of deleted queues whose last jobs are gone."""
+    deleted = rows().filter(config__has_key=DELETED).values_list("pk", flat=True)[:BATCH]
+    if names := list(deleted):
+        _query(names)
+
+
+def _read(names: Collection[str]) -> list[QueueStatus]:
+    if not names:
+        return []
+    known, default = _query(names), stored_default()
+    # One that was deleted in the meantime is missing.
+    return [_status(*known[name], default) for name in names if name in known]
+
+
+def _query(names: Collection[str]) -> dict[str, tuple[Queue, ByState]]:
     counted = {name: found for name, found in counts.by_queue(names).items() if found}
     for name in RESERVED:
         counted.pop(name, None)
-    found = rows() if names is None else rows().filter(pk__in=names)
+    found = rows().filter(pk__in=names)
     stored = {queue.name: queue for queue in found}
     deleted = {name for name, queue in stored.items() if is_deleted(queue)}
     new = counted.keys() - stored.keys()

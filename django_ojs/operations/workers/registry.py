@@ -1,7 +1,7 @@
 """List registered workers, and direct them (ojs-admin-api §9, worker-protocol §2)."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from django.db.models import Case, Count, F, QuerySet, Value, When
 from django.db.models.functions import Now
@@ -26,15 +26,16 @@ MAX_JOBS = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerStatus:
-    """A worker and its condition: the state it reported last, or `stale` without heartbeats."""
+    """A worker and its condition: the state it reported last, or `stale` without heartbeats.
+
+    `queues` and `active_jobs` are what it reported; for a caller that is limited to some queues,
+    the part that concerns those.
+    """
 
     worker: Worker
     condition: Condition
-
-    @property
-    def queues(self) -> list[str]:
-        """The queues that it reported."""
-        return [name for name in self.worker.queues if isinstance(name, str)]
+    queues: list[str]
+    active_jobs: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +57,13 @@ def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None
 
     `within` are the queues that the caller may use: then only workers of these are returned.
     """
-    found = [_status(row) for row in _rows().order_by("pk")]
+    found = [_status(row, within) for row in _rows().order_by("pk")]
     if within is not None:
-        found = [status for status in found if not set(within).isdisjoint(status.queues)]
+        found = [status for status in found if status.queues]
     conditions = [status.condition for status in found]
     stale, running = conditions.count(STALE), conditions.count("running")
     return Workers(
-        workers=found[offset : offset + limit],
+        workers=_within(found[offset : offset + limit], within),
         total=len(found),
         running=running,
         quiet=len(found) - running - stale,
@@ -73,10 +74,10 @@ def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
     """Return a worker. Raises NotFound; `within` as in `listing`."""
     row = _rows().filter(pk=worker_id).first() if _possible(worker_id) else None
-    status = None if row is None else _status(row)
-    if status is None or (within is not None and set(within).isdisjoint(status.queues)):
+    status = None if row is None else _status(row, within)
+    if status is None or (within is not None and not status.queues):
         raise _unknown(worker_id)
-    return status
+    return _within([status], within)[0]
 
 
 def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Job]:
@@ -87,9 +88,16 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
     return list(held.order_by("started_at", "pk").only(*LISTED_FIELDS)[:MAX_JOBS])
 
 
-def held(worker_ids: Collection[str]) -> dict[str, int]:
+def queues_of(worker: Worker) -> list[str]:
+    """Return the queues that a worker reported."""
+    return [name for name in worker.queues if isinstance(name, str)]
+
+
+def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) -> dict[str, int]:
     """Return how many jobs each of these workers has in flight; those with none are left out."""
     active = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
+    if within is not None:
+        active = active.filter(queue__in=sorted(within))
     counted = active.values("worker_id").annotate(number=Count("pk")).order_by()
     return {str(row["worker_id"]): row["number"] for row in counted}
 
@@ -154,14 +162,30 @@ def _rows() -> QuerySet[Worker]:
     return Worker.primary.annotate(silent=silent)
 
 
-def _status(row: Worker) -> WorkerStatus:
+def _status(row: Worker, within: Collection[str] | None) -> WorkerStatus:
+    queues = queues_of(row)
+    if within is not None:
+        queues = [name for name in queues if name in within]
+    return WorkerStatus(
+        worker=row, condition=_condition(row), queues=queues, active_jobs=row.active_jobs
+    )
+
+
+def _condition(row: Worker) -> Condition:
     silent: bool = row.silent  # type: ignore[attr-defined]  # annotated by _rows()
     if silent:
-        return WorkerStatus(worker=row, condition=STALE)
+        return STALE
     # A directive counts from the moment it is set, before the worker reports that state.
     directive = Directive(row.directive)
     state = Directive(row.state) if directive is Directive.RUNNING else directive
-    return WorkerStatus(worker=row, condition=state.value)
+    return state.value
+
+
+def _within(found: Sequence[WorkerStatus], within: Collection[str] | None) -> list[WorkerStatus]:
+    if within is None or not found:
+        return list(found)
+    numbers = held([status.worker.pk for status in found], within=within)
+    return [replace(status, active_jobs=numbers.get(status.worker.pk, 0)) for status in found]
 
 
 def _unknown(worker_id: str) -> NotFound:

@@ -104,6 +104,10 @@ class Dialect(ABC):
     now: ClassVar[str]
     #: What does the conformance manifest call this database (conformance §4)?
     backend: ClassVar[str]
+    #: A query of the rows that add up to the counts.
+    count_rows: ClassVar[str]
+    #: The collation that compares text by its code points.
+    binary_collation: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
     #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
@@ -248,6 +252,12 @@ class Dialect(ABC):
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         """Return (queue, state, number) for these queues, or for all."""
+
+    @abstractmethod
+    def count_totals(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, int]]:
+        """Return (state, number): the sums over these queues, or over all."""
 
     @abstractmethod
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:

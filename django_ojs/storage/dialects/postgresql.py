@@ -117,6 +117,8 @@ class PostgreSQL(Dialect):
     sql = _SQL
     now = "statement_timestamp()"
     backend = "postgres"
+    count_rows = _SQL["count_rows"]
+    binary_collation = '"C"'
     can_notify = True
     has_one_writer = False
 
@@ -205,6 +207,11 @@ class PostgreSQL(Dialect):
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
         return self._rows(connection, "counts", {"queues": queues})
+
+    def count_totals(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, int]]:
+        return self._rows(connection, "count_totals", {"queues": queues})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         return int(self._rows(connection, "fold_counts")[0][0])

@@ -54,6 +54,8 @@ class SQLite(Dialect):
     sql = _SQL
     now = _NOW
     backend = "sqlite"
+    count_rows = _SQL["count_rows"]
+    binary_collation = "BINARY"
     can_notify = False
     has_one_writer = True
 
@@ -125,6 +127,12 @@ class SQLite(Dialect):
     ) -> list[tuple[str, str, int]]:
         rows = self._rows(connection, "counts")
         return [row for row in rows if queues is None or row[0] in queues]
+
+    def count_totals(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, int]]:
+        named = None if queues is None else json.dumps(queues)
+        return self._rows(connection, "count_totals", {"queues": named})
 
     def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
         """Nothing to do: triggers write the counts themselves."""

@@ -27,6 +27,13 @@ def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     return counts
 
 
+def totals(queues: Iterable[str] | None = None) -> ByState:
+    """Return the counts of these queues or all together; states without jobs are left out."""
+    wanted = None if queues is None else list(queues)
+    found = database.dialect().count_totals(database.connection(), wanted)
+    return {State(state): number for state, number in found if number}
+
+
 def depth(queue: str) -> int:
     """Return how many jobs wait in a queue: available, scheduled or retryable (backpressure §3)."""
     counts = by_queue([queue]).get(queue, {})

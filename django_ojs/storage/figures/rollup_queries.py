@@ -5,8 +5,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Max, Q, Sum
-from django.db.models.functions import Now, TruncDay
+from django.db.models import BigIntegerField, Max, Q, Sum
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
 
 from django_ojs.models import Rollup
@@ -62,11 +63,12 @@ def nothing(minutes: int = 60) -> Flow:
     return Flow([0] * minutes, [0] * minutes, [0] * minutes)
 
 
-def flows(minutes: int = 60) -> dict[str, Flow]:
-    """Return the flow of each active queue over the last minutes."""
+def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
+    """Return the flow of these queues or all over the last minutes, without inactive ones."""
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    recent = Rollup.primary.filter(minute__gte=start)
     rows = (
-        Rollup.primary.filter(minute__gte=start)
+        (recent if queues is None else recent.filter(queue__in=queues))
         .values("queue", "minute")
         .annotate(
             came=Sum("enqueued"),
@@ -146,6 +148,31 @@ def recent_by_queue(
         recent.waited = [a + b for a, b in zip(recent.waited, waited, strict=True)]
         recent.ran = [a + b for a, b in zip(recent.ran, ran, strict=True)]
     return dict(found)
+
+
+def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTotals:
+    """Return the sums over this time, of these queues or of all together; see `recent_by_queue`."""
+    rows = Rollup.primary.filter(minute__gt=Now() - since)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    sums = rows.aggregate(
+        completed=Sum("completed"), failed=Sum("failed"), **bucket_sums("waited", "ran")
+    )
+    return RecentTotals(
+        completed=sums["completed"] or 0,
+        failed=sums["failed"] or 0,
+        waited=[sums[f"waited_{n}"] or 0 for n in range(BUCKETS)],
+        ran=[sums[f"ran_{n}"] or 0 for n in range(BUCKETS)],
+    )
+
+
+def bucket_sums(*histograms: str) -> dict[str, Sum]:
+    """Return the sums of each bucket of these histograms, named `waited_0` and so on."""
+    return {
+        f"{name}_{n}": Sum(Cast(KeyTextTransform(n, name), BigIntegerField()))
+        for name in histograms
+        for n in range(BUCKETS)
+    }
 
 
 def today(queue: str) -> tuple[int, int]:

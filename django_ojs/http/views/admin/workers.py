@@ -85,7 +85,7 @@ def _worker(status: WorkerStatus) -> dict[str, Any]:
         "state": status.condition,
         "directive": worker.directive,
         "queues": status.queues,
-        "active_jobs": worker.active_jobs,
+        "active_jobs": status.active_jobs,
         **timestamps(last_heartbeat_at=worker.seen_at),
         "version": worker.version,
         "labels": worker.labels,

@@ -1,0 +1,2 @@
+-- The rows that add up to the counts: the triggers keep one for each queue and state.
+SELECT queue, state, n FROM ojs_count

@@ -1,0 +1,134 @@
+"""The names of the known queues: a page by name, or the queues with the highest load.
+
+A producer may make up any number of names. So the database selects and counts them.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django_ojs.conf import settings
+from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.spec.states import TERMINAL, WAITING, State
+from django_ojs.storage import database
+from django_ojs.storage.dialects import sql_files
+from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.queue_configs import DELETED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownQueues:
+    """Names of queues, and the number of all that match."""
+
+    names: list[str]
+    total: int
+
+
+def by_name(
+    *,
+    after: str | None = None,
+    offset: int = 0,
+    limit: int | None = None,
+    within: Collection[str] | None = None,
+) -> KnownQueues:
+    """Return the queues whose names come after `after`, without the first `offset`.
+
+    `within`: only these queues.
+    """
+    values = {"after": after, "offset": offset, "limit": limit}
+    return _query(
+        {
+            "order": _binary(),
+            "with_jobs": "sum(n) <> 0",
+            "after": "1 = 1" if after is None else f"{_binary()} > %(after)s",
+            "limit": _ALL if limit is None else "%(limit)s",
+        },
+        values,
+        within=within,
+    )
+
+
+def by_load(
+    *,
+    limit: int,
+    text: str = "",
+    within: Collection[str] | None = None,
+    emptied: bool = False,
+) -> KnownQueues:
+    """Return the configured queues, and of the others the `limit` with the most waiting jobs.
+
+    In this order: configured queues, then by waiting, unfinished and all jobs. `text`: only queues
+    whose name contains it. `emptied`: also queues without a row whose jobs were all deleted.
+    """
+    escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return _query(
+        {
+            "order": f"configured DESC, waiting DESC, unfinished DESC, jobs DESC, {_binary()}",
+            "after": "1 = 1",
+            "with_jobs": "1 = 1" if emptied else "sum(n) <> 0",
+            "limit": "%(limit)s + (SELECT count(*) FROM ranked WHERE configured = 1)",
+        },
+        {"limit": limit, "offset": 0, "text": f"%{escaped}%"},
+        conditions=["queue LIKE %(text)s ESCAPE '!'"] if text else [],
+        within=within,
+    )
+
+
+#: LIMIT without a limit, on each database.
+_ALL: Final = str(2**62)
+
+
+def _literals(texts: Collection[str]) -> str:
+    return ", ".join(f"'{text}'" for text in sorted(texts))
+
+
+_PARTS: Final = (
+    "after",
+    "condition",
+    "count_rows",
+    "in_code",
+    "limit",
+    "order",
+    "with_jobs",
+)
+_VALUES: Final = {
+    "waiting": _literals(WAITING),
+    "unfinished": _literals(set(State) - TERMINAL),
+    "reserved": _literals((DEFAULT_POLICY, ALL_QUEUES)),
+    **{name: f"{{{name}}}" for name in _PARTS},
+}
+_KNOWN_QUEUES: Final = sql_files.load("common", "known_queues", **_VALUES)
+
+
+def _query(
+    parts: dict[str, str],
+    values: dict[str, Any],
+    *,
+    conditions: Collection[str] = (),
+    within: Collection[str] | None,
+) -> KnownQueues:
+    in_code, values_in_code = _one_of("in_code", settings().queues)
+    wanted, values_wanted = ("1 = 1", {}) if within is None else _one_of("within", within)
+    statement = _KNOWN_QUEUES.format(
+        count_rows=database.dialect().count_rows,
+        in_code=in_code,
+        condition=" AND ".join((wanted, *conditions)),
+        **parts,
+    )
+    values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
+    with database.connection().cursor() as cursor:
+        cursor.execute(statement, {**values, **values_in_code, **values_wanted})
+        rows = cursor.fetchall()
+    return KnownQueues(names=[name for _, name in rows if name is not None], total=rows[0][0])
+
+
+def _one_of(prefix: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
+    values = {f"{prefix}_{index}": name for index, name in enumerate(names)}
+    if not values:
+        return "1 = 0", {}
+    return f"queue IN ({', '.join(f'%({key})s' for key in values)})", values
+
+
+def _binary() -> str:
+    # The order of a cursor must be that of the process, whatever the collation of the database.
+    return f"queue COLLATE {database.dialect().binary_collation}"

@@ -1,0 +1,107 @@
+"""A key that is limited to a queue: what it reads does not depend on other queues.
+
+Each read route is asked twice with the same key, before and after other queues get jobs, workers,
+events and figures. Both responses must be equal: names, types and numbers included.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.urls import reverse
+
+from django_ojs.operations import queues
+from django_ojs.operations.ack import ack
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.events import log
+from django_ojs.storage.figures import all_time, rollups
+from tests.factories import hourly, in_state, push, worker
+from tests.http.api import Api, make_key
+from tests.http.test_principals import patterns, served
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
+
+WORD = "classified"
+#: Values that change with time alone, and the position of the last event that was read.
+VOLATILE = {"uptime_seconds", "computed_at", "cursor", "backend", "last_heartbeat_at"}
+
+READ_ROUTES = sorted({name for method, name in served() if method == "GET"})
+
+
+@pytest.fixture(autouse=True)
+def _closed(settings: Any) -> None:
+    settings.OJS = {
+        "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"],
+        "KEEP_EVENTS": ["*"],
+    }
+    all_time.sums.reset()
+
+
+def fill(queue: str, type: str) -> dict[str, str]:
+    """Make something of each kind in a queue; return the ids of a job and of a dead letter."""
+    queues.configure(queue, {"backpressure": {"max_depth": 100}})
+    for state in ("retryable", "scheduled", "cancelled"):
+        in_state(state, queue=queue, type=type, args=[type])
+    dead = in_state("discarded", queue=queue, type=type, retry=hourly(1))
+    ack(in_state("active", queue=queue, type=type).pk)
+    job = in_state("active", worker_id="shared", queue=queue, type=type)
+    push(queue=queue, type=type)
+    rollups.note(rollups.REJECTED, queue, type)
+    queues.pause(queue, by=f"of {type}")
+    queues.resume(queue)
+    rollups.flush()
+    log.settle()
+    return {"job": str(job.pk), "dead": str(dead.pk)}
+
+
+def scrubbed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: scrubbed(each) for name, each in value.items() if name not in VOLATILE}
+    return [scrubbed(each) for each in value] if isinstance(value, list) else value
+
+
+def read_all(api: Api, mine: dict[str, str]) -> dict[str, Any]:
+    """Return the response of each read route that the URLconf has, by its name."""
+    day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    span = {"since": day - timedelta(days=2), "until": day + timedelta(days=2)}
+    times = {name: each.isoformat() for name, each in span.items()}
+    query = {"ojs-admin-history": {"period": "1d", **times}}
+    found = {}
+    for name in READ_ROUTES:
+        pattern = next(each for each in patterns() if each.name == name)
+        kinds = {"name": "mine", "key": mine["dead" if "dead" in name else "job"]}
+        if "worker" in name:
+            kinds["key"] = "shared"
+        path = reverse(name, kwargs={each: kinds[each] for each in pattern.pattern.converters})
+        response = api.get(f"{path}?{urlencode(query.get(name, {}))}")
+        assert response.status == 200, (name, response.body)
+        found[name] = scrubbed(response.body) or response.raw.content.decode()
+    return found
+
+
+def test_what_it_reads_is_the_same_whatever_is_in_other_queues() -> None:
+    api = Api(make_key("admin", queues=("mine",)))
+    mine = fill("mine", "mine.job")
+    worker("shared", registration=Registration(hostname="h", queues=("mine",)), active_jobs=0)
+    before = read_all(api, mine)
+    theirs = fill("other", f"{WORD}.job")
+    in_state("active", queue=f"{WORD}-2", type=f"{WORD}.job")
+    worker(f"w-{WORD}", registration=Registration(hostname=WORD, queues=("other",)))
+    both = Registration(hostname="h", queues=("mine", "other"))
+    worker("shared", registration=both, active_jobs=7)
+    log.settle()
+    after = read_all(api, mine)
+    for name in READ_ROUTES:
+        assert after[name] == before[name], name
+        assert WORD not in str(after[name]), name
+        assert theirs["job"] not in str(after[name]), name
+
+
+def test_the_id_of_an_event_of_another_queue_is_no_cursor() -> None:
+    push(queue="other")
+    (event,) = (each for each in Api(make_key("read")).get("events").ok()["events"])
+    limited = Api(make_key("read", queues=("mine",)))
+    limited.get(f"events?after={event['id']}").error(400, "invalid_request", field="after")
