@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import table
+
 ROOT = Path(__file__).parents[2]
 MUTATIONS: list[dict[str, Any]] = tomllib.loads((ROOT / "tests/mutations.toml").read_text())[
     "mutation"
 ]
 EACH = pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation["name"])
+#: With those of the requirements, whose tests and table tests/conformance/test_table.py checks.
+ALL = pytest.mark.parametrize(
+    "mutation",
+    [*MUTATIONS, *table.MUTATIONS],
+    ids=lambda mutation: mutation.get("requirement", mutation["name"]),
+)
 
 
 def test_the_list_has_at_least_forty_mutations_of_different_names() -> None:
@@ -23,14 +31,14 @@ def test_the_list_has_at_least_forty_mutations_of_different_names() -> None:
     assert [name for name, times in names.items() if times > 1] == []
 
 
-@EACH
+@ALL
 def test_the_text_to_replace_stands_once_in_its_file(mutation: dict[str, Any]) -> None:
     source = (ROOT / mutation["file"]).read_text()
     assert source.count(mutation["before"]) == 1
     assert source.replace(mutation["before"], mutation["after"]) != source
 
 
-@EACH
+@ALL
 def test_a_broken_python_file_is_still_python(mutation: dict[str, Any]) -> None:
     if mutation["file"].endswith(".py"):
         source = (ROOT / mutation["file"]).read_text()

@@ -145,6 +145,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.requirement("CORE-5.5-1")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(args=st.lists(values, max_size=4), meta=st.dictionaries(text, values, max_size=3))
 def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[str, JSON]) -> None:

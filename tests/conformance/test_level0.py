@@ -68,14 +68,14 @@ def test_the_name_of_a_queue_has_its_pattern() -> None:
         api.post("jobs", JOB | {"queue": bad}).error(400, "invalid_request")
 
 
-@pytest.mark.requirement("L0-ENV-005")
+@pytest.mark.requirement("L0-ENV-005", "CORE-5.1-10", "CORE-5.1-11")
 @pytest.mark.django_db(transaction=True)
 def test_args_are_an_array_of_what_json_has() -> None:
     args = ["s", 1, 1.5, True, None, [1], {"a": {"b": []}}]
     assert api.push(args=args)["args"] == args
     for bad in ({}, "x", 1, True):
         api.post("jobs", JOB | {"args": bad}).error(400, "invalid_request")
-    for foreign in ({1, 2}, object(), b"x", float("nan")):
+    for foreign in ({1, 2}, object(), b"x", float("nan"), {1: "a"}):
         with pytest.raises(InvalidArgs):
             ojs.enqueue("a", [foreign])
 
@@ -111,7 +111,7 @@ def test_ack_completes_a_job() -> None:
     assert api.info(key).items() >= {"state": "completed", "result": 7}.items()
 
 
-@pytest.mark.requirement("L0-OPS-004")
+@pytest.mark.requirement("L0-OPS-004", "CORE-8.3-1")
 def test_fail_keeps_what_went_wrong() -> None:
     key = api.active()["id"]
     api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
@@ -120,7 +120,7 @@ def test_fail_keeps_what_went_wrong() -> None:
     assert error["backtrace"]
 
 
-@pytest.mark.requirement("L0-LC-001")
+@pytest.mark.requirement("L0-LC-001", "CORE-5.3-2", "CORE-6.1-1")
 @pytest.mark.parametrize("state", State)
 def test_a_job_can_be_in_each_of_the_eight_states(state: State) -> None:
     assert len(State) == 8
@@ -136,7 +136,7 @@ MOVES: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
-@pytest.mark.requirement("L0-LC-002", "L0-LC-003")
+@pytest.mark.requirement("L0-LC-002", "L0-LC-003", "CORE-6-1", "CORE-6-2", "CORE-6.3-1")
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("move", MOVES)
 def test_only_the_moves_of_the_table_are_made_and_any_other_is_explained(
@@ -156,7 +156,7 @@ def test_only_the_moves_of_the_table_are_made_and_any_other_is_explained(
         assert snapshot(job.pk) == before
 
 
-@pytest.mark.requirement("L0-LC-002")
+@pytest.mark.requirement("L0-LC-002", "CORE-6.4-1")
 @pytest.mark.parametrize("state", sorted(set(State) - {State.AVAILABLE}))
 def test_only_what_is_available_can_be_fetched(state: State) -> None:
     job = in_state(state)
@@ -187,7 +187,7 @@ def test_each_step_of_a_job_is_an_event_that_names_it(settings: Any) -> None:
     assert event["data"].items() >= {"job_id": other, "state": "completed"}.items()
 
 
-@pytest.mark.requirement("L0-Q-001")
+@pytest.mark.requirement("L0-Q-001", "CORE-5.1-8", "CORE-5.1-9")
 def test_a_job_without_a_queue_is_in_the_default_one() -> None:
     assert api.push()["queue"] == "default"
     assert len(api.fetch("default")) == 1
@@ -203,7 +203,7 @@ def test_a_job_is_json_in_utf_8_under_the_media_type() -> None:
     assert response.headers["Content-Type"] == "application/openjobspec+json"
 
 
-@pytest.mark.requirement("L0-MW-001")
+@pytest.mark.requirement("L0-MW-001", "CORE-7.1-7")
 def test_enqueue_middleware_runs_in_order_before_a_job_is_stored(settings: Any) -> None:
     settings.OJS = settings.OJS | {
         "ENQUEUE_MIDDLEWARE": [f"{SAMPLES}.{cls.__name__}" for cls in (First, Second)]

@@ -147,21 +147,31 @@ def test_a_job_that_has_not_ended_can_be_cancelled(state: str) -> None:
 
 @pytest.mark.requirement("L1-INFO-001")
 def test_info_shows_all_there_is_to_know() -> None:
-    key = api.active(queue="q", priority=3, tags=["a"], meta={"m": 1})["id"]
+    key = api.active(queue="q", priority=3, tags=["a"], meta={"m": 1}, args=[7])["id"]
     failed(key)
+    job = api.info(key)
     assert (
-        api.info(key).items()
+        job.items()
         >= {
             "id": key,
             "queue": "q",
             "priority": 3,
             "tags": ["a"],
             "meta": {"m": 1},
+            "args": [7],
             "state": "retryable",
             "attempt": 1,
             "max_attempts": 3,
         }.items()
     )
+    assert job["error"].items() >= ERROR.items()
+    assert [error["type"] for error in job["errors"]] == ["Boom"]
+    assert job.keys() >= {"created_at", "enqueued_at", "started_at", "next_attempt_at"}
+    done = api.active()["id"]
+    api.post("workers/ack", {"job_id": done, "result": {"n": 1}}).ok()
+    ended = api.info(done)
+    assert ended["result"] == {"n": 1}
+    assert ended["completed_at"] >= ended["started_at"]
     api.get("jobs/0191a000-0000-7000-8000-000000000000").error(404, "not_found")
 
 

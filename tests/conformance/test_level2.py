@@ -23,7 +23,7 @@ def test_a_job_for_later_is_handed_out_when_it_is_due_and_not_before() -> None:
     assert [found["id"] for found in api.fetch()] == [job["id"]]
 
 
-@pytest.mark.requirement("L2-TTL-001", "L2-TTL-002")
+@pytest.mark.requirement("L2-TTL-001", "L2-TTL-002", "CORE-5.2-17")
 def test_a_job_whose_deadline_passed_is_discarded_and_never_handed_out() -> None:
     key = api.push(expires_at="+PT30M")["id"]
     age(UUID(key), HOUR)

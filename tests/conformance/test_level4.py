@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
+from django_ojs.storage.figures import rollups
 from tests.http.api import Api, stored
 
 pytestmark = pytest.mark.django_db
@@ -20,14 +21,16 @@ def test_the_three_names_stand_for_numbers_in_their_order() -> None:
     assert (ojs.HIGH, ojs.NORMAL, ojs.LOW) == (10, 0, -10)
     for priority in (ojs.LOW, ojs.NORMAL, ojs.HIGH):
         ojs.enqueue("a", [], priority=priority)
-    assert [job["priority"] for job in api.fetch(count=3)] == [ojs.HIGH, ojs.NORMAL, ojs.LOW]
+    # One at a time: what a FETCH returns together is sorted once more.
+    fetched = [job["priority"] for _ in range(3) for job in api.fetch()]
+    assert fetched == [ojs.HIGH, ojs.NORMAL, ojs.LOW]
 
 
 @pytest.mark.requirement("L4-PRI-001", "L4-PRI-002")
 def test_a_higher_number_goes_first_and_equal_ones_in_the_order_they_came() -> None:
     keys = [(p, api.push(priority=p)["id"]) for p in (0, -100, 100, 7, 7, 0)]
     wanted = [key for _, key in sorted(keys, key=lambda pair: -pair[0])]
-    assert [job["id"] for job in api.fetch(count=9)] == wanted
+    assert [job["id"] for _ in keys for job in api.fetch()] == wanted
 
 
 @pytest.mark.requirement("L4-UNIQ-001")
@@ -83,14 +86,17 @@ def test_a_paused_queue_takes_jobs_and_hands_out_none_until_it_is_resumed() -> N
 
 
 @pytest.mark.requirement("L4-STATS-001")
+@pytest.mark.django_db(transaction=True)
 def test_the_figures_of_a_queue_have_each_state_and_what_was_done() -> None:
     done = api.active()["id"]
     api.post("workers/ack", {"job_id": done}).ok()
     for values in ({}, {"scheduled_at": "+PT1H"}, {"pending": True}):
         api.push(**values)
+    rollups.flush()
     response = api.get("queues/default/stats").ok()
     states = response["queue"]
+    assert response["stats"]["completed_last_hour"] == states["completed"] == 1
     assert states.items() >= {"available": 1, "scheduled": 1, "active": 0, "retryable": 0}.items()
     assert states.keys() >= {"completed", "discarded", "cancelled", "pending"}
     assert response["stats"]["depth"] == 2
-    assert response["stats"].keys() >= {"completed_last_hour", "throughput_per_second"}
+    assert response["stats"]["throughput_per_second"] > 0

@@ -54,6 +54,7 @@ def test_one_bad_job_rejects_all_and_is_named(bad: Any, status: int, code: str, 
     assert stored() == 0
 
 
+@pytest.mark.requirement("CORE-7.1-9")
 def test_an_id_that_is_taken_rejects_all() -> None:
     own = api.push()["id"]
     response = api.post("jobs/batch", {"jobs": [JOB, JOB, JOB | {"id": own}]})

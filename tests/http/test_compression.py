@@ -151,6 +151,7 @@ class TestSizes:
         push(large, coding).error(413, "PAYLOAD_TOO_LARGE", field="envelope")
         push(zeros(9 * MIB, coding), coding).ok(201)
 
+    @pytest.mark.requirement("PL-010")
     @codings
     def test_a_body_over_the_limit_for_bodies_is_refused(self, coding: str, settings: Any) -> None:
         settings.OJS = settings.OJS | {"HTTP_MAX_BODY_BYTES": MIB}

@@ -24,6 +24,7 @@ def moment(text: str) -> datetime:
 
 
 class TestPush:
+    @pytest.mark.requirement("CORE-5.2-1")
     def test_the_smallest_job_comes_back_complete(self) -> None:
         response = api.post("jobs", {"type": "email.send", "args": ["a", 1, None, {"b": [True]}]})
         job = response.ok(201)["job"]
@@ -116,6 +117,7 @@ class TestPush:
     ) -> None:
         assert api.push(**top, options=options).items() >= shown.items()
 
+    @pytest.mark.requirement("CORE-5.5-4", "CORE-5.5-5")
     def test_unknown_fields_come_back_at_the_top_level(self) -> None:
         extra = {"x-team": "billing", "future": {"deep": [1, {"er": None}]}, "zero": 0}
         job = api.push(**extra)
@@ -123,6 +125,7 @@ class TestPush:
         assert api.info(job["id"]).items() >= extra.items()
         assert api.fetch()[0].items() >= extra.items()
 
+    @pytest.mark.requirement("CORE-5.3-1")
     def test_system_attributes_of_a_client_are_ignored(self) -> None:
         job = api.push(
             state="completed",
@@ -139,14 +142,17 @@ class TestPush:
         assert not job.keys() & {"completed_at", "result", "error", "errors", "progress"}
         assert not job["created_at"].startswith("2001")
 
+    @pytest.mark.requirement("CORE-5.1-2")
     @pytest.mark.parametrize("version", ["1.0", "1.0.0-rc.1"])
     def test_the_specversion_comes_back_as_it_was_sent(self, version: str) -> None:
         assert api.push(specversion=version)["specversion"] == version
 
+    @pytest.mark.requirement("CORE-5.1-2")
     def test_another_specversion_is_unsupported(self) -> None:
         response = api.post("jobs", {"type": "a", "args": [], "specversion": "2.0"})
         response.error(422, "unsupported")
 
+    @pytest.mark.requirement("CORE-5.5-3")
     def test_a_clients_own_id_is_kept_and_a_repeated_one_is_a_duplicate(self) -> None:
         own = str(ids.uuid7())
         assert api.push(id=own)["id"] == own
@@ -154,6 +160,7 @@ class TestPush:
         again.error(409, "duplicate", existing_job_id=own)
         assert (stored(), api.info(own)["type"]) == (1, "test.job")
 
+    @pytest.mark.requirement("CORE-5.1-3")
     @pytest.mark.parametrize(
         "bad", ["", "x", NOBODY.upper(), "0" * 32, "6ba7b810-9dad-41d1-80b4-00c04fd430c8"]
     )
@@ -161,6 +168,7 @@ class TestPush:
         error = api.post("jobs", {"id": bad, "type": "a", "args": []}).error(400, "invalid_request")
         assert "id" in error["message"]
 
+    @pytest.mark.requirement("CORE-5.1-1")
     @pytest.mark.parametrize("name", ["type", "args"])
     def test_what_is_required_is_named_when_it_is_missing(self, name: str) -> None:
         body = {"type": "a", "args": []}
@@ -204,6 +212,7 @@ class TestPush:
     def test_a_time_in_the_past_is_due_at_once(self) -> None:
         assert api.push(scheduled_at="2001-01-01T00:00:00Z")["state"] == "available"
 
+    @pytest.mark.requirement("CORE-5.2-13", "CORE-5.2-16", "CORE-5.5-2")
     @pytest.mark.parametrize("bad", ["2099-01-31T09:30:00", "tomorrow", 1, True, "PT2S", "+PT", {}])
     @pytest.mark.parametrize("name", ["scheduled_at", "expires_at"])
     def test_a_time_without_an_offset_or_sense_is_refused(self, name: str, bad: Any) -> None:
@@ -211,28 +220,33 @@ class TestPush:
         assert name in error["message"]
         assert stored() == 0
 
+    @pytest.mark.requirement("CORE-5.2-6")
     @pytest.mark.parametrize("bad", [101, -101, 1.0, True, "HIGH", [1]])
     def test_a_priority_outside_its_range_is_refused(self, bad: Any) -> None:
         error = api.post("jobs", {"type": "a", "args": [], "priority": bad})
         assert "priority" in error.error(400, "invalid_request")["message"]
 
+    @pytest.mark.requirement("CORE-5.1-5")
     @pytest.mark.parametrize("good", ["a", "a.b", "email.send-now", "a_1.b-2", "a" * 255])
     def test_a_good_type_is_stored(self, good: str) -> None:
         assert api.push(type=good)["type"] == good
 
+    @pytest.mark.requirement("CORE-5.1-4", "CORE-5.1-5")
     @pytest.mark.parametrize("bad", ["", "A", "1a", "a..b", ".a", "a.", "a b", "a.1", 1, ["a"]])
     def test_a_bad_type_is_refused(self, bad: Any) -> None:
         api.post("jobs", {"type": bad, "args": []}).error(400, "invalid_request")
 
+    @pytest.mark.requirement("CORE-5.1-6", "CORE-5.1-7")
     @pytest.mark.parametrize("good", ["a", "0", "a.b-c", "9." + "x" * 253])
     def test_a_good_queue_is_used(self, good: str) -> None:
         assert api.push(queue=good)["queue"] == good
 
+    @pytest.mark.requirement("CORE-5.1-6")
     @pytest.mark.parametrize("bad", ["", "A", "-a", ".a", "a_b", "a b", "ä", 1, ["a"]])
     def test_a_bad_queue_is_refused(self, bad: Any) -> None:
         api.post("jobs", {"type": "a", "args": [], "queue": bad}).error(400, "invalid_request")
 
-    @pytest.mark.requirement("PL-003", "PL-004")
+    @pytest.mark.requirement("PL-003", "PL-004", "CORE-5.1-7")
     @pytest.mark.parametrize(
         ("field", "code", "kind"),
         [
@@ -271,12 +285,14 @@ class TestInfo:
         assert [entry["type"] for entry in job["errors"]] == ["Boom"]
         assert TIMESTAMP(job["next_attempt_at"])
 
+    @pytest.mark.requirement("CORE-5.3-7")
     def test_completed_at_is_there_after_a_failing_discard_and_not_after_a_cancel(self) -> None:
         assert "completed_at" in api.info(str(in_state("discarded").pk))
         cancelled = api.info(str(in_state("cancelled").pk))
         assert "cancelled_at" in cancelled
         assert "completed_at" not in cancelled
 
+    @pytest.mark.requirement("CORE-7.7-2")
     @pytest.mark.parametrize(
         "key", [NOBODY, "x", "%00", "..", "%ff", "a%0Ab", "0" * 400, "%F0%9F%90%8D"]
     )

@@ -25,6 +25,7 @@ def wanted(on_conflict: str = "reject", **values: Any) -> dict[str, Any]:
     } | values
 
 
+@pytest.mark.requirement("CORE-7.1-6")
 def test_a_rejected_duplicate_is_a_conflict_that_names_the_job_that_is_there() -> None:
     job = api.push(**wanted())
     error = api.post("jobs", wanted()).error(409, "duplicate")

@@ -73,6 +73,7 @@ class TestFetch:
         response = api.post("workers/fetch", {"queues": ["a"], "count": bad})
         assert "count" in response.error(400, "invalid_request", field="count")["message"]
 
+    @pytest.mark.requirement("CORE-7.2-1")
     @pytest.mark.parametrize("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]])
     def test_bad_queues_are_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": bad})
@@ -159,6 +160,7 @@ class TestAck:
 
 
 class TestFail:
+    @pytest.mark.requirement("CORE-8.3-1")
     def test_a_job_with_attempts_left_waits_for_the_next_one(self) -> None:
         key = api.active(retry=SLOW_RETRY)["id"]
         response = api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
@@ -185,6 +187,7 @@ class TestFail:
         assert TIMESTAMP(response["discarded_at"])
         assert not response.keys() & {"next_attempt_at", "retry_delay_ms"}
 
+    @pytest.mark.requirement("CORE-14-4")
     @pytest.mark.parametrize("extra", [{}, {"requeue": True}])
     def test_a_backtrace_is_stored_only_where_the_settings_allow_it(
         self, settings: Any, extra: dict[str, Any]
@@ -217,6 +220,7 @@ class TestFail:
             api.post("workers/nack", {"job_id": key, "error": error}).ok()["state"] == "discarded"
         )
 
+    @pytest.mark.requirement("CORE-7.4-2", "CORE-8-1")
     @pytest.mark.parametrize(
         "bad",
         [
@@ -259,6 +263,7 @@ class TestTheClaim:
     def send(self, what: str, key: str, **claim: Any) -> Any:
         return api.post(f"workers/{what}", {"job_id": key, **OUTCOMES[what], **claim})
 
+    @pytest.mark.requirement("CORE-7.3-1", "CORE-7.4-1")
     @pytest.mark.parametrize(
         "state", ["available", "scheduled", "pending", "completed", "discarded"]
     )
@@ -277,6 +282,7 @@ class TestTheClaim:
         self.send(what, key).error(409, "conflict")
         assert snapshot(UUID(key)) == before
 
+    @pytest.mark.requirement("CORE-7.3-2")
     def test_the_ack_or_fail_of_another_worker_is_a_conflict(self, what: str) -> None:
         key = api.active(worker_id="a")["id"]
         self.send(what, key, worker_id="b").error(409, "conflict", current_state="active")

@@ -35,12 +35,14 @@ pytestmark = pytest.mark.django_db
 RESULTS: list[JSON] = [None, False, 0, 1.5, 1e300, "", "ż", [], {}, [None], {"a": {"b": [1]}}]
 
 
+@pytest.mark.requirement("CORE-7.3-3")
 def test_must_1_the_job_moves_from_active_to_completed() -> None:
     job = active()
     assert ack.ack(job.id, claim=held(job)).state == "completed"
     assert read(job.id).state == "completed"
 
 
+@pytest.mark.requirement("CORE-7.3-4")
 def test_must_2_completed_at_is_the_time_of_the_ack() -> None:
     job = active()
     age(job.id, HOUR)
@@ -52,6 +54,7 @@ def test_must_2_completed_at_is_the_time_of_the_ack() -> None:
     assert not {"discarded_at", "cancelled_at"} & rendered.keys()
 
 
+@pytest.mark.requirement("CORE-7.3-5")
 @pytest.mark.parametrize("result", RESULTS, ids=str)
 @pytest.mark.parametrize("batch", [False, True])
 def test_must_3_the_result_is_stored_as_it_was_given(result: JSON, batch: bool) -> None:
@@ -90,6 +93,7 @@ def test_the_lease_ends_with_the_ack() -> None:
     assert read(job.id).lease_until is None
 
 
+@pytest.mark.requirement("CORE-5.3-10")
 @pytest.mark.parametrize(
     ("result", "place"),
     [

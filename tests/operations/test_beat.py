@@ -26,6 +26,7 @@ def left(job_id: Any, at_least: timedelta, at_most: timedelta) -> bool:
     return jobs().filter(pk=job_id, **bounds).exists()
 
 
+@pytest.mark.requirement("CORE-7.5-1")
 def test_the_first_beat_registers_the_worker_as_it_describes_itself() -> None:
     described = Registration(
         hostname="host",
@@ -58,6 +59,7 @@ def test_a_worker_that_only_beats_is_known_too_and_since_when() -> None:
     assert Worker.objects.filter(started_at__lte=Now(), started_at__gt=Now() - MINUTE).exists()
 
 
+@pytest.mark.requirement("CORE-7.5-3")
 def test_must_2_each_beat_updates_the_time_the_worker_was_last_seen() -> None:
     worker()
     silence(WORKER, HOUR)

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.django_db
 OPEN = ["scheduled", "available", "pending", "active", "retryable"]
 
 
+@pytest.mark.requirement("CORE-7.6-1", "CORE-7.6-2", "CORE-7.6-3")
 @pytest.mark.parametrize("state", OPEN)
 def test_musts_1_to_3_a_job_that_has_not_ended_is_cancelled(state: str) -> None:
     job = in_state(state)
@@ -41,6 +42,7 @@ def test_musts_1_to_3_a_job_that_has_not_ended_is_cancelled(state: str) -> None:
     assert not {"completed_at", "discarded_at", "next_attempt_at"} & rendered.keys()
 
 
+@pytest.mark.requirement("CORE-6.5-5")
 @pytest.mark.parametrize("state", OPEN)
 def test_a_cancelled_job_never_runs_again(state: str) -> None:
     job = in_state(state, queue="a")
@@ -86,6 +88,7 @@ def test_a_job_that_did_not_run_leaves_no_run_behind() -> None:
     assert not job.attempts.exists()
 
 
+@pytest.mark.requirement("CORE-7.6-4")
 def test_must_4_cancelling_a_cancelled_job_succeeds_and_changes_nothing() -> None:
     job = in_state("cancelled")
     age(job.pk, HOUR)

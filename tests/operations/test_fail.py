@@ -40,6 +40,7 @@ def fail_attempts(times: int, **values: Any) -> Any:
     return read(job.id)
 
 
+@pytest.mark.requirement("CORE-5.3-9", "CORE-7.4-3", "CORE-8-1", "CORE-8.3-2")
 def test_must_2_the_error_is_stored_in_the_job() -> None:
     failure = Failure(
         type="SmtpError", message="no route", backtrace=("a", "b"), details={"host": "h"}
@@ -56,6 +57,7 @@ def test_must_2_the_error_is_stored_in_the_job() -> None:
     assert read(job.id).envelope()["error"] == {**expected, "code": "SmtpError"}
 
 
+@pytest.mark.requirement("CORE-7.4-4")
 def test_must_3_with_attempts_left_it_becomes_retryable() -> None:
     job = active(retry=hourly(2))
     assert fail.fail(job.id, BOOM, claim=held(job)).state == "retryable"
@@ -70,6 +72,7 @@ def test_must_3_without_retries_the_first_failure_discards(max_attempts: int) ->
     assert fail.fail(job.id, BOOM).state == "discarded"
 
 
+@pytest.mark.requirement("CORE-7.4-4", "CORE-7.4-5")
 @pytest.mark.parametrize("max_attempts", [2, 4])
 def test_must_3_the_last_attempt_discards_and_none_before_it(max_attempts: int) -> None:
     almost = fail_attempts(max_attempts - 1, retry=hourly(max_attempts))
@@ -82,6 +85,7 @@ def test_must_3_the_last_attempt_discards_and_none_before_it(max_attempts: int) 
     )
 
 
+@pytest.mark.requirement("CORE-7.4-5", "CORE-8.3-3")
 def test_must_3_a_non_retryable_error_discards_at_once() -> None:
     policy = hourly(9, non_retryable_errors=["Auth.*", "Boom"])
     for kind, state in [("Boom", "discarded"), ("Auth.Denied", "discarded"), ("Aut", "retryable")]:
@@ -90,6 +94,7 @@ def test_must_3_a_non_retryable_error_discards_at_once() -> None:
         assert read(job.id).discard_reason == (None if state == "retryable" else "non_retryable")
 
 
+@pytest.mark.requirement("CORE-7.4-6")
 def test_must_4_the_next_attempt_is_calculated_and_named() -> None:
     job = active(retry=hourly(2))
     fail.fail(job.id, BOOM)
@@ -98,6 +103,7 @@ def test_must_4_the_next_attempt_is_calculated_and_named() -> None:
     assert rendered["next_attempt_at"] > rendered["started_at"]
 
 
+@pytest.mark.requirement("CORE-7.4-7")
 def test_must_4_it_becomes_available_when_the_wait_is_over_and_not_before() -> None:
     job = active(queue="a", retry=hourly(2))
     fail.fail(job.id, BOOM)

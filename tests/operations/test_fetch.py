@@ -39,6 +39,7 @@ def put(*args: Any, **values: Any) -> None:
     push(args=list(args), **values)
 
 
+@pytest.mark.requirement("CORE-7.2-3")
 def test_must_1_queues_are_searched_from_left_to_right_whatever_the_priorities() -> None:
     put("low", queue="a", priority=-100)
     put("high", queue="b", priority=100)
@@ -51,6 +52,7 @@ def test_must_1_inside_a_queue_the_highest_priority_comes_first_then_the_first_t
     assert fetched("a") == ["1", "2", "3", "4", "5"]
 
 
+@pytest.mark.requirement("CORE-5.2-8", "CORE-5.2-9", "CORE-7.2-2")
 def test_must_1_of_more_jobs_than_are_wanted_the_best_are_claimed() -> None:
     put("4", queue="a")
     age(push(args=["3"], queue="a").pk, HOUR)
@@ -59,6 +61,7 @@ def test_must_1_of_more_jobs_than_are_wanted_the_best_are_claimed() -> None:
     assert [fetched("a", count=1) for _ in range(4)] == [["1"], ["2"], ["3"], ["4"]]
 
 
+@pytest.mark.requirement("CORE-7.2-3")
 def test_must_1_the_queue_on_the_right_is_asked_only_for_what_is_still_wanted() -> None:
     for queue in "ab":
         for n in range(3):
@@ -84,12 +87,14 @@ def test_jobs_come_in_the_order_in_which_they_became_available_not_were_created(
     assert fetched("a") == ["came later", "was scheduled"]
 
 
+@pytest.mark.requirement("CORE-7.2-4")
 def test_must_2_a_fetched_job_is_active_and_not_handed_out_again() -> None:
     job = active(queue="a")
     assert read(job.id).state == "active"
     assert fetch.fetch(["a"], count=10) == []
 
 
+@pytest.mark.requirement("CORE-5.3-6", "CORE-7.2-5", "CORE-7.2-6")
 def test_must_3_started_at_is_set_and_the_attempt_counted_at_each_fetch() -> None:
     job = active(queue="a", retry=hourly(9))
     assert (job.attempt, job.run) == (1, 1)
@@ -124,6 +129,7 @@ def test_should_4_the_claim_is_reserved_for_the_asked_its_own_or_the_default_tim
     assert abs(job.lease_until - job.started_at - expected) < timedelta(seconds=1)
 
 
+@pytest.mark.requirement("CORE-7.2-7")
 def test_must_6_the_whole_envelope_is_returned_as_it_is_stored() -> None:
     push(queue="a", args=[1, "ż", {"k": [None]}], meta={"m": 1}, tags=["t"], retry=hourly(4))
     (job,) = fetch.fetch(["a"], worker_id=WORKER)
@@ -151,6 +157,7 @@ def test_what_is_due_is_promoted_by_fetch_itself() -> None:
     assert sorted(fetched("a")) == ["retryable", "scheduled"]
 
 
+@pytest.mark.requirement("CORE-5.2-18")
 @pytest.mark.parametrize("due", [True, False])
 def test_an_expired_job_is_never_handed_out(due: bool) -> None:
     job = push(queue="a", expires_at=HOUR)
@@ -209,6 +216,7 @@ def test_count_is_a_bound_and_not_a_wish() -> None:
     assert jobs().filter(state="active").exclude(attempt=F("run")).count() == 0
 
 
+@pytest.mark.requirement("CORE-7.2-1")
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -42,6 +42,7 @@ ALWAYS = {
 }
 
 
+@pytest.mark.requirement("CORE-5.3-8", "CORE-7.7-1")
 @pytest.mark.parametrize("state", STATES)
 def test_must_1_the_envelope_is_complete_and_holds_nothing_that_is_not_so(state: str) -> None:
     job = in_state(state)
@@ -54,17 +55,20 @@ def test_must_1_the_envelope_is_complete_and_holds_nothing_that_is_not_so(state:
             assert datetime.fromisoformat(rendered[name]).tzinfo is not None
 
 
+@pytest.mark.requirement("CORE-5.3-3")
 @pytest.mark.parametrize("state", STATES)
 def test_attempt_is_zero_until_the_first_run_and_one_based_after(state: str) -> None:
     ran = state in {"active", "completed", "retryable", "discarded"}
     assert info.info(in_state(state).pk).attempt == int(ran)
 
 
+@pytest.mark.requirement("CORE-7.7-2")
 def test_must_2_a_job_that_does_not_exist_is_not_found() -> None:
     with pytest.raises(JobNotFound, match="no job with this id"):
         info.info(uuid7())
 
 
+@pytest.mark.requirement("CORE-7.7-3")
 @pytest.mark.parametrize("state", STATES)
 def test_must_3_looking_at_a_job_writes_nothing_even_when_time_has_passed(state: str) -> None:
     job = in_state(state, expires_at=2 * HOUR)

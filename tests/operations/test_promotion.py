@@ -30,6 +30,7 @@ from tests.spec.test_states import STATES
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.requirement("CORE-5.2-15", "CORE-5.3-5")
 def test_a_scheduled_job_is_available_when_its_time_has_come_and_not_before() -> None:
     job = in_state("scheduled")
     age(job.pk, HOUR - MINUTE)

@@ -46,17 +46,20 @@ def state_of(**values: Any) -> str:
     return read(push(**values).pk).state
 
 
+@pytest.mark.requirement("CORE-7.1-1")
 def test_must_1_the_envelope_is_validated_before_anything_is_stored() -> None:
     with pytest.raises(InvalidQueue, match="queue must"):
         pushing.push(envelope(queue="No Such Queue"))
     assert not jobs().exists()
 
 
+@pytest.mark.requirement("CORE-5.2-14", "CORE-7.1-2")
 @pytest.mark.parametrize("when", [LATER, HOUR, timedelta(seconds=30)])
 def test_must_2_a_future_time_makes_the_job_scheduled(when: datetime | timedelta) -> None:
     assert state_of(scheduled_at=when) == "scheduled"
 
 
+@pytest.mark.requirement("CORE-7.1-3")
 @pytest.mark.parametrize("when", [None, EARLIER, timedelta(0)])
 def test_must_3_without_a_time_or_with_one_in_the_past_it_is_available(
     when: datetime | timedelta | None,
@@ -64,11 +67,13 @@ def test_must_3_without_a_time_or_with_one_in_the_past_it_is_available(
     assert state_of(scheduled_at=when) == "available"
 
 
+@pytest.mark.requirement("CORE-7.1-4")
 @pytest.mark.parametrize("when", [None, LATER, EARLIER])
 def test_must_4_the_pending_flag_makes_it_pending(when: datetime | None) -> None:
     assert state_of(pending=True, scheduled_at=when) == "pending"
 
 
+@pytest.mark.requirement("CORE-5.3-5", "CORE-7.1-5")
 @pytest.mark.parametrize("values", [{}, {"expires_at": HOUR}, {"priority": 3}], ids=str)
 def test_must_5_the_system_attributes_are_set(values: dict[str, Any]) -> None:
     job = push(**values)
@@ -81,11 +86,13 @@ def test_must_5_the_system_attributes_are_set(values: dict[str, Any]) -> None:
     assert (stored.result, stored.error, stored.dead_letter) == (None, None, False)
 
 
+@pytest.mark.requirement("CORE-7.1-5")
 @pytest.mark.parametrize("values", [{"scheduled_at": HOUR}, {"pending": True}], ids=str)
 def test_must_5_what_is_not_yet_available_has_no_time_of_becoming_so(values: Any) -> None:
     assert read(push(**values).pk).enqueued_at is None
 
 
+@pytest.mark.requirement("CORE-7.1-8")
 def test_must_9_the_whole_envelope_is_returned_as_info_would_read_it() -> None:
     job = push(
         type="report.render",
@@ -193,6 +200,7 @@ def test_one_bad_job_rejects_the_batch_and_is_named_by_its_index() -> None:
     assert not jobs().exists()
 
 
+@pytest.mark.requirement("CORE-7.1-9")
 @pytest.mark.parametrize("index", [0, 2, 4])
 def test_a_taken_id_rejects_the_batch_stores_nothing_and_leaves_the_transaction_usable(
     index: int,

@@ -67,6 +67,7 @@ def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     return mine
 
 
+@pytest.mark.requirement("CORE-6.5-2")
 @pytest.mark.sized
 def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)
@@ -94,6 +95,7 @@ def outcome(task: Callable[[], Any]) -> bool:
         return False
 
 
+@pytest.mark.requirement("CORE-6.3-3")
 def test_of_cancel_ack_fail_and_lapse_exactly_one_wins() -> None:
     push_many(ROUNDS, queue="race", retry=hourly(1))
     claimed = fetch.fetch(["race"], count=ROUNDS, worker_id="w")

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 import django_ojs as ojs
+from django_ojs import conf
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from tests.factories import jobs
@@ -114,3 +116,11 @@ def test_a_mebibyte_passes_however_low_the_limit_is_set(way: Way, settings: Any)
     settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": MIB, "HTTP_MAX_BODY_BYTES": 2 * MIB}
     assert way(with_args(MIB)) is None
     assert way(with_args(MIB + 1)) == "PAYLOAD_TOO_LARGE"
+
+
+@pytest.mark.requirement("PL-001")
+@pytest.mark.parametrize("name", ["MAX_ENVELOPE_BYTES", "HTTP_MAX_BODY_BYTES"])
+def test_no_limit_can_be_set_below_a_mebibyte(name: str, settings: Any) -> None:
+    settings.OJS = settings.OJS | {name: MIB - 1}
+    with pytest.raises(ImproperlyConfigured, match=name):
+        conf.settings()

@@ -82,6 +82,7 @@ def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
     assert sorted(server.args) == [0, 1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.requirement("FA-003")
 @pytest.mark.parametrize(
     "reply",
     [

@@ -35,6 +35,7 @@ def refuse(limits: Limits = envelope.DEFAULT_LIMITS, **fields: Any) -> errors.OJ
     return refused.value
 
 
+@pytest.mark.requirement("CORE-5.2-1")
 def test_the_defaults_are_the_documented_ones() -> None:
     parsed = accept()
     assert parsed == Envelope(id=parsed.id, type="email.send", args=[])
@@ -102,11 +103,13 @@ def test_names_one_byte_over_their_limit_have_their_own_code() -> None:
     assert refuse(Limits(queue_bytes=128), queue="a" * 129).code == "QUEUE_NAME_TOO_LONG"
 
 
+@pytest.mark.requirement("CORE-5.2-7")
 @pytest.mark.parametrize("value", [-100, 0, 100])
 def test_priorities_from_minus_to_plus_a_hundred_pass(value: int) -> None:
     assert accept(priority=value).priority == value
 
 
+@pytest.mark.requirement("CORE-5.2-2", "CORE-5.2-3", "CORE-5.2-10", "CORE-5.2-19")
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -171,6 +174,7 @@ def test_null_equals_absent() -> None:
     assert accept(options=nothing).extra == {}
 
 
+@pytest.mark.requirement("CORE-5.3-1")
 def test_what_the_server_sets_is_ignored() -> None:
     parsed = accept(**dict.fromkeys(envelope.SYSTEM, "forged"))
     assert parsed == Envelope(id=parsed.id, type="email.send", args=[])
@@ -206,6 +210,7 @@ def test_metadata_is_merged_into_meta() -> None:
     assert parsed.meta == {"a": 1, "b": 2, "c": 3}
 
 
+@pytest.mark.requirement("CORE-5.2-12")
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -243,6 +248,7 @@ def size_of(data: dict[str, Any]) -> int:
     return len(json.dumps(data).encode())
 
 
+@pytest.mark.requirement("CORE-14-5")
 @pytest.mark.parametrize("filler", ["x", "ä", '"'])
 def test_the_envelope_limit_is_exact_to_the_byte(filler: str) -> None:
     data = {"type": "email.send", "args": [filler * 5_000]}

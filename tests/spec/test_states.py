@@ -90,6 +90,7 @@ def as_row(transition: Transition) -> tuple[str | None, str, str]:
     return source, transition.trigger.value, transition.target.value
 
 
+@pytest.mark.requirement("CORE-6.1-1")
 def test_there_are_exactly_the_eight_states_of_6_1() -> None:
     assert [state.value for state in State] == list(STATES)
 
@@ -98,6 +99,7 @@ def test_there_are_no_other_events() -> None:
     assert sorted(trigger.value for trigger in Trigger) == EVENTS
 
 
+@pytest.mark.requirement("CORE-6.3-1")
 def test_the_first_rows_are_the_core_table_and_nothing_follows_but_the_extra_rows() -> None:
     rows = [as_row(transition) for transition in TRANSITIONS]
     assert rows[: len(CORE_6_3)] == CORE_6_3

@@ -79,6 +79,7 @@ def executor(outcomes: Outcomes) -> Iterator[Executor]:
     executor.close()
 
 
+@pytest.mark.requirement("CORE-7.5-2")
 def test_it_registers_before_anything_else_and_goes_on_beating(bench: Bench) -> None:
     heartbeat = bench.start()
     assert heartbeat.registered

@@ -65,6 +65,7 @@ def test_ids_select_as_well_and_the_reasons_name_them() -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.requirement("ADM-007")
 @pytest.mark.parametrize("confirm", [{}, *({"confirm": v} for v in (False, "true", 1, None, {}))])
 def test_without_the_literal_confirmation_nothing_happens(
     action: str, confirm: dict[str, Any]

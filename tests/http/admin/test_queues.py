@@ -29,6 +29,7 @@ def test_queues_are_listed_with_their_counts_by_state() -> None:
     assert body["pagination"] == {"total": 2, "page": 1, "per_page": 20}
     another, email = body["items"]
     assert another["name"] == "another"
+    assert another["counts"] == {state.value: int(state == "available") for state in State}
     assert (email["name"], email["state"], email["paused"]) == ("email", "active", False)
     assert email["counts"] == {state.value: 1 for state in State}
     assert email["throughput"].keys() == {"processed_per_minute", "failed_per_minute"}

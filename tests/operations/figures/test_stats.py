@@ -42,6 +42,11 @@ def test_the_totals_hold_every_state_and_add_up_all_queues() -> None:
     assert found.uptime_seconds >= 0
 
 
+def test_a_state_without_jobs_has_a_zero_in_the_totals() -> None:
+    push()
+    assert stats.totals().jobs == {state: int(state == "available") for state in State}
+
+
 def test_rates_are_means_over_five_minutes() -> None:
     happened("one", completed=8, failed=1)
     happened("two", completed=1)

@@ -21,6 +21,7 @@ from tests.factories import HOUR, MINUTE, WORKER, active, age, hourly, in_state,
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.requirement("CORE-5.2-11")
 def test_a_job_that_ran_longer_than_its_timeout_fails_with_the_type_timeout() -> None:
     job = active(timeout_ms=60_000, retry=hourly(3))
     age(job.id, MINUTE + TIMEOUT_GRACE + timedelta(seconds=1))
