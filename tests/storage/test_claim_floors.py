@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from django_ojs.models import Job
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import rescue
+from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import claim_floors, database, transitions
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
@@ -121,6 +122,7 @@ def reads(floor: Any) -> int:
             worker_id=WORKER,
             lease_ms=60_000,
             own_lease=True,
+            isolation=Isolation.ANY,
             floor=floor,
         )
     return found[0]
