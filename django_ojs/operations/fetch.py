@@ -75,17 +75,18 @@ def fetch(
     return jobs
 
 
-def isolated_wait(queues: Sequence[str]) -> bool:
-    """Whether a job is available in these queues, none of them paused, that must run alone."""
-    if not queues:
-        return False
+def isolated_wait(queues: Sequence[str] | None) -> bool:
+    """Whether a job is available that must run alone, in one of these queues that is not paused.
+
+    None stands for all queues.
+    """
+    listed = f"AND queue IN ({', '.join(['%s'] * len(queues))})" if queues else ""
     return raw_queries.exists(
         Job,
-        f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} "
-        f"AND queue IN ({', '.join(['%s'] * len(queues))}) "
+        f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} {listed} "
         "AND NOT EXISTS (SELECT 1 FROM ojs_queue AS q WHERE q.name IN (ojs_job.queue, %s) "
         "AND q.paused_at IS NOT NULL)",
-        [*queues, ALL_QUEUES],
+        [*(queues or ()), ALL_QUEUES],
     )
 
 

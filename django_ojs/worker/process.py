@@ -34,7 +34,7 @@ from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import ProcessStatus
-from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
+from django_ojs.worker.queue_selection import ALL, QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
@@ -219,7 +219,7 @@ class WorkerProcess:
             return
         self._isolated_checked_at = now
         try:
-            if isolated_wait(self._queues.current()):
+            if isolated_wait(None if ALL in self._config.queues else self._config.queues):
                 self._status.note_isolated()
         except Error as error:
             self.job_log.database_away(error)

@@ -198,7 +198,7 @@ class Supervisor:
                 child.pulses, child.silence = pulses, 0.0
             else:
                 child.silence += passed
-                if child.silence >= self._stall_timeout:
+                if 0 < self._stall_timeout <= child.silence:
                     self._end_stalled(child)
 
     def _end_stalled(self, child: Child) -> None:

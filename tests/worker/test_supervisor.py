@@ -21,10 +21,10 @@ from django_ojs.worker.supervisor import Child, Supervisor
 class Bench:
     """A supervisor without processes, and the signals that it would send."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stall_timeout: int = 10) -> None:
         self.now, self.sent = 1000.0, []
         monkeypatch.setattr(supervisors, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self.supervisor = Supervisor(WorkerConfig(stall_timeout=timedelta(seconds=10)))
+        self.supervisor = Supervisor(WorkerConfig(stall_timeout=timedelta(seconds=stall_timeout)))
         monkeypatch.setattr(self.supervisor, "_rescue", lambda child: None)
         monkeypatch.setattr(
             self.supervisor, "_kill", lambda child, number: self.sent.append((child.pid, number))
@@ -71,6 +71,14 @@ def test_a_process_that_is_silent_for_the_whole_bound_is_killed(
     assert bench.sent == [(silent.pid, signal.SIGKILL)]
     assert "has run no Python code for 10 s" in caplog.text
     assert str(key) in caplog.text
+
+
+def test_without_a_bound_no_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, stall_timeout=0)
+    bench.child()
+    for _ in range(100):
+        bench.check_after(1)
+    assert bench.sent == []
 
 
 def test_a_machine_that_was_suspended_is_no_silence(bench: Bench) -> None:

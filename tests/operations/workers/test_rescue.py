@@ -15,6 +15,7 @@ from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database
+from django_ojs.storage.dialects.base import ISOLATION
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -165,11 +166,33 @@ def test_a_job_that_was_lost_twice_beside_others_is_claimed_alone() -> None:
     jobs().filter(pk=second).update(lost_with_others=ISOLATED_AFTER)
     assert fetch.isolated_wait(["b", "a"])
     assert not fetch.isolated_wait(["b"])
+    assert fetch.isolated_wait(None)
     shared = fetch.fetch(["a"], count=9, worker_id=WORKER, isolation=Isolation.SHARED)
     assert [job.id for job in shared] == [first]
     assert alone("a") == [second]
     assert alone("a") == []
     assert not fetch.isolated_wait(["a"])
+
+
+@pytest.mark.parametrize(
+    ("isolation", "index"),
+    [
+        (Isolation.ANY, "ojs_job_claim"),
+        (Isolation.SHARED, "ojs_job_claim"),
+        (Isolation.ALONE, "ojs_job_isolated"),
+    ],
+)
+def test_a_claim_reads_the_index_of_its_jobs(isolation: Isolation, index: str) -> None:
+    keys = [job.pk for job in push_many(1000, queue="a")]
+    jobs().filter(pk=keys[-1]).update(lost_with_others=ISOLATED_AFTER)
+    statement = database.dialect().sql["claim"].format(isolation=ISOLATION[isolation])
+    explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+    values = {"queue": "a", "limit": 1, "worker_id": "w", "lease_ms": 1, "own_lease": True}
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        cursor.execute(f"{explain} {statement}", values)
+        plan = str(cursor.fetchall())
+    assert f"{index} " in plan
 
 
 def test_no_job_waits_for_a_process_of_its_own_while_its_queue_is_paused() -> None:
