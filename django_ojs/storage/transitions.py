@@ -8,7 +8,7 @@ belong to the dialects, and are built from the same table. `operations.push` sto
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -44,11 +44,24 @@ class Claim:
 
 ANY_CLAIM = Claim()
 
+#: No limit of bytes, as the databases' largest integer.
+ANY_SIZE: Final = 2**63 - 1
+
 
 def claim(
-    *, queue: str, limit: int, worker_id: str | None, lease_ms: int, own_lease: bool = True
+    *,
+    queue: str,
+    limit: int,
+    worker_id: str | None,
+    lease_ms: int,
+    own_lease: bool = True,
+    max_bytes: int = ANY_SIZE,
+    at_least_one: bool = True,
 ) -> list[Claimed]:
-    """Move up to `limit` available jobs of a queue to active, best first, and return them."""
+    """Move up to `limit` available jobs of a queue to active, best first, and return them.
+
+    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
+    """
     connection = database.connection()
     dialect = database.dialect()
     found = dialect.claim(
@@ -58,6 +71,8 @@ def claim(
         worker_id=worker_id,
         lease_ms=lease_ms,
         own_lease=own_lease,
+        max_bytes=max_bytes,
+        at_least_one=at_least_one,
     )
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))

@@ -168,14 +168,19 @@ class Dialect(ABC):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        max_bytes: int,
+        at_least_one: bool,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
+
+        Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
         of `CLAIMED`, in no particular order.
         """
         values = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
+        values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
         return self._rows(connection, "claim", values)
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
