@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db import Error, connections
 
 from django_ojs.operations import promotion
+from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -55,6 +56,7 @@ class MaintenanceThread:
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0),
+            Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
