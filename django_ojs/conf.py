@@ -165,10 +165,12 @@ class Settings:
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     max_result_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
+    max_fetch_bytes: int = _setting(16 * 1024 * 1024, _count, COUNT)
     queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
+    http_max_names: int = _setting(1_000, _count, COUNT)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
     log_error_messages: bool = _setting(True, _boolean, BOOLEAN)

@@ -28,6 +28,35 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="KnownName",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("queue", "Queue"), ("type", "Job type")], max_length=8
+                    ),
+                ),
+                ("name", models.CharField(max_length=255)),
+                ("principal", models.TextField(blank=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "ojs_known_name",
+                "indexes": [
+                    models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=["kind", "name"], name="ojs_known_name_key")
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="Queue",
             fields=[
                 ("name", models.CharField(max_length=255, primary_key=True, serialize=False)),

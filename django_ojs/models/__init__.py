@@ -7,6 +7,7 @@ from django_ojs.models.bulk_operation import BulkOperation
 from django_ojs.models.dead_letter import DeadLetterJob
 from django_ojs.models.event import Event
 from django_ojs.models.job import Job
+from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
 from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
@@ -22,6 +23,7 @@ __all__ = [
     "DeadLetterJob",
     "Event",
     "Job",
+    "KnownName",
     "Lease",
     "OutboxEntry",
     "Overview",

@@ -33,10 +33,12 @@ def fetch(
     default_timeout: timedelta | None = None,
     isolation: Isolation = Isolation.ANY,
     principal: Principal = liveness.PROJECT,
+    max_bytes: int | None = None,
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
-    In a queue, the job with the highest priority goes first, then the oldest.
+    In a queue, the job with the highest priority goes first, then the oldest. Their sizes add up to
+    `max_bytes` at most, or to MAX_FETCH_BYTES, except that the first job may be larger.
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted and expired ones discarded first; a worker whose maintenance does both passes
@@ -54,7 +56,10 @@ def fetch(
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
-    def claim(queue: str, wanted: int) -> list[Claimed]:
+    most = settings().max_fetch_bytes if max_bytes is None else max_bytes
+    most = min(most, transitions.ANY_SIZE)
+
+    def claim(queue: str, wanted: int, left: int) -> list[Claimed]:
         with publish.atomic_if_published(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
@@ -63,14 +68,20 @@ def fetch(
                 lease_ms=lease_ms,
                 own_lease=visibility_timeout is None,
                 isolation=isolation,
+                max_bytes=left,
+                at_least_one=left == most,
             )
             publish.started(claimed)
         return claimed
 
     jobs: list[Claimed] = []
+    left = most
     for queue in dict.fromkeys(queues):
-        jobs += database.retried(partial(claim, queue, count - len(jobs)))
-        if len(jobs) >= count:
+        claimed = database.retried(partial(claim, queue, count - len(jobs), left))
+        jobs += claimed
+        left -= sum(job.size for job in claimed)
+        if len(jobs) >= count or may_be_cut(left, most):
+            # A smaller job of the next queue must not overtake one of this queue that did not fit.
             break
     return jobs
 
@@ -88,6 +99,11 @@ def isolated_wait(queues: Sequence[str] | None) -> bool:
         "AND q.paused_at IS NOT NULL)",
         [*(queues or ()), ALL_QUEUES],
     )
+
+
+def may_be_cut(left: int, most: int) -> bool:
+    """Whether claims with `left` of `most` bytes left may have left out a job for its size."""
+    return left < min(most / 2, settings().max_envelope_bytes)
 
 
 def fetch_remotely(

@@ -81,6 +81,11 @@ class Claimed:
         return self.id
 
     @property
+    def size(self) -> int:
+        """The length of its arguments, metadata and options as the database returned them."""
+        return len(self._args) + len(self._meta) + len(self._options)
+
+    @property
     def lease(self) -> timedelta:
         """How long it was reserved for when it was claimed."""
         assert self.lease_until is not None

@@ -9,7 +9,7 @@ belong to the dialects, and are built from the same table. `operations.push` sto
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -47,6 +47,9 @@ class Claim:
 
 ANY_CLAIM = Claim()
 
+#: No limit of bytes, as the databases' largest integer.
+ANY_SIZE: Final = 2**63 - 1
+
 
 def claim(
     *,
@@ -56,8 +59,13 @@ def claim(
     lease_ms: int,
     own_lease: bool = True,
     isolation: Isolation = Isolation.ANY,
+    max_bytes: int = ANY_SIZE,
+    at_least_one: bool = True,
 ) -> list[Claimed]:
-    """Move up to `limit` available jobs of a queue to active, best first, and return them."""
+    """Move up to `limit` available jobs of a queue to active, best first, and return them.
+
+    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
+    """
     connection = database.connection()
     dialect, floor = database.dialect(), floors.of(queue)
     began = time.monotonic()
@@ -70,6 +78,8 @@ def claim(
         own_lease=own_lease,
         floor=floor,
         isolation=isolation,
+        max_bytes=max_bytes,
+        at_least_one=at_least_one,
     )
     seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]

@@ -10,9 +10,10 @@ from enum import IntEnum
 
 from django.db import Error, connections
 
+from django_ojs.conf import settings
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.fetch import fetch, isolated_wait
+from django_ojs.operations.fetch import fetch, isolated_wait, may_be_cut
 from django_ojs.operations.workers import removal
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
@@ -177,6 +178,11 @@ class WorkerProcess:
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
+        most = settings().max_fetch_bytes
+        left = most - sum(run.job.size for run in self._in_flight.all())
+        if left <= 0 and self._in_flight.busy >= self._batch_sizer.slots:
+            # Jobs that wait for a slot take memory; the running ones cannot be avoided.
+            wanted = 0
         if wanted <= 0 or not self._heartbeat.registered:
             return False
         try:
@@ -188,6 +194,7 @@ class WorkerProcess:
                     worker_id=self.id,
                     due=self._config.once,
                     isolation=self._isolation,
+                    max_bytes=max(1, left),
                 )
                 if queues
                 else []
@@ -200,7 +207,8 @@ class WorkerProcess:
         if jobs:
             self._idle_since = time.monotonic()
             self._dispatcher.dispatch(jobs)
-        self._may_be_more = len(jobs) == wanted
+        cut = may_be_cut(left - sum(job.size for job in jobs), most)
+        self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return self._may_be_more
 
     def _warn_while_idle(self) -> None:

@@ -123,6 +123,8 @@ def reads(floor: Any) -> int:
             lease_ms=60_000,
             own_lease=True,
             isolation=Isolation.ANY,
+            max_bytes=2**40,
+            at_least_one=True,
             floor=floor,
         )
     return found[0]

@@ -1,6 +1,6 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -17,6 +17,7 @@ from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
+from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec.scopes import Scope
 
@@ -73,6 +74,10 @@ class OJSView(APIView):
     def access(self) -> Access:
         """What the caller may do. Raises Unauthenticated."""
         return required_access(self.request)
+
+    def make_known(self, *, queues: Collection[str] = (), types: Collection[str] = ()) -> None:
+        """Count new names for the caller. Raises PermissionDenied for too many."""
+        known_names.make_known(self.access.principal.id, queues=queues, types=types)
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
         discard_rest(self.request._request)

@@ -15,6 +15,7 @@ from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import envelope, ids, times
+from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 
 
@@ -33,6 +34,8 @@ class DeadLetterView(OJSView):
         override = fields.object_(self.body(required=False), "override") or {}
         if isinstance(override.get("queue"), str):
             self.access.check_queue(override["queue"])
+            check_queue(override["queue"], settings().limits, field="override.queue")
+            self.make_known(queues=[override["queue"]])
         return dead_letters.retry(job.pk, override=override)
 
 

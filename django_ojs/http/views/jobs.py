@@ -73,6 +73,7 @@ class Jobs(OJSView):
         data = self.body()
         wanted = _read(data)
         _check_access(wanted, self.access)
+        self.make_known(queues=[wanted.queue], types=[wanted.type])
         options = backpressure.push_options(
             request, [wanted.type], generated_ids=data.get("id") is None
         )
@@ -105,6 +106,9 @@ class JobBatch(OJSView):
                 _check_access(wanted[-1], self.access)
             except OJSError as error:
                 raise error.with_details(index=index) from None
+        self.make_known(
+            queues={item.queue for item in wanted}, types={item.type for item in wanted}
+        )
         options = backpressure.push_options(
             request,
             [item.type for item in wanted],

@@ -6,11 +6,13 @@ from django.http import HttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
+from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations import queues
 from django_ojs.operations.queues import QueueStatus, Statistics
+from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
@@ -41,6 +43,8 @@ class QueueList(OJSView):
         name = fields.required(data, "name")
         if isinstance(name, str):
             self.access.check_queue(name)
+            check_queue(name, settings().limits, field="name")
+            self.make_known(queues=[name])
         created = queues.create(name, data.get("config"))
         return json_response(
             {**_summary(created), "config": dict(created.config.values)},
@@ -77,6 +81,9 @@ class QueueDetail(OJSView):
         for queue in (name, target):
             if queue is not None:
                 self.access.check_queue(queue)
+        if target is not None and strategy == "move":
+            check_queue(target, settings().limits, field="target_queue")
+            self.make_known(queues=[target])
         done = queues.delete(name, strategy=strategy, target=target)  # type: ignore[arg-type]  # it validates the strategy
         out: dict[str, Any] = {
             "queue": done.queue,
@@ -90,7 +97,15 @@ class QueueDetail(OJSView):
         return json_response(out, 202)
 
 
-class QueueConfiguration(OJSView):
+class QueueView(OJSView):
+    def check_new(self, name: str) -> None:
+        """Check the queue of an action that creates it. Raises PermissionDenied, InvalidQueue."""
+        self.access.check_queue(name)
+        check_queue(name, settings().limits)
+        self.make_known(queues=[name])
+
+
+class QueueConfiguration(QueueView):
     """The configuration of a queue, or of `_default`: what applies to all others (§7.1)."""
 
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
@@ -106,7 +121,7 @@ class QueueConfiguration(OJSView):
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
             return render_configuration(name, queues.configure_default(self.body()))
-        self.access.check_queue(name)
+        self.check_new(name)
         return render_configuration(name, queues.configure(name, self.body()).config)
 
 
@@ -138,13 +153,13 @@ class QueueStatistics(OJSView):
         }
 
 
-class QueuePause(OJSView):
+class QueuePause(QueueView):
     """Pause a queue: FETCH returns none of its jobs (§11.3)."""
 
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
-        self.access.check_queue(name)
+        self.check_new(name)
         queue = queues.pause(name, by=self.access.name)
         return {
             "queue": {"name": name, "paused": True},
@@ -153,13 +168,13 @@ class QueuePause(OJSView):
         }
 
 
-class QueueResume(OJSView):
+class QueueResume(QueueView):
     """Resume a queue (§11.4)."""
 
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
-        self.access.check_queue(name)
+        self.check_new(name)
         queues.resume(name, by=self.access.name)
         return {
             "queue": {"name": name, "paused": False},

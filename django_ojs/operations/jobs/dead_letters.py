@@ -4,7 +4,7 @@ They have an index of their own, newest first. They are counted up to 10,000.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -77,14 +77,37 @@ def list_page(
     offset: int = 0,
     limit: int = 50,
 ) -> DeadLetterPage:
-    """Return the dead letters among these jobs after a cursor, without the first `offset`."""
+    """Return the dead letters among these jobs after a cursor, without the first `offset`.
+
+    The page ends before `limit` where the sizes of its jobs add up to MAX_FETCH_BYTES; it has at
+    least one.
+    """
     found = replace(which or JobFilter(), dead_letter=True).jobs()
     total, capped = listing.count_up_to(found, COUNT_LIMIT)
     rest = found.order_by(*_NEWEST_FIRST)
     if after is not None:
         rest = cursor.beyond(rest, after, _NEWEST_FIRST)
-    page = list(rest[offset : offset + limit + 1])
-    return DeadLetterPage(jobs=page[:limit], total=total, capped=capped, has_more=len(page) > limit)
+    sizes = list(rest.values_list("pk", "size_bytes")[offset : offset + limit + 1])
+    keys = _fitting(sizes[:limit])
+    read = Job.primary.in_bulk(keys)
+    return DeadLetterPage(
+        # One that was retried or deleted in the meantime may be missing.
+        jobs=[read[key] for key in keys if key in read],
+        total=total,
+        capped=capped,
+        has_more=len(sizes) > len(keys),
+    )
+
+
+def _fitting(sizes: Sequence[tuple[UUID, int | None]]) -> list[UUID]:
+    left = settings().max_fetch_bytes
+    keys: list[UUID] = []
+    for key, size in sizes:
+        left -= size or 0
+        if left < 0 and keys:
+            break
+        keys.append(key)
+    return keys
 
 
 def get(job_id: UUID) -> Job:

@@ -195,9 +195,13 @@ class Dialect(ABC):
         lease_ms: int,
         own_lease: bool,
         isolation: Isolation,
+        max_bytes: int,
+        at_least_one: bool,
         floor: Floor | None = None,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
+
+        Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
         out what is before it; only where `snapshot_held`. Return rows of `CLAIMED`, in no
@@ -205,6 +209,7 @@ class Dialect(ABC):
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
+        values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
         name = "claim"
         if floor is not None:
             name = "claim_from_floor"

@@ -238,7 +238,7 @@ def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() ->
         dead_letters.list_page(JobFilter(queue="a"), after=page.end)
         dead_letters.figures()
     touching = [query["sql"] for query in captured if '"ojs_job"' in query["sql"]]
-    assert len(touching) == 6
+    assert len(touching) == 8
     with connection.cursor() as cursor:
         # So few rows are read as a whole by choice: the plan is what there would be with many.
         cursor.execute("SET LOCAL enable_seqscan = off")
@@ -246,4 +246,5 @@ def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() ->
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
             assert "Seq Scan on ojs_job" not in plan
-            assert "ojs_job_dead" in plan
+            # A page is chosen by the index, by the sizes of its jobs, and read by their ids.
+            assert ("ojs_job_pkey" if '"ojs_job"."id" IN (' in sql else "ojs_job_dead") in plan

@@ -28,6 +28,11 @@ class AdminQueueView(AdminView):
         self.access.check_queue(name)
         return name
 
+    def new_queue(self, name: str) -> str:
+        """Return the queue of a path, which the action may create. Raises as `queue` does."""
+        self.make_known(queues=[self.queue(name)])
+        return name
+
 
 class AdminQueues(AdminView):
     """All known queues with their counts and rates, by name."""
@@ -55,7 +60,7 @@ class AdminQueuePause(AdminQueueView):
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
-        queue = queues.pause(self.queue(name), by=self.access.name)
+        queue = queues.pause(self.new_queue(name), by=self.access.name)
         return {
             "name": queue.name,
             "state": "paused",
@@ -68,7 +73,7 @@ class AdminQueueResume(AdminQueueView):
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
-        queue = queues.resume(self.queue(name), by=self.access.name)
+        queue = queues.resume(self.new_queue(name), by=self.access.name)
         return {
             "name": queue.name,
             "state": "active",
@@ -89,7 +94,7 @@ class AdminQueueConfig(AdminQueueView):
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
             return render_configuration(name, queues.configure_default(self.body()))
-        return _detail(queues.configure(self.queue(name), self.body()))
+        return _detail(queues.configure(self.new_queue(name), self.body()))
 
 
 class AdminQueueJobs(AdminQueueView):

@@ -2,6 +2,9 @@
 --
 -- The inner SELECT runs once, before the UPDATE changes a row, and skips what other workers have
 -- locked, so that no two workers claim the same job and none waits for another.
+--
+-- Of the locked jobs it claims as many as fit into the bytes that are left, from the best one on;
+-- the locks of the others end with the statement's transaction.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = statement_timestamp(),
@@ -11,13 +14,21 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
         CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END
 WHERE id = ANY(ARRAY(
-    SELECT id FROM ojs_job
-    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
-      AND (expires_at IS NULL OR expires_at > statement_timestamp())
-      AND NOT EXISTS (SELECT 1 FROM ojs_queue
-                      WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
-    ORDER BY priority DESC, enqueued_at, id
-    LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
+    SELECT id FROM (
+        SELECT best.id, best.size, sum(best.size) OVER (
+            ORDER BY best.priority DESC, best.enqueued_at, best.id ROWS UNBOUNDED PRECEDING
+        ) AS total
+        FROM (
+            SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
+            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+              AND (expires_at IS NULL OR expires_at > statement_timestamp())
+              AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+            ORDER BY priority DESC, enqueued_at, id
+            LIMIT %(limit)s
+            FOR UPDATE SKIP LOCKED
+        ) AS best
+    ) AS sized
+    WHERE total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)
 ))
 RETURNING {claimed_columns}

@@ -14,31 +14,40 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
              ELSE %(lease_ms)s END
 WHERE id = ANY(ARRAY(
     SELECT id FROM (
-        SELECT id FROM (
-            SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
-              AND priority > %(floor_priority)s AND enqueued_at >= %(floor_since)s
-              AND (expires_at IS NULL OR expires_at > statement_timestamp())
-            ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-        ) AS higher
-        UNION ALL
-        SELECT id FROM (
-            SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
-              AND priority = %(floor_priority)s AND enqueued_at >= %(floor_enqueued_at)s
-              AND (expires_at IS NULL OR expires_at > statement_timestamp())
-            ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-        ) AS same
-        UNION ALL
-        SELECT id FROM (
-            SELECT id FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}} AND priority < %(floor_priority)s
-              AND (expires_at IS NULL OR expires_at > statement_timestamp())
-            ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-        ) AS lower
-    ) AS best
-    WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
-                      WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
-    LIMIT %(limit)s
+        SELECT best.id, best.size, sum(best.size) OVER (
+            ORDER BY best.priority DESC, best.enqueued_at, best.id ROWS UNBOUNDED PRECEDING
+        ) AS total
+        FROM (
+            SELECT * FROM (
+                SELECT * FROM (
+                    SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
+                    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+                      AND priority > %(floor_priority)s AND enqueued_at >= %(floor_since)s
+                      AND (expires_at IS NULL OR expires_at > statement_timestamp())
+                    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+                ) AS higher
+                UNION ALL
+                SELECT * FROM (
+                    SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
+                    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+                      AND priority = %(floor_priority)s AND enqueued_at >= %(floor_enqueued_at)s
+                      AND (expires_at IS NULL OR expires_at > statement_timestamp())
+                    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+                ) AS same
+                UNION ALL
+                SELECT * FROM (
+                    SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
+                    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+                      AND priority < %(floor_priority)s
+                      AND (expires_at IS NULL OR expires_at > statement_timestamp())
+                    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+                ) AS lower
+            ) AS ranges
+            WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
+                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+            LIMIT %(limit)s
+        ) AS best
+    ) AS sized
+    WHERE total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)
 ))
 RETURNING {claimed_columns}

@@ -1,4 +1,4 @@
--- FETCH: makes the best available jobs of a queue active.
+-- FETCH: makes the best available jobs of a queue active, as many as fit into the bytes that are left.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = {now},
@@ -8,10 +8,18 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
         CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END) / 1000.0))
 WHERE id IN (
-    SELECT id FROM ojs_job
-    WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
-      AND (expires_at IS NULL OR expires_at > {now})
-      AND NOT EXISTS (SELECT 1 FROM ojs_queue
-                      WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
-    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s)
+    SELECT id FROM (
+        SELECT best.id, best.size, sum(best.size) OVER (
+            ORDER BY best.priority DESC, best.enqueued_at, best.id ROWS UNBOUNDED PRECEDING
+        ) AS total
+        FROM (
+            SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
+            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+              AND (expires_at IS NULL OR expires_at > {now})
+              AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+            ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
+        ) AS best
+    ) AS sized
+    WHERE total <= %(max_bytes)s OR (%(at_least_one)s AND total = size))
 RETURNING {claimed_columns}

@@ -1,0 +1,32 @@
+"""The names of queues and job types that callers over HTTP made known."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from django_ojs.models.base import StoredModel
+
+
+class NameKind(models.TextChoices):
+    QUEUE = "queue", "Queue"
+    TYPE = "type", "Job type"
+
+
+class KnownName(StoredModel):
+    """A name, and the caller that was the first to send it; empty if it was known before.
+
+    HTTP_MAX_NAMES bounds how many a caller may have.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=8, choices=NameKind.choices)
+    name = models.CharField(max_length=255)
+    principal = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "ojs_known_name"
+        constraints = [models.UniqueConstraint(fields=["kind", "name"], name="ojs_known_name_key")]
+        indexes = [models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"

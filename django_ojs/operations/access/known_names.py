@@ -1,0 +1,101 @@
+"""How many queues and job types a caller over HTTP may make known (HTTP_MAX_NAMES).
+
+Each name has a cost in figures and lists for as long as they are kept. So a caller that makes up
+names is refused, and the names that are in use go on.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from django.db.models.functions import Now
+
+from django_ojs.conf import settings
+from django_ojs.models import KnownName, Queue
+from django_ojs.models.known_name import NameKind
+from django_ojs.spec.errors import PermissionDenied
+from django_ojs.storage import database, process_state
+from django_ojs.storage.database import BATCH
+from django_ojs.storage.figures import counts
+
+#: A process remembers about so many names, so that it queries each once.
+_REMEMBERED: Final = 20_000
+
+_FIELDS: Final = {NameKind.QUEUE: "queue", NameKind.TYPE: "type"}
+
+
+class _Names:
+    """The names, by alias and kind, that this process knows to be stored."""
+
+    def __init__(self) -> None:
+        self._names: set[tuple[str, str, str]] = set()
+
+    def missing(self, alias: str, kind: NameKind, names: Collection[str]) -> set[str]:
+        return {name for name in names if (alias, kind.value, name) not in self._names}
+
+    def add(self, alias: str, kind: NameKind, names: Collection[str]) -> None:
+        if len(self._names) > _REMEMBERED:
+            self.reset()
+        self._names |= {(alias, kind.value, name) for name in names}
+
+    def reset(self) -> None:
+        """Query each name again."""
+        self._names = set()
+
+
+_known = process_state.register(_Names())
+
+
+def make_known(
+    principal: str, *, queues: Collection[str] = (), types: Collection[str] = ()
+) -> None:
+    """Store the names that are new as those of this caller.
+
+    A queue that has a row or jobs is not new. Raises PermissionDenied if the caller would have more
+    names than HTTP_MAX_NAMES.
+    """
+    for kind, names in ((NameKind.QUEUE, queues), (NameKind.TYPE, types)):
+        alias = database.alias()
+        if missing := _known.missing(alias, kind, names):
+            stored = KnownName.primary.filter(kind=kind, name__in=missing)
+            if new := missing - set(stored.values_list("name", flat=True)):
+                _store(principal, kind, new)
+            _known.add(alias, kind, missing)
+
+
+@database.write_transaction
+def _store(principal: str, kind: NameKind, new: Collection[str]) -> None:
+    # One request of a caller at a time, so that two do not both take its last name.
+    database.dialect().lock_subject(database.connection(), f"names of {principal}")
+    of_kind = KnownName.primary.filter(kind=kind)
+    missing = set(new) - set(of_kind.filter(name__in=new).values_list("name", flat=True))
+    known = _queues_in_use(missing) if kind is NameKind.QUEUE else set()
+    limit = settings().http_max_names
+    if of_kind.filter(principal=principal).count() + len(missing - known) > limit:
+        raise PermissionDenied.of(
+            _FIELDS[kind],
+            f"is new, and these credentials have made {limit} known already.",
+            hint=(
+                "Use the names of queues and job types that exist; what differs from job to job "
+                "belongs in args or meta. OJS['HTTP_MAX_NAMES'] sets the limit."
+            ),
+            limit=limit,
+        )
+    KnownName.primary.bulk_create(
+        (
+            KnownName(kind=kind, name=name, principal="" if name in known else principal)
+            for name in sorted(missing)
+        ),
+        ignore_conflicts=True,
+    )
+
+
+def prune() -> int:
+    """Delete names older than KEEP_ROLLUPS, as long as figures have them. Return how many."""
+    old = KnownName.primary.filter(created_at__lte=Now() - settings().keep_rollups)
+    keys = list(old.values_list("pk", flat=True)[:BATCH])
+    return KnownName.primary.filter(pk__in=keys).delete()[0] if keys else 0
+
+
+def _queues_in_use(names: Collection[str]) -> set[str]:
+    rows = Queue.primary.filter(pk__in=names).values_list("pk", flat=True)
+    return {*rows, *(name for name, found in counts.by_queue(names).items() if found)}

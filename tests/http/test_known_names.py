@@ -1,0 +1,128 @@
+"""How many queues and job types a caller may make known (HTTP_MAX_NAMES)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import Job, KnownName, Queue
+from django_ojs.operations import queues
+from django_ojs.operations.access import api_keys, known_names
+from django_ojs.storage import process_state
+from tests.factories import HOUR, hourly, in_state, push
+from tests.http.api import Api, make_key
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _three(settings: Any) -> None:
+    authentication = ["django_ojs.http.authentication.ApiKeyAuthentication"]
+    settings.OJS = {"HTTP_AUTHENTICATION": authentication, "HTTP_MAX_NAMES": 3}
+
+
+def producer(*scopes: str) -> Api:
+    return Api(make_key(*(scopes or ("producer",))))
+
+
+def refused(response: Any, field: str = "queue") -> None:
+    error = response.error(403, "PERMISSION_DENIED", field=field, limit=3)
+    assert "HTTP_MAX_NAMES" in error["hint"]
+
+
+def test_a_producer_makes_up_so_many_queues_and_no_more() -> None:
+    api = producer()
+    for number in range(3):
+        api.push(queue=f"made-up-{number}")
+    refused(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
+    api.push(queue="made-up-0")
+    assert Job.objects.count() == 4
+
+
+def test_types_are_limited_as_queues_are() -> None:
+    api = producer()
+    for number in range(3):
+        api.push(type=f"made.up{number}", queue="q")
+    refused(api.post("jobs", {"type": "one.more", "args": [], "queue": "q"}), "type")
+    api.push(type="made.up2", queue="q")
+
+
+def test_a_batch_counts_all_its_names_and_stores_none_if_one_is_too_many() -> None:
+    api = producer()
+    batch = [{"type": "test.job", "args": [], "queue": f"made-up-{n}"} for n in range(4)]
+    refused(api.post("jobs/batch", {"jobs": batch}))
+    assert not Job.objects.exists()
+    api.post("jobs/batch", {"jobs": batch[:3]}).ok(201)
+
+
+def test_queues_that_exist_count_for_no_key() -> None:
+    for number in range(3):
+        push(queue=f"jobs-{number}")
+        queues.create(f"row-{number}")
+    api = producer()
+    for number in range(3):
+        api.push(queue=f"jobs-{number}")
+        api.push(queue=f"row-{number}")
+        api.push(queue=f"made-up-{number}")
+    producer().push(queue="made-up-0")
+    refused(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
+
+
+def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
+    key, text = api_keys.create(name="p", scopes=["producer"])
+    for number in range(3):
+        Api(text).push(queue=f"made-up-{number}")
+    body = {"type": "test.job", "args": [], "queue": "one-more"}
+    refused(Api(api_keys.replace(key.prefix)[1]).post("jobs", body))
+    producer().post("jobs", body).ok(201)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "queues", {"name": "one-more"}),
+        ("PUT", "queues/one-more/config", {"max_envelope_bytes": 3}),
+        ("POST", "queues/one-more/pause", None),
+        ("POST", "queues/one-more/resume", None),
+        ("DELETE", "queues/made-up-0?strategy=move&target_queue=one-more", None),
+        ("PUT", "admin/queues/one-more/config", {"max_envelope_bytes": 3}),
+        ("POST", "admin/queues/one-more/pause", None),
+        ("POST", "admin/queues/one-more/resume", None),
+        ("POST", "dead-letter/{dead}/retry", {"override": {"queue": "one-more"}}),
+        ("POST", "admin/dead-letter/{dead}/retry", {"override": {"queue": "one-more"}}),
+    ],
+)
+def test_every_route_that_creates_a_queue_is_limited(method: str, path: str, body: Any) -> None:
+    dead = in_state("discarded", queue="made-up-0", retry=hourly(1))
+    api = producer("admin")
+    for number in range(1, 4):
+        api.push(queue=f"made-up-{number}")
+    refused(api.ask(method, path.format(dead=dead.pk), body))
+    assert not Queue.objects.filter(name="one-more").exists()
+
+
+def test_a_name_that_a_process_knows_costs_no_query() -> None:
+    api = producer()
+    api.push(queue="q")
+    with CaptureQueriesContext(connection) as captured:
+        api.push(queue="q")
+    assert not [each for each in captured if "ojs_known_name" in each["sql"]]
+    process_state.reset()
+    with CaptureQueriesContext(connection) as captured:
+        api.push(queue="q")
+    assert len([each for each in captured if "ojs_known_name" in each["sql"]]) == 2
+
+
+def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
+    settings.OJS = settings.OJS | {"KEEP_ROLLUPS": HOUR}
+    api = producer()
+    for number in range(3):
+        api.push(queue=f"made-up-{number}")
+    assert known_names.prune() == 0
+    KnownName.objects.update(created_at=F("created_at") - HOUR)
+    assert known_names.prune() == 4
+    api.push(queue="one-more")
