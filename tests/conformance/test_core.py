@@ -103,13 +103,13 @@ def test_the_times_are_those_of_the_transitions() -> None:
     api.fetch()
     api.post("workers/nack", {"job_id": key, "error": {"type": "Boom"}}).ok()
     job = api.info(key)
-    created, *others = (
+    created, enqueued, started, completed = (
         moment(job, name) for name in ("created_at", "enqueued_at", "started_at", "completed_at")
     )
     assert abs(pushed - datetime.now(UTC)) < MINUTE
     assert created == pushed - 2 * HOUR
-    assert others == sorted(others)
-    assert others[0] - created > HOUR
+    assert enqueued - created > HOUR
+    assert started <= completed < started + MINUTE
 
 
 @pytest.mark.requirement("CORE-6.3-2", "CORE-6.5-5")
