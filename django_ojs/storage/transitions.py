@@ -6,6 +6,7 @@ are in `spec.states`; the statements of the hot paths (insert, claim, complete, 
 belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 
 
@@ -50,7 +52,8 @@ def claim(
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them."""
     connection = database.connection()
-    dialect = database.dialect()
+    dialect, floor = database.dialect(), floors.of(queue)
+    began = time.monotonic()
     found = dialect.claim(
         connection,
         queue=queue,
@@ -58,9 +61,12 @@ def claim(
         worker_id=worker_id,
         lease_ms=lease_ms,
         own_lease=own_lease,
+        floor=floor,
     )
+    seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+    floors.note(queue, floor, jobs, seconds)
     return jobs
 
 
@@ -98,6 +104,11 @@ def oldest_available(queue: str, limit: int) -> list[Job]:
 def promote(limit: int) -> list[tuple[UUID, str]]:
     """Make scheduled and retryable jobs that are due available. Return (id, queue) of each."""
     return database.dialect().promote(database.connection(), limit)
+
+
+def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
+    """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
+    return database.dialect().promote_by_queue(database.connection(), queues, each)
 
 
 def apply(

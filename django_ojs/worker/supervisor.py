@@ -19,6 +19,7 @@ from django.db import Error, connections
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
+from django_ojs.storage import background_writer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
@@ -170,6 +171,8 @@ class Supervisor:
                 child.worker_id,
             )
         finally:
+            # Also for this: no thread of this process runs while it forks.
+            background_writer.close_all()
             connections.close_all()
 
 
@@ -182,6 +185,7 @@ def _run_child(config: WorkerConfig, worker_id: str, parent: int) -> None:
     except BaseException:
         logger.exception("The worker process ended by an unexpected error.")
     finally:
+        background_writer.close_all()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -17,6 +19,7 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
 
@@ -35,6 +38,12 @@ def lapse(limit: int = BATCH) -> int:
         message="The lease expired before the worker reported an outcome.",
     )
     return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
+
+
+def lapse_if_behind(overdue: timedelta) -> int:
+    """Do the same if a lease lapsed so long ago that maintenance is behind. Return how many."""
+    late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - overdue)
+    return lapse() if late.exists() else 0
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
@@ -94,6 +103,20 @@ class DeadWorkers:
         return rescue(sorted(silent | {worker for worker, _ in twice}))
 
 
+#: What the decision and the events need; not the arguments, which may be large.
+_READ: Final = (
+    "type",
+    "queue",
+    "priority",
+    "options",
+    "attempt",
+    "max_attempts",
+    "returned",
+    "due_at",
+    "worker_id",
+)
+
+
 def _take_back(which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int) -> int:
     return _take_back_some(which, failure, outcome, limit) if which.exists() else 0
 
@@ -102,7 +125,8 @@ def _take_back(which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, 
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int
 ) -> int:
-    held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
+    # Without an order: it waits for no lock, and a sort would read all of them for each batch.
+    held = list(which.only(*_READ).select_for_update(skip_locked=True, no_key=True)[:limit])
     error = failure.render()
     record(held, outcome, error)
     spent = [job for job in held if job.spent >= job.max_attempts]
@@ -116,7 +140,7 @@ def _take_back_some(
         transitions.apply(
             Trigger.LAPSE,
             State.DISCARDED,
-            Job.primary.filter(pk__in=keys),
+            Job.primary.filter(OneOf("pk", keys)),
             finished_at=Now(),
             error=error,
             lease_until=None,
@@ -126,7 +150,7 @@ def _take_back_some(
     transitions.apply(
         Trigger.LAPSE,
         State.AVAILABLE,
-        Job.primary.filter(pk__in=[job.pk for job in again]),
+        Job.primary.filter(OneOf("pk", [job.pk for job in again])),
         enqueued_at=Now(),
         started_at=None,
         error=error,
