@@ -296,7 +296,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
         may={
             "PL-008": "An envelope of ten mebibytes is accepted.",
             "PL-009": "gzip and zstd are read.",
-            "PL-011": "A client checks sizes before it sends.",
+            "PL-011": "A client checks sizes by the manifest before it sends.",
             "PL-012": "References are resolved for the handler.",
             "PL-014": "A queue may have a limit of its own.",
         },
@@ -323,8 +323,12 @@ NOTES: Final[dict[str, str]] = {
         "Beyond this table, with the core document: a lapsed claim is available again, and a "
         "discarded job can be retried by hand. [States](states.md) has all of them."
     ),
+    "L0-EVT-001": "As signals; recorded, for `GET /events`, where `KEEP_EVENTS` names them.",
     "L0-EVT-002": "As `data.job_id`, `data.job_type`, `data.queue`, `data.state` and `time`.",
     "L1-CAN-002": "An active job can be cancelled too.",
+    "L1-EVT-001": "As `job_retrying`; recorded where `KEEP_EVENTS` names it.",
+    "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
+    "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
     "L4-PRI-003": "HIGH, NORMAL and LOW are 10, 0 and -10; the range is -100 to 100.",
     "CORE-5.1-2": "`1.0`, as in the HTTP binding, is accepted too.",
     "CORE-5.1-5": "A hyphen is accepted in a word too.",

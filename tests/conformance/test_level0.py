@@ -13,6 +13,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidArgs
 from django_ojs.spec.states import State
 from django_ojs.worker.process import WorkerProcess
+from tests.conformance.signals import received
 from tests.factories import hourly, in_state, snapshot
 from tests.http.api import Api, stored
 from tests.middleware.samples import First, Inner, Note, Outer, Second
@@ -185,6 +186,26 @@ def test_each_step_of_a_job_is_an_event_that_names_it(settings: Any) -> None:
         assert event["time"].endswith("Z")
     (event,) = api.get("events?types=job.completed").ok()["events"]
     assert event["data"].items() >= {"job_id": other, "state": "completed"}.items()
+
+
+@pytest.mark.requirement("L0-EVT-001", "L0-EVT-002")
+@pytest.mark.django_db(transaction=True)
+def test_each_step_of_a_job_is_a_signal_by_default() -> None:
+    with received() as steps:
+        key = api.active(type="a.b", queue="q", retry={"max_attempts": 1})["id"]
+        api.post("workers/nack", {"job_id": key, "error": ERROR}).ok()
+        other = api.active(type="a.b", queue="q")["id"]
+        api.post("workers/ack", {"job_id": other}).ok()
+    assert api.get("events?types=job.*").ok()["events"][0]["type"] == "job.discarded"
+    assert [(name, job.id, job.type, job.queue, job.state) for name, job in steps] == [
+        ("job_enqueued", UUID(key), "a.b", "q", "available"),
+        ("job_started", UUID(key), "a.b", "q", "active"),
+        ("job_failed", UUID(key), "a.b", "q", "discarded"),
+        ("job_discarded", UUID(key), "a.b", "q", "discarded"),
+        ("job_enqueued", UUID(other), "a.b", "q", "available"),
+        ("job_started", UUID(other), "a.b", "q", "active"),
+        ("job_completed", UUID(other), "a.b", "q", "completed"),
+    ]
 
 
 @pytest.mark.requirement("L0-Q-001", "CORE-5.1-8", "CORE-5.1-9")

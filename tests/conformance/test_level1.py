@@ -11,6 +11,7 @@ import pytest
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.workers.rescue import lapse
+from tests.conformance.signals import received
 from tests.factories import HOUR, MINUTE, age, in_state, read
 from tests.http.api import Api
 
@@ -185,3 +186,17 @@ def test_retries_and_cancellations_are_events(settings: Any) -> None:
     reported = api.get("events?types=job.retrying,job.cancelled").ok()["events"]
     assert [event["type"] for event in reported] == ["job.retrying", "job.cancelled"]
     assert {event["subject"] for event in reported} == {key}
+
+
+@pytest.mark.requirement("L1-EVT-001", "L1-EVT-002")
+@pytest.mark.django_db(transaction=True)
+def test_retries_and_cancellations_are_signals_by_default() -> None:
+    key = api.active()["id"]
+    with received() as steps:
+        failed(key)
+        api.delete(f"jobs/{key}").ok()
+    assert [(name, str(job.id), job.state) for name, job in steps] == [
+        ("job_failed", key, "retryable"),
+        ("job_retrying", key, "retryable"),
+        ("job_cancelled", key, "cancelled"),
+    ]

@@ -49,11 +49,35 @@ class TestManifest:
 
     @pytest.mark.requirement("PL-005")
     def test_its_limits_are_those_of_the_settings(self, settings: Any) -> None:
-        settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": 2 * 2**20, "MAX_META_BYTES": 1_000}
-        limits = api.get("/ojs/manifest").ok()["limits"]
-        assert limits["max_envelope_bytes"] == 2 * 2**20
-        assert limits["max_metadata_bytes"] == 1_000
-        assert limits["max_queue_name_bytes"] == 255
+        settings.OJS = settings.OJS | {
+            "MAX_ENVELOPE_BYTES": 2 * 2**20,
+            "MAX_META_BYTES": 1_000,
+            "MAX_QUEUE_NAME_BYTES": 100,
+            "MAX_JOB_TYPE_BYTES": 90,
+            "HTTP_MAX_BODY_BYTES": 3 * 2**20,
+        }
+        body = api.get("/ojs/manifest").ok()
+        assert body["extensions"]["payload_limits"] == {
+            "max_envelope_bytes": 2 * 2**20,
+            "max_meta_bytes": 1_000,
+            "max_queue_name_bytes": 100,
+            "max_job_type_bytes": 90,
+            "supported_compression": ["gzip", "zstd"],
+            "external_references": True,
+            "chunking": False,
+            "per_queue_limits": True,
+        }
+        assert body["limits"] == {
+            "max_job_size_bytes": 2 * 2**20,
+            "max_meta_size_bytes": 1_000,
+            "max_queue_name_length": 100,
+            "max_type_length": 90,
+            "max_envelope_bytes": 2 * 2**20,
+            "max_metadata_bytes": 1_000,
+            "max_queue_name_bytes": 100,
+            "max_job_type_bytes": 90,
+            "max_body_bytes": 3 * 2**20,
+        }
 
     def test_a_host_that_is_not_allowed_is_400(self, settings: Any) -> None:
         settings.ALLOWED_HOSTS = ["jobs.example.com"]
