@@ -174,12 +174,24 @@ EXTENSIONS: Final[dict[str, Section]] = {
 
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
 NOTES: Final[dict[str, str]] = {
-    "L0-ENV-003": "Lower case only, and hyphens may stand in a word, as the core document says.",
+    "L0-ENV-003": (
+        "Lower case only, as the core document says; hyphens may stand in a word, as the OpenAPI "
+        "document says."
+    ),
     "L0-LC-002": (
         "Beyond this table, with the core document: a lapsed claim is available again, and a "
         "discarded job can be retried by hand. [States](states.md) has all of them."
     ),
-    "L0-EVT-002": "As `data.job_id`, `data.job_type`, `data.queue`, `data.state` and `time`.",
+    "L0-EVT-001": (
+        "As signals with any settings. As events of the log with `KEEP_EVENTS`, whose default has "
+        "none of the four, because they would be three rows for each job."
+    ),
+    "L0-EVT-002": (
+        "As `data.job_id`, `data.job_type`, `data.queue`, `data.state` and `time` of an event; a "
+        "signal has the job."
+    ),
+    "L1-EVT-001": "As a signal with any settings; as an event with `KEEP_EVENTS`.",
+    "L1-EVT-002": "As a signal with any settings; as an event with `KEEP_EVENTS`.",
     "L1-CAN-002": "An active job can be cancelled too.",
     "L4-PRI-003": "HIGH, NORMAL and LOW are 10, 0 and -10; the range is -100 to 100.",
 }

@@ -50,7 +50,18 @@ class TestManifest:
     @pytest.mark.requirement("PL-005")
     def test_its_limits_are_those_of_the_settings(self, settings: Any) -> None:
         settings.OJS = settings.OJS | {"MAX_ENVELOPE_BYTES": 2 * 2**20, "MAX_META_BYTES": 1_000}
-        limits = api.get("/ojs/manifest").ok()["limits"]
+        body = api.get("/ojs/manifest").ok()
+        assert body["extensions"]["payload_limits"] == {
+            "max_envelope_bytes": 2 * 2**20,
+            "max_meta_bytes": 1_000,
+            "max_queue_name_bytes": 255,
+            "max_job_type_bytes": 255,
+            "supported_compression": ["gzip", "zstd"],
+            "external_references": True,
+            "chunking": False,
+            "per_queue_limits": True,
+        }
+        limits = body["limits"]
         assert limits["max_envelope_bytes"] == 2 * 2**20
         assert limits["max_metadata_bytes"] == 1_000
         assert limits["max_queue_name_bytes"] == 255

@@ -87,7 +87,6 @@ def with_args(size: int) -> Any:
 @pytest.mark.requirement("PL-003")
 @pytest.mark.requirement("PL-004")
 @pytest.mark.requirement("PL-008")
-@pytest.mark.requirement("PL-011")
 @pytest.mark.parametrize(
     ("make", "limit", "code"),
     [

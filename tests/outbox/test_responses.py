@@ -141,6 +141,7 @@ def test_a_manifest_that_is_garbage_or_missing_stops_nothing(server: Server, rel
     assert server.ids == keys
 
 
+@pytest.mark.requirement("PL-011")
 def test_the_manifest_is_read_once_and_sizes_are_checked_before_sending(
     server: Server, relay: Relay
 ) -> None:
