@@ -130,6 +130,7 @@ def test_every_signal_is_in_the_table() -> None:
     assert set(STATES) == set(ALL)
 
 
+@pytest.mark.requirement("L0-EVT-001", "L1-EVT-001", "L1-EVT-002")
 @each_change
 def test_a_change_is_signalled_once_with_the_job_as_it_is_then(change: Change) -> None:
     job = change.before()
