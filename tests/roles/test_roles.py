@@ -157,6 +157,7 @@ def enqueue_and_control() -> None:
         ojs.cancel(one.id)
         ojs.cancel(running.id)
         ojs.retry(dead.pk)
+        assert ojs.get_job(dead.pk).envelope()["errors"]
         assert ojs.get_job(one.id).state == "cancelled"
         factories.put(factories.envelope())
         rollups.flush()
