@@ -27,7 +27,8 @@ logger = logging.getLogger("django_ojs")
 
 #: Seconds from a change of a queue to the check, where no worker runs.
 _DELAY: Final = 1.0
-#: Seconds for which a process leaves the checks to a worker, or has no bounds to check.
+#: Seconds for which a process leaves the checks to a worker, has no bounds to check, or waits
+#: after an error.
 _STAND_DOWN: Final = 10.0
 
 
@@ -115,6 +116,7 @@ class Watch:
             else:
                 check_all()
         except Error as error:
+            self._idle_until = time.monotonic() + _STAND_DOWN
             logger.warning(
                 "The pressure of the queues was not checked (%s).", error.__class__.__name__
             )
