@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from django_ojs.models import Job
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
-    from django_ojs.payloads.parameters import PayloadFile, PayloadStream
+    from django_ojs.payloads.parameters import PayloadFile, PayloadStream, UnverifiedPayloadStream
     from django_ojs.payloads.reference import payload_reference
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
@@ -71,7 +71,7 @@ _HOME = {
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
-    "django_ojs.payloads.parameters": "PayloadFile PayloadStream",
+    "django_ojs.payloads.parameters": "PayloadFile PayloadStream UnverifiedPayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
     "django_ojs.spec.retry_policy": "RetryPolicy",
@@ -99,6 +99,7 @@ __all__ = [
     "RetryPolicy",
     "State",
     "UniquePolicy",
+    "UnverifiedPayloadStream",
     "aactivate",
     "acancel",
     "activate",

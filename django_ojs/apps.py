@@ -5,6 +5,7 @@ from pathlib import Path
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import request_finished
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
@@ -30,7 +31,9 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs import checks  # noqa: F401
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
+        from django_ojs.storage.figures import rollups
 
+        request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
         if _is_command() and not _settings_are_valid():
             return  # The check E001 reports them; without settings no handler can be declared.

@@ -164,6 +164,7 @@ class Settings:
     max_job_type_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)
     max_meta_bytes: int = _setting(64 * 1024, _count, COUNT)
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
+    max_result_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
     queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)

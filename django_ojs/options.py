@@ -276,11 +276,9 @@ def _when(value: When, name: str) -> datetime | timedelta:
 
 
 def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
-    default = settings().default_retry
     if given is None:
-        # An envelope has no policy where OJS's default one applies, as `parse` leaves it.
-        return None if default is retry_policy.DEFAULT else default
-    return retry_policy.parse_python(given, default=default)
+        return None  # PUSH applies the default of the queue or of the settings.
+    return retry_policy.parse_python(given, default=settings().default_retry)
 
 
 def _milliseconds(value: Duration, name: str) -> int:

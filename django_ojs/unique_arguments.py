@@ -16,7 +16,7 @@ _NOT_OBJECTS: Final = frozenset(
     {
         *("int", "float", "str", "bool", "bytes", "None", "NoneType", "list", "tuple"),
         *("Literal", "Optional", "Union", "typing"),
-        *("PayloadFile", "PayloadStream", "ojs", "django_ojs"),
+        *("PayloadFile", "PayloadStream", "UnverifiedPayloadStream", "ojs", "django_ojs"),
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sqlite3
 import subprocess
@@ -199,6 +200,27 @@ def test_a_project_without_the_api_needs_no_rest_framework() -> None:
         mock.patch.object(checks, "find_spec", return_value=None),
     ):
         assert checks.check_access() == []
+
+
+@pytest.mark.parametrize("module", ["rest_framework", "yaml"])
+def test_the_routes_without_the_extra_http_say_what_to_install(module: str) -> None:
+    code = f"""
+import sys
+import django
+sys.modules[{module!r}] = None  # as if it were not installed
+django.setup()
+import django_ojs.http.urls
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings_sqlite"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        f"The HTTP API needs the module {module}: install django-ojs[http].\n"
+    )
 
 
 def test_a_setting_that_cannot_be_read_is_reported_once() -> None:

@@ -32,6 +32,7 @@ NAMES = {
     "RetryPolicy",
     "State",
     "UniquePolicy",
+    "UnverifiedPayloadStream",
     "aactivate",
     "acancel",
     "activate",

@@ -20,8 +20,8 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.search_access import permitted
 from django_ojs.admin.state_diagram import state_diagram
 from django_ojs.admin.timeline import timeline
-from django_ojs.conf import settings
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
@@ -163,4 +163,4 @@ def _policies(job: Job) -> dict[str, Any]:
 def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
-    return job.finished_at + settings().retention[State(job.state), job.dead_letter]
+    return job.finished_at + retention.of(job.queue, (State(job.state), job.dead_letter))

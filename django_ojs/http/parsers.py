@@ -1,5 +1,6 @@
 """The body of a request: strict JSON, an object, of a bounded size (http-binding §4, §6.1)."""
 
+import time
 from typing import Any, Final
 
 from django.http import HttpRequest, UnreadablePostError
@@ -14,6 +15,10 @@ MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
 #: Digits of a Content-Length that are read: a number of more digits is too large anyway.
 _MAX_DIGITS: Final = 19
+#: How much of the body of a refused request is read, and for how long.
+_DISCARD_BYTES: Final = 64 * 1024 * 1024
+_DISCARD_SECONDS: Final = 10.0
+_DISCARD_CHUNK: Final = 64 * 1024
 _INCOMPLETE: Final = "the body ended before its Content-Length"
 _BAD_CHUNKS: Final = "the body ended before its last chunk, or its chunks are ill-formed"
 _NO_CHUNKS: Final = "the body came in chunks, which are not read here: send a Content-Length"
@@ -38,6 +43,25 @@ def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
     return value
+
+
+def discard_rest(request: HttpRequest) -> None:
+    """Read what is left of the body of a request that is refused, up to a bound.
+
+    Most clients send a body to its end before they read the response. If the server closes the
+    connection earlier, they get an error of the connection and never see the response.
+    """
+    end, left = time.monotonic() + _DISCARD_SECONDS, _DISCARD_BYTES
+    try:
+        body = _Body(request)
+        while left > 0 and time.monotonic() < end:
+            data = body.read(_DISCARD_CHUNK)
+            if not data:
+                return
+            left -= len(data)
+    except Exception:
+        # It ended early, or is ill-formed: there is nothing more to discard.
+        return
 
 
 def _read(request: HttpRequest) -> bytes:

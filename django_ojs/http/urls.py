@@ -1,22 +1,31 @@
 """The routes of the HTTP binding: `path("", include("django_ojs.http.urls"))`."""
 
+from django.core.exceptions import ImproperlyConfigured
 from django.urls import URLPattern, re_path
 
-from django_ojs.http import urls_admin
-from django_ojs.http.routing import route
-from django_ojs.http.unsupported import unsupported
-from django_ojs.http.views import (
-    dead_letter,
-    events,
-    jobs,
-    metrics,
-    openapi,
-    progress,
-    queues,
-    system,
-    workers,
-)
-from django_ojs.http.views.base import UnknownPath
+try:
+    from django_ojs.http import urls_admin
+    from django_ojs.http.routing import route
+    from django_ojs.http.unsupported import unsupported
+    from django_ojs.http.views import (
+        dead_letter,
+        events,
+        jobs,
+        metrics,
+        openapi,
+        progress,
+        queues,
+        system,
+        workers,
+    )
+    from django_ojs.http.views.base import UnknownPath
+except ModuleNotFoundError as error:
+    missing = (error.name or "").partition(".")[0]
+    if missing not in ("rest_framework", "yaml"):
+        raise
+    raise ImproperlyConfigured(
+        f"The HTTP API needs the module {missing}: install django-ojs[http]."
+    ) from error
 
 _JOB = "v1/jobs/<str:key>"
 _QUEUE = "v1/queues/<str:name>"

@@ -246,6 +246,21 @@ class Migration(migrations.Migration):
                         name="ojs_job_due",
                     ),
                     models.Index(
+                        models.F("queue"),
+                        models.F("due_at"),
+                        models.F("id"),
+                        condition=models.Q(
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["SCHEDULED"],
+                                    django_ojs.spec.states.State["RETRYABLE"],
+                                ],
+                            )
+                        ),
+                        name="ojs_job_due_queue",
+                    ),
+                    models.Index(
                         models.F("expires_at"),
                         condition=models.Q(
                             ("expires_at__isnull", False),

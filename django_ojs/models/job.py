@@ -139,6 +139,10 @@ class Job(StoredModel):
             ),
             # Promotion: due jobs, earliest first.
             models.Index("due_at", "id", name="ojs_job_due", condition=Q(state__in=_DUE)),
+            # The same by queue: when very many jobs are due, each queue gets its share.
+            models.Index(
+                "queue", "due_at", "id", name="ojs_job_due_queue", condition=Q(state__in=_DUE)
+            ),
             # Expiry: few jobs carry a deadline.
             models.Index(
                 "expires_at",

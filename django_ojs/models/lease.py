@@ -1,5 +1,7 @@
 """Leases on tasks that one process does for all."""
 
+from typing import Final
+
 from django.db import models
 
 from django_ojs.models.base import StoredModel
@@ -10,6 +12,9 @@ class Lease(StoredModel):
 
     A lease expires, so a dead holder delays the task only briefly.
     """
+
+    #: The lease of the worker that does the maintenance for all.
+    MAINTENANCE: Final = "maintenance"
 
     name = models.CharField(primary_key=True, max_length=64)
     holder = models.CharField(max_length=255)

@@ -10,7 +10,8 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, json
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.envelope import check_bytes
+from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
 from django_ojs.storage.figures import rollups
@@ -65,6 +66,13 @@ def ack_batch(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -
 
 
 def check_result(result: json.JSON) -> None:
-    """Raise InvalidRequest, naming the path, for a result that JSON cannot represent."""
-    if result is not None:
-        json.check(result, "result", exact_integers=settings().exact_integers, error=InvalidRequest)
+    """Check a result before it is stored.
+
+    Raises InvalidRequest, naming the path, where JSON cannot represent it, and PayloadTooLarge.
+    """
+    if result is None:
+        return
+    values = settings()
+    size = json.check(result, "result", exact_integers=values.exact_integers, error=InvalidRequest)
+    if size > values.max_result_bytes:  # An upper bound: the size itself is measured then.
+        check_bytes(result, values.max_result_bytes, "result", PayloadTooLarge)

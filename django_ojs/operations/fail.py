@@ -12,9 +12,10 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
+from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
@@ -146,21 +147,16 @@ def record(
     error: dict[str, object] | None,
     delay: timedelta | None = None,
 ) -> None:
-    """Store the attempts of these jobs that just ended."""
-    Attempt.primary.bulk_create(
-        Attempt(
-            job_id=job.pk,
-            attempt=job.attempt,
-            run=job.run,
-            worker_id=job.worker_id,
-            outcome=outcome,
-            started_at=job.started_at,
-            finished_at=Now(),
-            error=error,
-            retry_delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+    """Store that the runs of these jobs ended, which the caller has locked and changes next."""
+    keys = [job.pk for job in ended]
+    if keys:
+        database.dialect().add_attempts(
+            database.connection(),
+            keys,
+            outcome=outcome.value,
+            error=None if error is None else json.dumps(error),
+            delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
         )
-        for job in ended
-    )
 
 
 def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:

@@ -46,7 +46,7 @@ def fetch(
         return []
     if due:
         check = promotion.DueCheck()
-        check.promote()
+        check.promote(queues)
         check.expire()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))

@@ -3,6 +3,9 @@
 Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
 
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -13,42 +16,76 @@ from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
+
+#: Queues that one step of a backlog considers; the next step goes on after them.
+QUEUES_AT_ONCE: Final = 1_000
 
 
 class DueCheck:
-    """Promotion and expiry as two steps that share one query, which usually finds nothing."""
+    """Promotion and expiry as two steps that share one query, which usually finds nothing.
 
-    def __init__(self) -> None:
+    With `since`, they do nothing until a job is due, or expired, for that long.
+    """
+
+    def __init__(self, *, since: timedelta = timedelta(0)) -> None:
+        self._since = since.total_seconds()
         self._expired = False
+        self._after = ""
 
-    def promote(self) -> int:
-        """Query for due and for expired jobs, and promote the due ones. Return how many."""
-        due, self._expired = database.dialect().due_work(database.connection())
-        return promote() if due else 0
+    def promote(self, queues: Sequence[str] | None = None) -> int:
+        """Query for due and for expired jobs, and promote the due ones. Return how many.
+
+        If more are due than one batch, each of these queues, or of all, gets a share of a second
+        batch: a burst in one queue does not delay the others.
+        """
+        dialect, connection = database.dialect(), database.connection()
+        due, self._expired = dialect.due_work(connection, since=self._since)
+        if not due:
+            return 0
+        count = promote()
+        if count >= BATCH:
+            count += promote_by_queue(self._next_queues() if queues is None else queues)
+        return count
 
     def expire(self) -> int:
         """Discard the jobs that the query found expired. Return how many."""
         return expire() if self._expired else 0
 
+    def _next_queues(self) -> list[str]:
+        found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)
+        self._after = found[-1][0] if len(found) == QUEUES_AT_ONCE else ""
+        return [queue for queue, is_due in found if is_due]
+
 
 def promote(limit: int = BATCH) -> int:
     """Make scheduled and retryable jobs that are due available (ojs-core §6.3, Timer).
 
-    Return how many.
+    The earliest first. Return how many.
     """
-    due = _promote(limit)
-    if due:
-        notify.workers_of(queue for _, queue in due)
-    return len(due)
+    return _promote(lambda: transitions.promote(limit))
+
+
+def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
+    """Do the same for these queues, each of which gets an equal share. Return how many.
+
+    A queue gets at least one, also if there are more queues than `limit`.
+    """
+    if not queues:
+        return 0
+    each = max(1, limit // len(queues))
+    return _promote(lambda: transitions.promote_by_queue(queues, each))
 
 
 @database.retry_contention
-def _promote(limit: int) -> list[tuple[UUID, str]]:
+def _promote(operation: Callable[[], list[tuple[UUID, str]]]) -> int:
     with publish.atomic_if_published(*publish.AVAILABLE):
-        due = transitions.promote(limit)
+        due = operation()
         publish.jobs_available([key for key, _ in due])
-    return due
+    if due:
+        notify.workers_of(queue for _, queue in due)
+    return len(due)
 
 
 def expire(limit: int = BATCH) -> int:
@@ -66,7 +103,7 @@ def expire(limit: int = BATCH) -> int:
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
     keys = list(locked.values_list("pk", flat=True)[:limit])
-    expired = Job.primary.filter(pk__in=keys)
+    expired = Job.primary.filter(OneOf("pk", keys))
     count = transitions.apply(
         Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
     )

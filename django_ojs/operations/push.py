@@ -19,7 +19,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
-from django_ojs.operations.enqueue import outbox, transaction_check, unique
+from django_ojs.operations.enqueue import defaults, outbox, transaction_check, unique
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
@@ -111,6 +111,8 @@ def _store_in_outbox(
 ) -> list[EnqueuedJob]:
     admitted = admit(envelopes, batch=options.batch)
     pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
+    for envelope, destination in pairs:
+        defaults.fill_in([envelope], queue_configs.current() if destination == LOCAL else None)
     stored = _add_to_outbox([e for e, _ in pairs], [to for _, to in pairs], using, options)
     return _in_order(envelopes, admitted, stored)
 
@@ -145,6 +147,8 @@ def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> li
     jobs = [envelope for envelope in admitted if envelope is not None]
     if not jobs:
         return _in_order(envelopes, admitted, [])
+    if not options.admitted:
+        defaults.fill_in(jobs, queue_configs.current())
     try:
         stored = _insert_or_wait(jobs, options)
     except DuplicateJob as error:

@@ -22,6 +22,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ConnectionError, PayloadRefused, PayloadTooLarge, size_details
 from django_ojs.storage import database
+from django_ojs.storage.dialects.expressions import OneOf
 
 logger = logging.getLogger("django_ojs.payloads")
 
@@ -109,7 +110,7 @@ def remove_of(keys: Collection[UUID]) -> None:
     """Remove the objects of jobs that are about to be deleted, after the commit."""
     if settings().offload is None:
         return
-    rows = Job.primary.filter(pk__in=keys, options__has_key="offloaded")
+    rows = Job.primary.filter(OneOf("pk", keys), options__has_key="offloaded")
     uris = [uri for options in rows.values_list("options", flat=True) for uri in _uris(options)]
     if uris:
         database.after_commit(lambda: remove(uris))

@@ -4,27 +4,36 @@ import inspect
 import io
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from django_ojs.payloads.reader import CHUNK, Reader
 
 
 class PayloadStream(io.BufferedReader):
-    """A payload as a binary stream, read once while it is received.
+    """A payload as a binary stream, to be read once.
+
+    With a checksum in its reference, the payload is received and verified before the handler is
+    called (payload-limits §5.4). Without one it is read while it is received, and a wrong size
+    raises at its end.
+    """
+
+    def __init__(self, source: io.RawIOBase) -> None:
+        super().__init__(source, CHUNK)
+        self.source = source
+
+    def __del__(self) -> None:
+        # It has no reference any more: the rest need not be read.
+        if isinstance(getattr(self, "source", None), Reader):
+            cast(Reader, self.source).abandon()
+        super().__del__()
+
+
+class UnverifiedPayloadStream(PayloadStream):
+    """A payload as a binary stream, read while it is received, before its checksum is verified.
 
     Size and checksum are checked at the end: `read` then raises if one is wrong. What the handler
     has not read is read when it returns, and the job fails if size or checksum is wrong.
     """
-
-    def __init__(self, reader: Reader) -> None:
-        super().__init__(reader, CHUNK)
-        self.reader = reader
-
-    def __del__(self) -> None:
-        # It has no reference any more: the rest need not be read.
-        if hasattr(self, "reader"):
-            self.reader.abandon()
-        super().__del__()
 
 
 class PayloadFile:
@@ -54,10 +63,15 @@ class ParameterKind(Enum):
 
     VALUE = auto()
     STREAM = auto()
+    UNVERIFIED_STREAM = auto()
     FILE = auto()
 
 
-_KINDS = {PayloadStream: ParameterKind.STREAM, PayloadFile: ParameterKind.FILE}
+_KINDS = {
+    PayloadStream: ParameterKind.STREAM,
+    UnverifiedPayloadStream: ParameterKind.UNVERIFIED_STREAM,
+    PayloadFile: ParameterKind.FILE,
+}
 _NAMES = {found.__name__: kind for found, kind in _KINDS.items()}
 
 

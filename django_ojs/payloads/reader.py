@@ -4,7 +4,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 from django_ojs.payloads.reference import Reference
 from django_ojs.spec.errors import ChecksumMismatch, OJSError, PayloadRefused, PayloadUnavailable
@@ -114,6 +114,18 @@ class Reader(io.RawIOBase):
             if self._hash is not None and not self._reference.matches(self._hash.hexdigest()):
                 raise ChecksumMismatch(f"the checksum of {self._field} is not that of its payload")
         return data
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether a checksum is verified at the end."""
+        return self._hash is not None
+
+    def copy_to(self, file: IO[bytes]) -> int:
+        """Write all of it to a file, close this reader, and return the number of bytes."""
+        while piece := self.read_chunk():
+            file.write(piece)
+        self.close()
+        return self.bytes_read
 
     def finish(self) -> None:
         """Read the rest for the checksum. Raises the error of this read or of an earlier one."""

@@ -13,7 +13,13 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.payloads import offload, schemes
-from django_ojs.payloads.parameters import ParameterKind, ParameterKinds, PayloadFile, PayloadStream
+from django_ojs.payloads.parameters import (
+    ParameterKind,
+    ParameterKinds,
+    PayloadFile,
+    PayloadStream,
+    UnverifiedPayloadStream,
+)
 from django_ojs.payloads.reader import Budget, Reader, too_large
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.payloads.schemes import s3
@@ -96,24 +102,34 @@ class Resolved:
 
     def _take(self, reader: Reader, field: str, kind: ParameterKind) -> Any:
         self._readers.append(reader)
+        if kind is ParameterKind.UNVERIFIED_STREAM:
+            return self._stream(UnverifiedPayloadStream(reader))
         if kind is ParameterKind.STREAM:
-            self._streams.append(PayloadStream(reader))
-            return self._streams[-1]
+            if not reader.has_checksum:
+                return self._stream(PayloadStream(reader))
+            # Without a name: it is gone with the process, however that ends.
+            spool = tempfile.TemporaryFile(prefix="ojs-")  # noqa: SIM115  # the stream closes it
+            try:
+                reader.copy_to(spool)
+                spool.seek(0)
+            except BaseException:
+                spool.close()
+                raise
+            return self._stream(PayloadStream(spool.detach()))
         if kind is ParameterKind.FILE:
             # Its finalizer removes it too, if the thread is interrupted before it is in the list.
             file: IO[bytes] = tempfile.NamedTemporaryFile(prefix="ojs-")  # noqa: SIM115  # it is closed with the run
             self._files.append(PayloadFile(file, 0))
-            while piece := reader.read_chunk():
-                file.write(piece)
+            self._files[-1].size = reader.copy_to(file)
             file.flush()
-            self._files[-1].size = reader.bytes_read
-            reader.close()
             return self._files[-1]
-        data = bytearray()
-        while piece := reader.read_chunk():
-            data += piece
-        reader.close()
-        return _parsed(bytes(data), field)
+        data = io.BytesIO()
+        reader.copy_to(data)
+        return _parsed(data.getvalue(), field)
+
+    def _stream(self, stream: PayloadStream) -> PayloadStream:
+        self._streams.append(stream)
+        return stream
 
 
 def _parsed(data: bytes, field: str) -> Any:

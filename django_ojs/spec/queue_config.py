@@ -9,8 +9,10 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from django_ojs.spec import json, retry_policy
-from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import parse_duration
 
@@ -31,16 +33,19 @@ FLAT: Final = {
     "overflow_policy": "strategy",
 }
 
-#: Limits that this server does not enforce, and the values that mean "no limit".
-UNLIMITED: Final[dict[str, tuple[object, ...]]] = {
+#: What this server does not do, and the values that ask for nothing.
+UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
     "concurrency": (0,),
     "rate_limit": ({},),
     "allowed_job_types": (["*"],),
     "producers": (["*"],),
+    "dead_letter_queue": (),
+    "dead_letter_max_size": (0,),
+    "dead_letter.retention.max_count": (0,),
 }
 
 #: States that have a retention.
-RETAINED: Final = ("completed", "discarded", "cancelled")
+RETAINED: Final = (State.COMPLETED, State.DISCARDED, State.CANCELLED)
 
 
 #: The name of the default policy (ojs-queue-config §7.1).
@@ -66,7 +71,12 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
-    retention: Mapping[str, timedelta] = field(default_factory=dict)
+    #: For jobs that have no value of their own.
+    default_timeout_ms: int | None = None
+    visibility_timeout_ms: int | None = None
+    default_retry: RetryPolicy | None = None
+    #: By state, and by whether a job is a dead letter.
+    retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -74,7 +84,6 @@ class QueueConfig:
         """Return the value of a stored configuration over that of the default policy."""
         values = inherit(own, default or {})
         bounds = values.get("backpressure", {})
-        kept = values.get("retention", {})
         return cls(
             backpressure=Backpressure(
                 max_depth=bounds.get("max_depth") or None,
@@ -83,11 +92,10 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
-            retention={
-                state: parse_duration(kept[state], f"retention.{state}")
-                for state in RETAINED
-                if kept.get(state) is not None
-            },
+            default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
+            visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
+            default_retry=_retry(values.get("default_retry")),
+            retention=_retention(values),
             values=_with_flat_spelling(values),
         )
 
@@ -111,7 +119,7 @@ def check(
             raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{prefix}{name}")
-            _check_supported(name, value, f"{prefix}{name}")
+            _check_supported(name, value, prefix)
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
         rule = f"must be at most {max_envelope_bytes}, the limit of the server"
         raise InvalidRequest.of(f"{prefix}max_envelope_bytes", rule)
@@ -123,10 +131,15 @@ def check(
     return given
 
 
-def _check_supported(name: str, value: object, path: str) -> None:
+def _check_supported(name: str, value: object, prefix: str) -> None:
     # A limit that is accepted and not enforced would be taken for one that holds.
-    if name in UNLIMITED and value not in UNLIMITED[name]:
-        raise UnsupportedFeature.of(path, "is not supported: this server does not enforce it")
+    if name in UNSUPPORTED and value not in UNSUPPORTED[name]:
+        rule = "is not supported: this server does not act on it"
+        raise UnsupportedFeature.of(f"{prefix}{name}", rule)
+    if isinstance(value, Mapping):
+        for member, inner in value.items():
+            if inner is not None:
+                _check_supported(f"{name}.{member}", inner, prefix)
 
 
 def check_names(given: Mapping[str, Any], path: str) -> None:
@@ -192,6 +205,15 @@ def _with_flat_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **flat}
 
 
+def _retention(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelta]:
+    kept = values.get("retention") or {}
+    found = {(state, False): kept.get(state.value) for state in RETAINED}
+    # The dead-letter document's spelling and queue-config's.
+    dead = ((values.get("dead_letter") or {}).get("retention") or {}).get("max_age")
+    found[State.DISCARDED, True] = dead or values.get("dead_letter_ttl")
+    return {kind: parse_duration(age, "") for kind, age in found.items() if age is not None}
+
+
 def _or(value: Any, default: float) -> float:
     return default if value is None else value
 
@@ -227,6 +249,20 @@ def _seconds(value: object, path: str) -> None:
         _duration(value, path)
     elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequest.of(path, "must be an integer of seconds, or an ISO 8601 duration")
+    assert isinstance(value, str | int)
+    if (_milliseconds(value) or 0) > MAX_TIMEOUT_MS:
+        raise InvalidRequest.of(path, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds")
+
+
+def _milliseconds(value: str | int) -> int | None:
+    """Return a checked timeout, in seconds or as a duration; None for 0, which means no default."""
+    if isinstance(value, str):
+        return max(1, parse_duration(value, "") // timedelta(milliseconds=1))
+    return value * 1000 or None
+
+
+def _retry(value: Any) -> RetryPolicy | None:
+    return None if value is None else retry_policy.parse(value, default=retry_policy.DEFAULT)
 
 
 def _policy(value: object, path: str) -> None:
@@ -272,7 +308,7 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "visibility_timeout": _seconds,
     "default_timeout": _seconds,
     "default_retry": _policy,
-    "retention": _Object(**dict.fromkeys(RETAINED, _duration)),
+    "retention": _Object(**{state.value: _duration for state in RETAINED}),
     "dead_letter_queue": _name,
     "dead_letter_max_size": _count,
     "dead_letter_ttl": _duration,

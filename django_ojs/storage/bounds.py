@@ -83,6 +83,10 @@ class Load:
             parts.append(self.size / bound.max_size_bytes)
         return max(parts)
 
+    def is_above(self, bound: Backpressure) -> bool:
+        """Whether it has reached the warning threshold of a bound."""
+        return is_bounded(bound) and self.pressure(bound) >= bound.warning_threshold
+
     def nearest(self, bound: Backpressure) -> tuple[int, int]:
         """Return depth and bound, in jobs or in bytes, whichever is nearer to its bound."""
         by_size = replace(bound, max_depth=None)
@@ -260,7 +264,7 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     """Issue tickets for the room that is left, under the queue lock."""
     unit = _unit(bound)
     depth, size = bound.max_depth, bound.max_size_bytes
-    if after.pressure(bound) < bound.warning_threshold:
+    if not after.is_above(bound):
         depth = _below(depth, bound.warning_threshold)
         size = _below(size, bound.warning_threshold)
     rooms = [_UNBOUNDED]
@@ -275,14 +279,32 @@ def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, a
     database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
 
 
-def note_pressure(queue: str, *, warned: bool | None = None, full: bool | None = None) -> None:
-    """Store the time since which a queue is above its threshold, or full; None changes nothing."""
+def set_warned(queue: str, warned: bool) -> bool:
+    """Store since when a queue is above its threshold, or that it is not; whether that is new.
+
+    Of several processes only one changes the row. Inside a write transaction.
+    """
+    return _set_since(queue, "warned_at", warned)
+
+
+def set_full(queue: str, full: bool) -> bool:
+    """Store since when a queue is full, as `set_warned` does."""
+    return _set_since(queue, "full_at", full)
+
+
+def _set_since(queue: str, column: str, state: bool) -> bool:
     rows = Queue.primary.filter(pk=queue)
-    for column, state in (("warned_at", warned), ("full_at", full)):
-        if state is True:
-            rows.filter(**{column: None}).update(**{column: Now()})
-        elif state is False:
-            rows.exclude(**{column: None}).update(**{column: None})
+    if state and not rows.exists():
+        # It is configured in the settings, or inherits its bound.
+        Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
+    changed = rows.filter(**{f"{column}__isnull": state})
+    return bool(changed.update(**{column: Now() if state else None}))
+
+
+def warned_without_bound() -> list[str]:
+    """Return the queues that were above a threshold, and have no bound any more."""
+    found = Queue.primary.exclude(warned_at=None).exclude(pk__in=bounded())
+    return list(found.order_by("pk").values_list("pk", flat=True))
 
 
 def _unit(bound: Backpressure) -> int | None:

@@ -6,11 +6,12 @@ queries.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connections
+from django.db.models import Q
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
@@ -25,6 +26,8 @@ LIFETIME: Final = 1.0
 DELETED: Final = "_deleted_at"
 
 _NOTHING: Final = QueueConfig()
+_COLUMNS: Final = ("name", "config", "warned_at")
+_NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Snapshot:
 
     good_until: float
     stored: Mapping[str, Mapping[str, Any]]
+    #: The queues that are above their warning threshold.
+    warned: frozenset[str] = frozenset()
     effective: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
@@ -79,9 +84,15 @@ def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> 
 
 def config_of(name: str) -> QueueConfig:
     """Return the effective configuration of a queue now, known or not. One query."""
+    return config_and_warned(name)[0]
+
+
+def config_and_warned(name: str) -> tuple[QueueConfig, bool]:
+    """Return the configuration as `config_of` does, and whether the queue has `warned_at`."""
     wanted = Queue.primary.filter(pk__in=[name, DEFAULT_POLICY])
-    found = dict(wanted.values_list("name", "config"))
-    return effective(name, found.get(name, {}), found.get(DEFAULT_POLICY, {}))
+    found = {key: (config, at) for key, config, at in wanted.values_list(*_COLUMNS)}
+    (own, warned_at), (default, _) = (found.get(key, _NO_ROW) for key in (name, DEFAULT_POLICY))
+    return effective(name, own, default), warned_at is not None
 
 
 def of(name: str) -> QueueConfig:
@@ -95,15 +106,19 @@ def current() -> Snapshot | None:
     alias = database.alias()
     snapshot = _snapshots.get(alias)
     if snapshot is None:
-        snapshot = remember(alias, _read(alias))
+        snapshot = remember(alias, *_read(alias))
     return snapshot if snapshot.stored or settings().queues else None
 
 
 def remember(
-    alias: str, stored: Mapping[str, Mapping[str, Any]], seconds: float = LIFETIME
+    alias: str,
+    stored: Mapping[str, Mapping[str, Any]],
+    warned: Iterable[str] = (),
+    *,
+    seconds: float = LIFETIME,
 ) -> Snapshot:
-    """Keep a snapshot of these stored configurations, by name."""
-    snapshot = Snapshot(time.monotonic() + seconds, stored)
+    """Keep a snapshot of these stored configurations, by name, and of the queues with a warning."""
+    snapshot = Snapshot(time.monotonic() + seconds, stored, frozenset(warned))
     _snapshots.put(alias, snapshot)
     return snapshot
 
@@ -114,10 +129,12 @@ def changed() -> None:
     database.after_commit(_snapshots.reset)
 
 
-def _read(alias: str) -> dict[str, dict[str, Any]]:
+def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
     if connections[alias].in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow.
         database.dialect().begin_write(connections[alias])
-    rows = Queue.objects.using(alias).exclude(config={})
-    return dict(rows.values_list("name", "config"))
+    wanted = ~Q(config={}) | Q(warned_at__isnull=False)
+    rows = list(Queue.objects.using(alias).filter(wanted).values_list(*_COLUMNS))
+    configs = {name: config for name, config, _ in rows if config}
+    return configs, [name for name, _, warned_at in rows if warned_at is not None]

@@ -6,6 +6,7 @@ are in `spec.states`; the statements of the hot paths (insert, claim, complete, 
 belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 
 
@@ -58,6 +60,10 @@ def claim(
     """Move up to `limit` available jobs of a queue to active, best first, and return them."""
     connection = database.connection()
     dialect = database.dialect()
+    # The jobs that run alone are few, in an index of their own.
+    has_floors = isolation is not Isolation.ALONE
+    floor = floors.of(queue) if has_floors else None
+    began = time.monotonic()
     found = dialect.claim(
         connection,
         queue=queue,
@@ -66,9 +72,13 @@ def claim(
         lease_ms=lease_ms,
         own_lease=own_lease,
         isolation=isolation,
+        floor=floor,
     )
+    seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+    if has_floors:
+        floors.note(queue, floor, jobs, seconds)
     return jobs
 
 
@@ -106,6 +116,11 @@ def oldest_available(queue: str, limit: int) -> list[Job]:
 def promote(limit: int) -> list[tuple[UUID, str]]:
     """Make scheduled and retryable jobs that are due available. Return (id, queue) of each."""
     return database.dialect().promote(database.connection(), limit)
+
+
+def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
+    """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
+    return database.dialect().promote_by_queue(database.connection(), queues, each)
 
 
 def apply(

@@ -1,10 +1,14 @@
 """Maintenance in the background: one worker at a time, the holder of the lease, does it for all."""
 
 import logging
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final
 
 from django.db import Error, connections
 
@@ -24,16 +28,34 @@ from django_ojs.worker.job_log import JobLog
 
 logger = logging.getLogger("django_ojs")
 
+#: The batch of a step that leaves nothing to do.
+_ALL: Final = sys.maxsize
+
 #: Seconds until a due job becomes available, an expired one discarded, and an overdue one failed.
 TICK = 0.5
+
+#: Seconds for which a step with more to do is repeated before the other steps run.
+BURST = 0.1
+
+#: Seconds between two batches for the other writers, where a database has one at a time.
+GAP = 0.025
+
+#: How long work must have been overdue until workers without the lease help its holder with it.
+BEHIND = timedelta(seconds=2)
+#: The same for rows that are to be deleted, for which no one waits.
+PRUNING_BEHIND = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A bounded task and its interval in seconds. It returns how many rows it changed."""
+    """A bounded task and its interval in seconds. It returns how many rows it changed.
+
+    When it changed `batch` rows or more, there may be more to do.
+    """
 
     run: Callable[[], int]
     interval: float
+    batch: int = database.BATCH
 
 
 class MaintenanceThread:
@@ -47,18 +69,20 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         keeper, passing = stats.CountKeeper(), promotion.DueCheck()
+        behind = promotion.DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.lapse, 1.0),
-            Step(timeouts.enforce, TICK),
-            Step(keeper.fold, 1.0),
+            Step(timeouts.enforce, TICK, timeouts.BATCH),
+            Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0),
+            Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
@@ -70,6 +94,13 @@ class MaintenanceThread:
             Step(outbox.prune, 10.0),
             Step(sweep.Sweeper().start, sweep.INTERVAL),
         ]
+        # What workers do that have not the lease, if its holder is too slow.
+        self._helping = [
+            Step(behind.promote, 5.0),
+            Step(behind.expire, 5.0),
+            Step(partial(rescue.lapse_if_behind, BEHIND), 5.0),
+            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0),
+        ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
         self._thread.start()
@@ -79,13 +110,13 @@ class MaintenanceThread:
         self._thread.join(5)
 
     def _work(self) -> None:
-        due = dict.fromkeys(self._steps, 0.0)
-        flush_at = time.monotonic() + rollups.FLUSH_EVERY
+        due = dict.fromkeys([*self._steps, *self._helping], 0.0)
         # Renewed when half of its term is over.
         held_until = 0.0
-        written_at, is_away = time.monotonic(), False
+        written_at, is_away, is_behind = time.monotonic(), False, False
         try:
-            while not self._stop.wait(TICK):
+            while not self._stop.wait(0 if is_behind else TICK):
+                is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
                         is_held = lease.take(self._worker_id)
@@ -96,34 +127,47 @@ class MaintenanceThread:
                         if is_held:
                             held_until = now + lease.TERM.total_seconds() / 2
                     if time.monotonic() < held_until:
-                        self._run_due(due)
-                    if time.monotonic() >= flush_at:
-                        # The rollups of this process only, so without the lease.
-                        stats.flush_rollups()
-                        flush_at = time.monotonic() + rollups.FLUSH_EVERY
+                        is_behind = self._run_due(self._steps, due)
+                    elif not database.dialect().has_one_writer:
+                        is_behind = self._run_due(self._helping, due)
+                    # The rollups of this process only, so without the lease.
+                    rollups.flush_if_due()
                 except Error as error:
                     is_away, held_until = True, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
-            stats.flush_rollups()
             lease.give(self._worker_id)
         except Error:
             logger.debug("The maintenance lease was not released; it expires by itself.")
         finally:
             connections.close_all()
 
-    def _run_due(self, due: dict[Step, float]) -> None:
-        for step in self._steps:
+    def _run_due(self, steps: Sequence[Step], due: dict[Step, float]) -> bool:
+        """Run the steps that are due. Return whether one of them has more to do."""
+        is_behind = False
+        for step in steps:
             if self._stop.is_set():
-                return
+                return False
             if time.monotonic() >= due[step]:
-                # A step that found a full batch has more to do: it runs again in the next round.
-                try:
-                    full = step.run() >= database.BATCH
-                except Exception as error:
-                    if database.is_unavailable(error):
-                        raise
-                    # One row that cannot be read must not keep the other steps from running.
-                    logger.exception("A step of the maintenance failed; it will be tried again.")
-                    full = False
-                due[step] = 0.0 if full else time.monotonic() + step.interval - TICK / 2
+                has_more = self._run_burst(step)
+                due[step] = 0.0 if has_more else time.monotonic() + step.interval - TICK / 2
+                is_behind |= has_more
+        return is_behind
+
+    def _run_burst(self, step: Step) -> bool:
+        """Run a step again while it finds full batches, for a moment. Return whether it has more.
+
+        Each kind of work gets a share of the time, so that none waits until another has ended.
+        """
+        until = time.monotonic() + BURST
+        try:
+            while step.run() >= step.batch:
+                gap = GAP if database.dialect().has_one_writer else 0
+                if self._stop.wait(gap) or time.monotonic() >= until:
+                    return True
+        except Exception as error:
+            if database.is_unavailable(error):
+                raise
+            # One row that cannot be read must not keep the other steps from running.
+            logger.exception("A step of the maintenance failed; it will be tried again.")
+        return False

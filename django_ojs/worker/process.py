@@ -19,6 +19,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import notify
+from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
 from django_ojs.worker.completer import Completer
@@ -309,6 +310,7 @@ class WorkerProcess:
         self._maintenance.close()
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
+        rollups.flush()
         if stored:
             try:
                 removal.remove(

@@ -20,10 +20,10 @@ from django.conf import settings as django_settings
 from django.db import Error, connections
 
 from django_ojs.models.worker import Directive
-from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
+from django_ojs.storage import background_writer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
@@ -261,14 +261,14 @@ class Supervisor:
             count = rescue.rescue([child.worker_id])
             if count:
                 logger.info("Available again: %s of %s.", number_of_jobs(count), child.worker_id)
-            # The next process that is forked must not inherit these figures and write them too.
-            stats.flush_rollups()
         except Error:
             logger.warning(
                 "The jobs of %s could not be made available now; another worker will do it.",
                 child.worker_id,
             )
         finally:
+            # Also for this: no thread of this process runs while it forks.
+            background_writer.close_all()
             connections.close_all()
 
 
@@ -293,6 +293,7 @@ def _run_child(
     except BaseException:
         logger.exception("The worker process ended by an unexpected error.")
     finally:
+        background_writer.close_all()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -53,9 +53,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"dialects", "process_state"},
+        {"background_writer", "dialects", "process_state"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "commit_order"},
+        {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

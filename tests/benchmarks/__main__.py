@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tests.benchmarks.field import Field
-from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, tables
+from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, maintenance, tables
 from tests.benchmarks.results import Results
 from tests.benchmarks.scale import QUICK, SMOKE, WHOLE, Scale
 from tests.benchmarks.server import ROOT, Server
@@ -25,6 +25,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "http": http.measure,
     "tables": tables.measure,
     "bounds": bounds.measure,
+    "maintenance": maintenance.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"

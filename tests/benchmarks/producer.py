@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
-from tests.benchmarks.measures import bounds, http, tables
+from tests.benchmarks.measures import bounds, http, maintenance, tables
 from tests.benchmarks.server import NAME_VARIABLE
 
 
@@ -144,6 +144,10 @@ TASKS = {
         tables.counts,
         http.key,
         bounds.bounded,
+        maintenance.backlog,
+        maintenance.maintain,
+        maintenance.rest,
+        maintenance.beside,
     )
 }
 

@@ -31,6 +31,8 @@ class Scale:
     #: Rounds over HTTP, and requests of a kind in each.
     http_rounds: int
     http_requests: int
+    #: Jobs that maintenance has to catch up with.
+    backlog: int
     #: Contenders other than django_ojs in the measures with two processes and of pickup.
     thorough: bool = True
 
@@ -50,6 +52,7 @@ WHOLE = Scale(
     table_calls=100,
     http_rounds=7,
     http_requests=1_200,
+    backlog=300_000,
 )
 
 QUICK = Scale(
@@ -67,6 +70,7 @@ QUICK = Scale(
     table_calls=50,
     http_rounds=3,
     http_requests=600,
+    backlog=50_000,
     thorough=False,
 )
 
@@ -87,5 +91,6 @@ SMOKE = Scale(
     table_calls=2,
     http_rounds=1,
     http_requests=12,
+    backlog=600,
     thorough=False,
 )

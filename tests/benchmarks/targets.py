@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
-from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, tables
+from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, maintenance, tables
 from tests.benchmarks.results import Results
 
 OURS, CEILING = contenders.OURS, contenders.CEILING
@@ -83,6 +83,17 @@ def targets(results: Results) -> list[Target]:
             beside="of one job",
         ),
     ]
+    every += [
+        Target(measure=maintenance.PROMOTION, at_least=20_000),
+        Target(measure=maintenance.DELAY, at_most=1_000),
+        Target(measure=maintenance.LAPSE, at_least=5_000),
+        Target(
+            measure=maintenance.PRUNING,
+            against_measure=drain.ONE,
+            at_least=2.0,
+            beside="of the drain",
+        ),
+    ]
     every += _of_bounds(results)
     sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
     for name in sizes:
@@ -145,6 +156,19 @@ SECTIONS = (
     Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
     Section(measure=bounds.SINGLE, title="Enqueue into a queue less than half full", unit="jobs/s"),
     Section(measure=bounds.MANY, title="The same in batches of 100", unit="jobs/s"),
+    Section(measure=maintenance.PROMOTION, title="Promotion of a burst", unit="jobs/s"),
+    Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
+    Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),
+    Section(measure=maintenance.PRUNING, title="Pruning", unit="jobs/s"),
+    *(
+        Section(
+            measure=name,
+            title=f"{name.capitalize()} a backlog of maintenance",
+            unit="ms",
+            base=maintenance.IDLE,
+        )
+        for name in (maintenance.ENQUEUE, maintenance.CLAIM)
+    ),
     *(
         Section(measure=name, title=f"{name} by table", unit="ms", base=tables.EMPTY)
         for name in tables.OPERATIONS

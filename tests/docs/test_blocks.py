@@ -17,7 +17,7 @@ from tests.docs import curl
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
 from tests.docs.runner import PageRun
 
-LANGUAGES = {"python", "pycon", "console", "ini", "dockerfile", "text", "sql"}
+LANGUAGES = {"python", "pycon", "console", "ini", "dockerfile", "text", "sql", "nginx"}
 
 
 def shell_for(page: Path, request: pytest.FixtureRequest) -> curl.Shell | None:

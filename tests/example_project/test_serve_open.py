@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.databases import KIND
+from tests.worker.processes import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +169,15 @@ def refusal(*arguments: str, **variables: str) -> str:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+def test_it_is_installed_with_zstd_and_metrics() -> None:
+    # `make serve-open` installs this extra, not the one of the tests.
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert any(line.startswith("zstandard") for line in extras["demo"])
+    assert any("metrics" in line for line in extras["demo"])
 
 
 def test_a_port_that_is_taken_is_refused() -> None:

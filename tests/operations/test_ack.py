@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest
+from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, PayloadTooLarge
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
 from django_ojs.storage.transitions import Claim
@@ -109,6 +109,17 @@ def test_a_result_that_json_cannot_carry_is_refused_and_the_job_stays_active(
     with pytest.raises(InvalidRequest, match=place):
         ack.ack(job.id, result=result)
     assert snapshot(job.id) == before
+
+
+def test_a_result_over_its_limit_is_refused_and_the_job_stays_active(settings: Any) -> None:
+    settings.OJS = settings.OJS | {"MAX_RESULT_BYTES": 100}
+    job = active()
+    before = snapshot(job.id)
+    with pytest.raises(PayloadTooLarge, match="result must be at most 100 bytes") as caught:
+        ack.ack(job.id, result="x" * 99)
+    assert caught.value.details["actual_bytes"] == 101
+    assert snapshot(job.id) == before
+    assert ack.ack(job.id, result="x" * 98).result == "x" * 98
 
 
 WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, {"run": 0}]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
 from django_ojs.operations import fail, fetch, promotion
 from django_ojs.operations.maintenance import pruning
+from django_ojs.storage.database import BATCH
 from tests.factories import (
     BOOM,
     HOUR,
@@ -17,7 +19,9 @@ from tests.factories import (
     hourly,
     ids_against_time,
     in_state,
+    jobs,
     push,
+    push_many,
     read,
     snapshot,
 )
@@ -62,6 +66,68 @@ def test_a_step_takes_a_bounded_number_and_the_earliest_of_them() -> None:
     assert promotion.promote(limit=4) == 4
     assert [read(key).state for key in ids] == ["scheduled"] * 5 + ["available"] * 4
     assert [promotion.promote(limit=4) for _ in range(3)] == [4, 1, 0]
+
+
+def burst_and(*queues: str) -> list[UUID]:
+    """Make more jobs due than two batches, and then one in each of these queues."""
+    keys = [
+        job.pk for _ in range(2) for job in push_many(BATCH + 1, queue="burst", scheduled_at=HOUR)
+    ]
+    others = [push(queue=queue, scheduled_at=HOUR + MINUTE).pk for queue in queues]
+    age(keys + others, 2 * HOUR)
+    return others
+
+
+def test_a_burst_in_one_queue_does_not_delay_the_others() -> None:
+    (other,) = burst_and("other")
+    promotion.DueCheck().promote()
+    assert read(other).state == "available"
+    assert jobs().filter(queue="burst", state="scheduled").exists()
+
+
+def test_a_fetch_behind_a_burst_promotes_the_jobs_of_its_own_queue() -> None:
+    (other,) = burst_and("other")
+    assert [job.id for job in fetch.fetch(["other"])] == [other]
+
+
+def test_each_queue_gets_an_equal_share_its_earliest_jobs_first() -> None:
+    keys = {
+        queue: [push(queue=queue, scheduled_at=HOUR + n * MINUTE).pk for n in reversed(range(4))]
+        for queue in ("a", "b", "c")
+    }
+    age([key for of_queue in keys.values() for key in of_queue], 2 * HOUR)
+    assert promotion.promote_by_queue(["a", "b"], limit=5) == 4
+    for queue, waiting in {"a": 2, "b": 2, "c": 4}.items():
+        states = [read(key).state for key in keys[queue]]
+        assert states == ["scheduled"] * waiting + ["available"] * (4 - waiting)
+    assert [job.id for job in fetch.fetch(["a"], count=4, due=False)] == keys["a"][:1:-1]
+    assert promotion.promote_by_queue(["a", "b", "c"], limit=1) == 3
+
+
+def test_more_queues_than_one_step_considers_have_their_share_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(promotion, "QUEUES_AT_ONCE", 2)
+    check = promotion.DueCheck()
+    names = ["a", "b", "c", "d", "e"]
+    push(queue="aa", scheduled_at=5 * HOUR)
+    others = burst_and(*names)
+    for _ in range(5):
+        # The burst does not end.
+        more = [job.pk for job in push_many(BATCH, queue="burst", scheduled_at=HOUR)]
+        age(more, 2 * HOUR)
+        check.promote()
+    assert {read(key).state for key in others} == {"available"}
+    assert jobs().filter(queue="burst", state="scheduled").exists()
+
+
+def test_a_check_with_a_time_leaves_what_is_not_overdue_so_long() -> None:
+    check = promotion.DueCheck(since=MINUTE)
+    due, late = push(scheduled_at=HOUR), push(expires_at=HOUR)
+    age([due.pk, late.pk], HOUR + MINUTE / 2)
+    assert (check.promote(), check.expire()) == (0, 0)
+    age([due.pk, late.pk], MINUTE)
+    assert (check.promote(), check.expire()) == (1, 1)
 
 
 @pytest.mark.parametrize("state", ["scheduled", "available", "pending", "retryable"])

@@ -86,13 +86,38 @@ def test_a_file_that_is_not_what_was_meant_is_removed(
     assert list(folder.iterdir()) == []
 
 
-def test_a_stream_comes_as_it_is_read(root: Path) -> None:
+@pytest.mark.requirement("PL-013")
+def test_a_stream_with_a_checksum_is_verified_before_the_handler_is_called(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with pytest.raises(ChecksumMismatch):
+        resolved(reference(root / "data.bin", checksum=checksum(b"")), as_=ojs.PayloadStream)
     given = reference(root / "data.bin", checksum=checksum(DATA))
     with resolved(given, as_=ojs.PayloadStream) as found:
         (stream,) = found.args
-        assert isinstance(stream, ojs.PayloadStream)
+        assert type(stream) is ojs.PayloadStream
+        assert (stream.read(10), stream.seek(0), stream.read()) == (DATA[:10], 0, DATA)
+        found.finish()
+    assert stream.closed
+    assert list(folder.iterdir()) == []
+
+
+def test_a_stream_without_a_checksum_is_read_while_it_is_received(root: Path) -> None:
+    with resolved(reference(root / "data.bin"), as_=ojs.PayloadStream) as found:
+        assert found.args[0].read(10) == DATA[:10]
+        assert found.args[0].source.bytes_read < len(DATA)
+
+
+def test_an_unverified_stream_is_read_while_it_is_received(root: Path) -> None:
+    given = reference(root / "data.bin", checksum=checksum(DATA))
+    with resolved(given, as_=ojs.UnverifiedPayloadStream) as found:
+        (stream,) = found.args
+        assert isinstance(stream, ojs.UnverifiedPayloadStream)
         assert stream.read(10) == DATA[:10]
-        assert stream.reader.bytes_read < len(DATA)
+        assert stream.source.bytes_read < len(DATA)
         assert stream.read() == DATA[10:]
         found.finish()
     assert stream.closed
@@ -100,7 +125,7 @@ def test_a_stream_comes_as_it_is_read(root: Path) -> None:
 
 def test_a_stream_can_be_read_as_text_by_line(root: Path) -> None:
     (root / "table.csv").write_text("a,b\n1,2\n")
-    with resolved(reference(root / "table.csv"), as_=ojs.PayloadStream) as found:
+    with resolved(reference(root / "table.csv"), as_=ojs.UnverifiedPayloadStream) as found:
         assert list(io.TextIOWrapper(found.args[0])) == ["a,b\n", "1,2\n"]
 
 
@@ -110,7 +135,7 @@ def test_a_stream_that_is_not_what_was_meant_fails_however_much_was_read(
     root: Path, read: int
 ) -> None:
     given = reference(root / "data.bin", checksum=checksum(b""))
-    with resolved(given, as_=ojs.PayloadStream) as found:
+    with resolved(given, as_=ojs.UnverifiedPayloadStream) as found:
         (stream,) = found.args
         if read < 0:
             with pytest.raises(ChecksumMismatch):
@@ -123,7 +148,7 @@ def test_a_stream_that_is_not_what_was_meant_fails_however_much_was_read(
 
 def test_a_stream_that_was_closed_early_has_its_checksum_verified(root: Path) -> None:
     given = reference(root / "data.bin", checksum=checksum(b""))
-    with resolved(given, as_=ojs.PayloadStream) as found:
+    with resolved(given, as_=ojs.UnverifiedPayloadStream) as found:
         wrapper = io.TextIOWrapper(found.args[0], "latin-1")
         wrapper.read(1)
         with pytest.raises(ChecksumMismatch):
@@ -134,15 +159,15 @@ def test_a_stream_that_was_closed_early_has_its_checksum_verified(root: Path) ->
 
 def test_what_is_left_of_a_stream_is_not_read_when_the_handler_has_failed(root: Path) -> None:
     given = reference(root / "data.bin", checksum=checksum(b""))
-    with resolved(given, as_=ojs.PayloadStream) as found:
+    with resolved(given, as_=ojs.UnverifiedPayloadStream) as found:
         found.args[0].read(1)
-    assert found.args[0].reader.bytes_read < len(DATA)
+    assert found.args[0].source.bytes_read < len(DATA)
 
 
 def test_a_stream_that_nobody_has_any_more_is_let_go_of_unread(root: Path) -> None:
     given = reference(root / "data.bin", checksum=checksum(b""))
-    found = resolved(given, as_=ojs.PayloadStream)
-    reader = found.args[0].reader
+    found = resolved(given, as_=ojs.UnverifiedPayloadStream)
+    reader = found.args[0].source
     del found
     gc.collect()
     assert reader.closed
@@ -179,14 +204,16 @@ def test_when_one_reference_fails_the_others_are_let_go_of(root: Path) -> None:
 
 
 def test_the_annotation_decides_also_as_a_string_and_for_the_rest() -> None:
-    def handler(a: dict[str, Any], b: ojs.PayloadFile, *rest: ojs.PayloadStream) -> None:
+    def handler(
+        a: ojs.UnverifiedPayloadStream, b: ojs.PayloadFile, *rest: ojs.PayloadStream
+    ) -> None:
         """Take three kinds."""
 
     import inspect
 
     found = ParameterKinds(inspect.signature(handler).parameters.values())
     assert [found.at(i) for i in range(4)] == [
-        ParameterKind.VALUE,
+        ParameterKind.UNVERIFIED_STREAM,
         ParameterKind.FILE,
         ParameterKind.STREAM,
         ParameterKind.STREAM,

@@ -99,7 +99,9 @@ class TestJobs:
 
     @pytest.mark.requirement("PL-013")
     @pytest.mark.parametrize("atomic", [False, True])
-    @pytest.mark.parametrize("kind", [dict, ojs.PayloadFile, ojs.PayloadStream])
+    @pytest.mark.parametrize(
+        "kind", [dict, ojs.PayloadFile, ojs.PayloadStream, ojs.UnverifiedPayloadStream]
+    )
     def test_a_wrong_checksum_fails_the_job_for_good(
         self, host: HttpsServer, declared: Any, kind: Any, atomic: bool
     ) -> None:
@@ -115,8 +117,8 @@ class TestJobs:
         assert (failed.state, failed.attempt) == ("discarded", 1)
         assert failed.error["type"] == "PayloadChecksumMismatch"
         assert host.uri("/x") not in json.dumps(failed.error)
-        # A stream is known to be wrong only at its end, and an atomic handler then leaves nothing.
-        left = kind is ojs.PayloadStream and not atomic
+        # The handler is called for such a stream only, and if it is atomic, leaves nothing.
+        left = kind is ojs.UnverifiedPayloadStream and not atomic
         assert Thing.objects.filter(name="made").count() == left
 
     def test_what_is_not_allowed_fails_the_job_for_good(

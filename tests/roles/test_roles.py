@@ -19,6 +19,7 @@ from django.test import Client, override_settings
 import django_ojs as ojs
 from django_ojs.models import Attempt, Job, OutboxEntry, Queue, Rollup, Worker
 from django_ojs.operations import beat, queues
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database, process_state
@@ -159,6 +160,7 @@ def enqueue_and_control() -> None:
         assert ojs.get_job(one.id).state == "cancelled"
         factories.put(factories.envelope())
         rollups.flush()
+        pressure_monitor.watch.check()
     with override_settings(OJS={"QUEUES": {"b": bounds["b"]}}):
         ojs.enqueue("a.job", [1], queue="a")  # Its bound is gone from the settings.
 

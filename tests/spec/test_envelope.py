@@ -231,10 +231,10 @@ def test_an_absolute_time_is_kept_as_it_was_written() -> None:
     assert (parsed.expires_at, parsed.expires_at_text) == (timedelta(hours=1), None)
 
 
-def test_the_default_of_the_site_completes_and_replaces() -> None:
+def test_the_default_of_the_site_completes_a_partial_policy() -> None:
     site = RetryPolicy(max_attempts=8, jitter=False)
     data = {"type": "a", "args": []}
-    assert envelope.parse(data, default_retry=site).retry == site
+    assert envelope.parse(data, default_retry=site).retry is None  # PUSH applies it.
     partial = envelope.parse({**data, "retry": {"max_attempts": 2}}, default_retry=site)
     assert partial.retry == RetryPolicy(max_attempts=2, jitter=False)
 

@@ -9,6 +9,7 @@ import pytest
 
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, UnsupportedFeature
 from django_ojs.spec.queue_config import MAX_BYTES, Backpressure, QueueConfig, check, merge
+from django_ojs.spec.states import State
 
 LIMIT = 10 * 1024 * 1024
 
@@ -60,6 +61,8 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"retention": {"discarded": 7}}, "retention.discarded"),
         ({"visibility_timeout": -1}, "visibility_timeout"),
         ({"default_timeout": "soon"}, "default_timeout"),
+        ({"default_timeout": 2_147_484}, "default_timeout"),
+        ({"visibility_timeout": "P30D"}, "visibility_timeout"),
         ({"dead_letter_queue": "No"}, "dead_letter_queue"),
         ({"dead_letter": {"retention": {"max_age": "P"}}}, "dead_letter.retention.max_age"),
         ({"allowed_job_types": "email.*"}, "allowed_job_types"),
@@ -80,6 +83,8 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
         ("rate_limit", {"limit": 5, "period": "PT1M"}, {}),
         ("allowed_job_types", ["email.*"], ["*"]),
         ("producers", ["web"], ["*"]),
+        ("dead_letter_queue", "dead", None),
+        ("dead_letter_max_size", 5, 0),
     ],
 )
 def test_a_limit_that_is_not_enforced_is_rejected(name: str, limit: Any, none: Any) -> None:
@@ -89,6 +94,14 @@ def test_a_limit_that_is_not_enforced_is_rejected(name: str, limit: Any, none: A
     assert caught.value.details["field"] == f"config.{name}"
     for value in (none, None):
         assert check({name: value}, max_envelope_bytes=LIMIT) == {name: value}
+
+
+def test_a_member_that_is_not_supported_is_rejected_by_its_path() -> None:
+    kept = {"max_age": "P1D", "max_count": 0}
+    check({"dead_letter": {"retention": kept}}, max_envelope_bytes=LIMIT)
+    with pytest.raises(UnsupportedFeature) as caught:
+        check({"dead_letter": {"retention": {**kept, "max_count": 5}}}, max_envelope_bytes=LIMIT)
+    assert caught.value.details["field"] == "dead_letter.retention.max_count"
 
 
 def test_a_bad_retry_policy_is_reported_as_one() -> None:
@@ -169,7 +182,10 @@ def test_what_a_queue_does_not_say_the_default_policy_says_member_by_member() ->
     own = {"retention": {"completed": "PT1H"}, "backpressure": {"max_depth": 0}}
     config = QueueConfig.of(own, default)
     assert config.max_envelope_bytes == 10
-    assert config.retention == {"completed": timedelta(hours=1), "discarded": timedelta(days=30)}
+    assert config.retention == {
+        (State.COMPLETED, False): timedelta(hours=1),
+        (State.DISCARDED, False): timedelta(days=30),
+    }
     assert config.backpressure == Backpressure(max_depth=None, warning_threshold=0.5)
 
 

@@ -13,6 +13,7 @@ from django.db import DataError, OperationalError, connection
 from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, promotion
 from django_ojs.operations.maintenance import lease, pruning
+from django_ojs.operations.workers import rescue
 from django_ojs.storage import database
 from django_ojs.worker import listener as listeners
 from django_ojs.worker import maintenance as maintenances
@@ -130,12 +131,67 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
         return next(counts, 0)
 
     monkeypatch.setattr(pruning, "prune", step)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every: Step(run, 3600.0))
+    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_: Step(run, 3600.0))
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.
         for _ in range(6):
             assert calls.acquire(timeout=60)
         assert not calls.acquire(timeout=0.5)
+
+
+def test_a_step_with_no_end_of_work_does_not_keep_the_others_from_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns: list[str] = []
+
+    def endless(name: str) -> Callable[[], int]:
+        def step() -> int:
+            if turns[-1:] != [name]:
+                turns.append(name)
+            return database.BATCH
+
+        return step
+
+    for name in ("prune", "lapse"):
+        monkeypatch.setattr({"prune": pruning, "lapse": rescue}[name], name, endless(name))
+    job = factories.push(scheduled_at=factories.HOUR)
+    with maintaining():
+        eventually(lambda: len(turns) > 4, "they take turns")
+        factories.age(job.pk, timedelta(hours=2))
+        eventually(lambda: factories.read(job.pk).state == "available", "it is promoted")
+
+
+def test_between_two_full_batches_the_other_writers_of_sqlite_get_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(maintenances, "TICK", 3600.0)
+    with maintaining() as maintenance:
+        monkeypatch.setattr(maintenance._stop, "wait", lambda seconds: waited.append(seconds))
+        counts = iter([10, 10, 9])
+        assert not maintenance._run_burst(Step(lambda: next(counts), 1.0, 10))
+    one_writer = database.dialect().has_one_writer
+    assert waited == [maintenances.GAP if one_writer else 0] * 2
+
+
+@pytest.mark.postgresql  # On SQLite two of them would wait for each other.
+def test_a_worker_without_the_lease_helps_with_what_is_overdue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease, "take", lambda holder: False)
+    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_: Step(run, 0.05))
+    due, overdue = (factories.push(scheduled_at=factories.HOUR) for _ in range(2))
+    lapsed, old = factories.active(), factories.in_state("completed")
+    factories.age(overdue.pk, timedelta(hours=2))
+    factories.age(lapsed.id, timedelta(hours=1))
+    factories.age(old.pk, timedelta(days=400))
+    with maintaining():
+        eventually(lambda: factories.read(overdue.pk).state == "available", "it is promoted")
+        eventually(lambda: factories.read(lapsed.id).state == "available", "it is taken back")
+        eventually(lambda: not factories.jobs().filter(pk=old.pk).exists(), "it is deleted")
+        factories.age(due.pk, timedelta(hours=1, milliseconds=1))
+    assert factories.read(due.pk).state == "scheduled"
+    assert not Lease.objects.exists()
 
 
 class Hearing:

@@ -14,9 +14,10 @@ from rest_framework.views import APIView
 from django_ojs.http import compression, exceptions, headers
 from django_ojs.http.access import Access, required_access
 from django_ojs.http.authentication import authentication_classes
-from django_ojs.http.parsers import read_object
+from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec.scopes import Scope
 
 
@@ -50,12 +51,14 @@ class OJSView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
         try:
-            return super().dispatch(request, *args, **kwargs)
+            response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.
             response = exceptions.error_response(request, error)
             headers.add_standard_headers(request, response)
-            return response
+        if request.method not in ("GET", "HEAD") and response.status_code < 400:
+            pressure_monitor.watch.request()
+        return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the version of the specification before the permissions."""
@@ -72,6 +75,7 @@ class OJSView(APIView):
         return required_access(self.request)
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
+        discard_rest(self.request._request)
         response = exceptions.error_response(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)

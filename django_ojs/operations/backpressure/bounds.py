@@ -13,17 +13,16 @@ from django.db import OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
-from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
-from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.base import Stored
-from django_ojs.storage.queue_configs import config_of
+from django_ojs.storage.queue_configs import config_and_warned, config_of
 
 #: Inserts the jobs of an enqueue. Called with True it returns None, and stores nothing, unless the
 #: statement itself can determine that their queues have room; with False it does not ask.
@@ -39,18 +38,19 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
     """
     if settings().queues is not bounds.configured.queues:
         bounds.configured.apply()
-    if not exact and not _may_be_bounded(envelopes):
+    may_be_bounded = _may_be_bounded(envelopes)
+    if not exact and not may_be_bounded:
         return insert(False) or []
     stored = insert(True)
     if stored is not None:
         return stored
-    added = _added(envelopes)
+    added, alone = _added(envelopes), not database.connection().in_atomic_block
 
     def operation() -> list[Stored]:
         locks = _lock_queues(added)
         stored = insert(False) or []
         for lock in locks:
-            lock.finish()
+            lock.finish(alone=alone)
         return stored
 
     return database.in_write_transaction(operation)
@@ -58,10 +58,13 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
 
 def _may_be_bounded(envelopes: Sequence[Envelope]) -> bool:
     configs = queue_configs.current()
-    return configs is not None and any(
-        bounds.is_bounded(configs.of(queue).backpressure)
-        for queue in {envelope.queue for envelope in envelopes}
-    )
+    if configs is None:
+        return False
+    queues = {envelope.queue for envelope in envelopes}
+    if not configs.warned.isdisjoint(queues):
+        # Above their threshold when it was last read; tickets do not show that they are not now.
+        pressure_monitor.watch.request()
+    return any(bounds.is_bounded(configs.of(queue).backpressure) for queue in queues)
 
 
 def enter_all(stored: Sequence[Job]) -> None:
@@ -100,9 +103,7 @@ def pressure(queue: str) -> tuple[Load, Backpressure] | None:
     if not bounds.is_bounded(bound):
         return None
     found = bounds.load(queue)
-    if found.pressure(bound) < bound.warning_threshold:
-        return None
-    return found, bound
+    return (found, bound) if found.is_above(bound) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,18 +113,31 @@ class _QueueLock:
     queue: str
     version: str
     bound: Backpressure
+    #: Whether the queue has `warned_at`, and whether it was above its threshold before the enqueue
+    #: dropped jobs.
+    warned: bool
+    was_above: bool
     before: Load
     after: Load
 
-    def finish(self) -> None:
-        """Issue tickets for the room that is left, and publish a warning."""
+    def finish(self, *, alone: bool = False) -> None:
+        """Issue tickets for the room that is left, and let a crossing be published.
+
+        `alone`: the enqueue is a transaction of its own.
+        """
         bounds.issue_tickets(self.queue, self.version, self.bound, self.before, self.after)
-        limit = self.bound.warning_threshold
-        if self.before.pressure(self.bound) < limit <= self.after.pressure(self.bound):
-            depth, most = self.after.nearest(self.bound)
-            publish.queue_event(EventType.BACKPRESSURE_WARNING, self.queue, depth=depth, bound=most)
-            queue = self.queue
-            database.after_commit(lambda: bounds.note_pressure(queue, warned=True))
+        is_above = self.after.is_above(self.bound)
+        if is_above == self.warned:
+            return
+        if alone or is_above != self.was_above:
+            # Not in the caller's transaction: it may hold the row of the queue for long.
+            database.after_commit(self._cross)
+        else:
+            # The transaction may add thousands; none of them is the crossing.
+            pressure_monitor.watch.request()
+
+    def _cross(self) -> None:
+        pressure_monitor.cross_after_commit(self.queue, self.bound, self.after)
 
 
 def _lock_queues(added: dict[str, Load]) -> list[_QueueLock]:
@@ -149,7 +163,8 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
             raise _full(queue, bound, None, added)
         return None
     # It may have changed while this transaction waited for the lock.
-    bound = config_of(queue).backpressure
+    config, warned = config_and_warned(queue)
+    bound = config.backpressure
     if is_new:
         # Not before the lock: a transaction that holds the row and waits for the lock would
         # deadlock with this one.
@@ -157,6 +172,7 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
     if not bounds.is_bounded(bound):
         return None
     before = bounds.load(queue)
+    was_above = before.is_above(bound)
     if not before.with_(added.jobs, added.size).fits(bound):
         left = None
         if added.fits(bound) and bound.strategy == "drop_oldest":
@@ -168,6 +184,8 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
         queue=queue,
         version=version,
         bound=bound,
+        warned=warned,
+        was_above=was_above,
         before=before,
         after=before.with_(added.jobs, added.size),
     )

@@ -14,7 +14,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Final
 
-from django.db import Error, connections
+from django.db import Error
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
@@ -22,6 +22,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.storage import bounds, database
+from django_ojs.storage.background_writer import BackgroundWriter
 from django_ojs.storage.figures import rollup_queries, rollups
 
 logger = logging.getLogger("django_ojs")
@@ -39,13 +40,17 @@ class RejectionRecorder:
     """Counts rejected jobs by queue and type, and writes their events in a thread."""
 
     def __init__(self) -> None:
+        self._begin()
+        #: By queue: when the rate was read, and jobs completed in a second.
+        self._rates: dict[str, tuple[float, float]] = {}
+        self._writer = BackgroundWriter(
+            "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER
+        )
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._bounds: dict[tuple[str, str], dict[str, Hashable]] = {}
         self._numbers: Counter[tuple[str, str]] = Counter()
-        self._arrived, self._closing = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-        #: By queue: when the rate was read, and jobs completed in a second.
-        self._rates: dict[str, tuple[float, float]] = {}
 
     def note(self, queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> None:
         """Count jobs of a type that were rejected."""
@@ -53,12 +58,7 @@ class RejectionRecorder:
         with self._lock:
             self._numbers[queue, type] += number
             self._bounds[queue, type] = {"depth": depth, "bound": bound}
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._work, name="ojs-rejections", daemon=True
-                )
-                self._thread.start()
-        self._arrived.set()
+        self._writer.request()
 
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
         """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
@@ -98,7 +98,7 @@ class RejectionRecorder:
                     count=numbers[queue, type],
                 )
             for queue in queues:
-                bounds.note_pressure(queue, full=True)
+                bounds.set_full(queue, True)
 
         try:
             database.in_write_transaction(operation)
@@ -115,25 +115,9 @@ class RejectionRecorder:
 
     def reset(self, timeout: float = 20.0) -> None:
         """Write the remaining events, end the thread and its connection, and drop the rates."""
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            self._closing.set()
-            self._arrived.set()
-            thread.join(timeout)
-            self._closing.clear()
+        self._writer.close(timeout)
         self.flush()
         self._rates.clear()
-
-    def _work(self) -> None:
-        try:
-            while self._arrived.wait(_LINGER):
-                self._arrived.clear()
-                self.flush()
-                # The rejections during this wait are one event.
-                if self._closing.wait(_INTERVAL):
-                    break
-        finally:
-            connections.close_all()
 
 
 recorder: Final = RejectionRecorder()

@@ -21,6 +21,7 @@ from django_ojs.spec.failure import Failure, clean
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
+from django_ojs.storage.dialects.expressions import OneOf
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
@@ -62,7 +63,7 @@ def send_after_commit(signal: Signal, job: Any, **details: Any) -> None:
 def send_all_after_commit(signal: Signal, keys: Collection[UUID]) -> None:
     """Send a signal for each of these jobs once the current transaction has committed."""
     if keys and signal.has_listeners(Job):
-        for job in Job.primary.filter(pk__in=keys):
+        for job in Job.primary.filter(OneOf("pk", keys)):
             send_after_commit(signal, job)
 
 
@@ -145,7 +146,7 @@ def runs_lost(again: Sequence[Job], spent: Sequence[Job], failure: Failure) -> N
     if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED, EventType.JOB_DISCARDED):
         error = failure.render()
         events = []
-        for job in again:
+        for job in again if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED) else ():
             worker_id = job.worker_id
             events.append(job_events.failed(job, error, State.AVAILABLE, worker_id=worker_id))
             events.append(job_events.enqueued(job))
@@ -211,7 +212,7 @@ def _read_and_publish(
     recorded = is_recorded(*types)
     if not keys or not (recorded or receivers):
         return
-    jobs = list(Job.primary.filter(pk__in=keys))
+    jobs = list(Job.primary.filter(OneOf("pk", keys)))
     if recorded:
         record(map(event, jobs))
     if signal is not None and receivers:

@@ -135,8 +135,3 @@ def fold_rollups() -> int:
 def coarsen_rollups() -> int:
     """Merge minutes that are older than two days into hours. Return how many rows were deleted."""
     return rollup_compaction.coarsen()
-
-
-def flush_rollups() -> int:
-    """Write the figures of this process. Each process does this for itself."""
-    return rollups.flush()

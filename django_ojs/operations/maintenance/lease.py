@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from django_ojs.models import Lease
 from django_ojs.storage import database
 
-MAINTENANCE = "maintenance"
+MAINTENANCE = Lease.MAINTENANCE
 
 #: Long enough for the holder to renew it in time, short enough to replace a dead holder soon.
 TERM = timedelta(seconds=2)

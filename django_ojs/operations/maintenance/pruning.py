@@ -1,23 +1,38 @@
-"""Delete finished jobs after the retention times of the settings."""
+"""Delete finished jobs after their retention time."""
 
-from datetime import timedelta
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, cast
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.delete import erase
+from django_ojs.operations.maintenance import retention
+from django_ojs.operations.maintenance.retention import Kind, Retention
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 
+#: How many jobs one step of a walk reads. It deletes at most so many.
+WALK: Final = BATCH
 
-def prune(limit: int = BATCH) -> int:
-    """Delete finished jobs that are past their retention time. Return how many."""
+#: Seconds between two walks over the same jobs: a job that is kept longer than those of the default
+#: is deleted at most so much later than its retention says.
+WALK_AGAIN: Final = 3600.0
+
+
+def prune(limit: int = BATCH, *, since: timedelta = timedelta(0)) -> int:
+    """Delete finished jobs that no queue keeps, past their retention time for `since`, or longer.
+
+    At most `limit` of each kind. Return how many.
+    """
     return sum(
-        _prune(state, dead_letter, age, limit)
-        for (state, dead_letter), age in settings().retention.items()
+        _prune(state, dead_letter, kept.longest + since, limit)
+        for (state, dead_letter), kept in retention.current().items()
     )
 
 
@@ -33,3 +48,59 @@ def _erase(old: QuerySet[Job], limit: int) -> int:
     keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
     # There are none when another process has deleted them.
     return erase(keys) if keys else 0
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The cursor of a walk over one kind of finished jobs, in the order in which they finished."""
+
+    began: float
+    finished_at: datetime | None = None
+    pk: UUID | None = None
+
+
+class QueuePruner:
+    """Deletes finished jobs that their queue keeps for less time than another queue does.
+
+    The index of finished jobs has no queue. Therefore it walks over the jobs that some queues keep
+    and others do not, a bounded number at a step, and remembers where it was.
+    """
+
+    def __init__(self) -> None:
+        self._walks: dict[Kind, _Walk] = {}
+
+    def prune(self) -> int:
+        """Go on with each walk. Return how many jobs were read."""
+        return sum(
+            self._step(kind, kept) for kind, kept in retention.current().items() if kept.by_queue
+        )
+
+    def _step(self, kind: Kind, kept: Retention) -> int:
+        walk = self._walks.get(kind)
+        if walk is None or time.monotonic() - walk.began >= WALK_AGAIN:
+            walk = self._walks[kind] = _Walk(time.monotonic())
+        rows = _finished(kind, walk, kept)
+        keys = [pk for pk, queue, finished_at, now in rows if finished_at <= now - kept.of(queue)]
+        if keys:
+            _erase(Job.primary.filter(pk__in=keys).order_by("pk"), len(keys))
+        if rows:
+            walk.pk, _, walk.finished_at, _ = rows[-1]
+        return len(rows)
+
+
+def _finished(
+    kind: Kind, walk: _Walk, kept: Retention
+) -> list[tuple[UUID, str, datetime, datetime]]:
+    """Return the next jobs of a walk: key, queue, when it finished, and the time now."""
+    state, dead_letter = kind
+    jobs = Job.primary.filter(
+        state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest
+    )
+    if walk.finished_at is not None:
+        # The first condition is implied by the second; it is one that the index can use.
+        jobs = jobs.filter(finished_at__gte=walk.finished_at).filter(
+            Q(finished_at__gt=walk.finished_at) | Q(pk__gt=walk.pk)
+        )
+    ordered = jobs.order_by("finished_at", "pk").annotate(now=Now())
+    rows = ordered.values_list("pk", "queue", "finished_at", "now")[:WALK]
+    return cast("list[tuple[UUID, str, datetime, datetime]]", list(rows))

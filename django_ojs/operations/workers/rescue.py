@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Count, F, Q, QuerySet
@@ -21,6 +22,7 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
 
@@ -41,6 +43,12 @@ def lapse(limit: int = BATCH) -> int:
         message="The lease expired before the worker reported an outcome.",
     )
     return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
+
+
+def lapse_if_behind(overdue: timedelta) -> int:
+    """Do the same if a lease lapsed so long ago that maintenance is behind. Return how many."""
+    late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - overdue)
+    return lapse() if late.exists() else 0
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
@@ -156,6 +164,20 @@ _UNSPENT: dict[str, Any] = {
 }
 
 
+#: What the decision and the events need; not the arguments, which may be large.
+_READ: Final = (
+    "type",
+    "queue",
+    "priority",
+    "options",
+    "attempt",
+    "max_attempts",
+    "returned",
+    "due_at",
+    "worker_id",
+)
+
+
 def _take_back(
     which: QuerySet[Job],
     failure: Failure,
@@ -171,7 +193,8 @@ def _take_back(
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, spends: bool
 ) -> int:
-    held = list(which.order_by("pk").select_for_update(skip_locked=True, no_key=True)[:limit])
+    # Without an order: it waits for no lock, and a sort would read all of them for each batch.
+    held = list(which.only(*_READ).select_for_update(skip_locked=True, no_key=True)[:limit])
     error = failure.render()
     record(held, outcome, error)
     spent = [job for job in held if spends and job.spent >= job.max_attempts]
@@ -185,7 +208,7 @@ def _take_back_some(
         transitions.apply(
             Trigger.LAPSE,
             State.DISCARDED,
-            Job.primary.filter(pk__in=keys),
+            Job.primary.filter(OneOf("pk", keys)),
             finished_at=Now(),
             error=error,
             lease_until=None,
@@ -195,7 +218,7 @@ def _take_back_some(
     transitions.apply(
         Trigger.LAPSE,
         State.AVAILABLE,
-        Job.primary.filter(pk__in=[job.pk for job in again]),
+        Job.primary.filter(OneOf("pk", [job.pk for job in again])),
         enqueued_at=Now(),
         started_at=None,
         error=error,

@@ -15,6 +15,7 @@ from django_ojs.spec.envelope.parse import parse, when_text
 from django_ojs.spec.envelope.render import StoredJob, render
 from django_ojs.spec.envelope.stored import options_of, retry_of
 from django_ojs.spec.envelope.validate import (
+    check_bytes,
     check_queue,
     check_size,
     check_type,
@@ -35,6 +36,7 @@ __all__ = [
     "Envelope",
     "Limits",
     "StoredJob",
+    "check_bytes",
     "check_queue",
     "check_size",
     "check_type",

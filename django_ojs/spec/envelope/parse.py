@@ -28,8 +28,9 @@ def parse(
 ) -> Envelope:
     """Return the envelope that a decoded JSON object describes; `validate` checks its values.
 
-    `default_retry` completes a partial policy. Raises InvalidRequest and its subclasses, and
-    PayloadTooLarge: the size is that of what the client sent.
+    `default_retry` completes a partial policy; without any, the envelope has none and PUSH applies
+    the default. Raises InvalidRequest and its subclasses, and PayloadTooLarge: the size is that of
+    what the client sent.
     """
     if not isinstance(data, Mapping):
         raise InvalidRequest("a job must be an object")
@@ -53,11 +54,12 @@ def parse(
     meta = _merged_meta(data, options)
     if meta:
         envelope.meta = meta
-    if default_retry != DEFAULT:
-        envelope.retry = default_retry
     sources = [source for source in (options, data) if not OPTIONS.isdisjoint(source)]
     if sources:
+        envelope.retry = default_retry
         _read_options(envelope, sources)
+        if envelope.retry is default_retry:
+            envelope.retry = None
     check_size(data, limits)
     return envelope
 

@@ -4,7 +4,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -71,6 +71,18 @@ Session = tuple[int, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """Where a claim starts in the order of a queue (see `storage.claim_floors`).
+
+    `since` is a time after which the jobs of higher priorities became available.
+    """
+
+    priority: int
+    enqueued_at: datetime
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -94,11 +106,16 @@ class Dialect(ABC):
     backend: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
+    #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
+    has_one_writer: ClassVar[bool]
 
-    def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
-        """Execute the statement of a file, and return its rows."""
+    def _rows(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
+    ) -> list[Any]:
+        """Execute the statement of a file, completed with `parts`, and return its rows."""
+        statement = self.sql[name]
         with connection.cursor() as cursor:
-            cursor.execute(self.sql[name], values)
+            cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[Any] = cursor.fetchall()
             return rows
 
@@ -174,19 +191,28 @@ class Dialect(ABC):
         lease_ms: int,
         own_lease: bool,
         isolation: Isolation,
+        floor: Floor | None = None,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
 
-        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. Return rows
-        of `CLAIMED`, in no particular order.
+        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
+        out what is before it; only where `snapshot_held`. Return rows of `CLAIMED`, in no
+        particular order.
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
-        statement = self.sql["claim"].format(isolation=ISOLATION[isolation])
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+        condition = ISOLATION[isolation]
+        if floor is None:
+            return self._rows(connection, "claim", values, isolation=condition)
+        values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
+        return self._rows(connection, "claim_from_floor", values, isolation=condition)
+
+    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
+        """Return the time if another transaction has been open for so many seconds.
+
+        None also where open transactions do not make claims slow.
+        """
+        return None
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
@@ -199,6 +225,22 @@ class Dialect(ABC):
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         """Make due jobs available, earliest first. Return (id, queue) of each."""
+
+    @abstractmethod
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        """Make up to `each` due jobs of each of these queues available; return as `promote`."""
+
+    def due_queues(
+        self, connection: BaseDatabaseWrapper, after: str, limit: int
+    ) -> list[tuple[str, bool]]:
+        """Return the next queues with scheduled or retryable jobs, by name, after this one.
+
+        With each, whether one of its jobs is due.
+        """
+        rows = self._rows(connection, "due_queues", {"after": after, "limit": limit})
+        return [(queue, bool(is_due)) for queue, is_due in rows]
 
     @abstractmethod
     def counts(
@@ -242,6 +284,23 @@ class Dialect(ABC):
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
         self._run(connection, "add_events", {"events": events})
+
+    def add_attempts(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Collection[UUID],
+        *,
+        outcome: str,
+        error: str | None,
+        delay_ms: int | None,
+    ) -> None:
+        """Store how the latest runs of these jobs ended, the error as JSON."""
+        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
+        self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
+
+    @abstractmethod
+    def ids(self, keys: Collection[UUID]) -> str:
+        """Return ids as one parameter of a statement."""
 
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write. A replica's may not."""
@@ -310,9 +369,12 @@ class Dialect(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
-    def due_work(self, connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting job expired."""
-        due, expired = self._rows(connection, "due_work", {})[0]
+    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
+        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
+
+        Both for `since` seconds or longer.
+        """
+        due, expired = self._rows(connection, "due_work", {"since": since})[0]
         return bool(due), bool(expired)
 
     def dead_workers(

@@ -1,7 +1,7 @@
 """PostgreSQL 14 and later."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -16,6 +16,7 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Session, Stored
+from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
 
@@ -117,6 +118,7 @@ class PostgreSQL(Dialect):
     now = "statement_timestamp()"
     backend = "postgres"
     can_notify = True
+    has_one_writer = False
 
     def insert_jobs(
         self,
@@ -193,6 +195,12 @@ class PostgreSQL(Dialect):
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])
 
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        values = {"queues": list(queues), "each": each}
+        return self._rows(connection, "promote_by_queue", values)
+
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None
     ) -> list[tuple[str, str, int]]:
@@ -238,6 +246,9 @@ class PostgreSQL(Dialect):
             or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
         )
 
+    def ids(self, keys: Collection[UUID]) -> str:
+        return as_array(keys)
+
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
 
@@ -271,6 +282,10 @@ class PostgreSQL(Dialect):
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
+
+    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
+        rows = self._rows(connection, "snapshot_held", [seconds])
+        return cast("datetime", rows[0][0]) if rows else None
 
     @contextmanager
     def query_timeout(

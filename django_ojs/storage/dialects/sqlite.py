@@ -5,7 +5,7 @@ There is one writer at a time, and the write lock is the only lock.
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -23,6 +23,7 @@ from django_ojs.storage.dialects.base import (
     QueryLimit,
     Stored,
 )
+from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load_all
 
@@ -41,6 +42,12 @@ _OLDEST_SUPPORTED = (3, 38, 0)
 _INSTRUCTIONS = 20_000
 
 
+def _next_millisecond() -> str:
+    # After each job pushed within this millisecond; three more digits order the jobs of a batch.
+    now = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
+    return now.isoformat(" ", "milliseconds")
+
+
 class SQLite(Dialect):
     """SQLite through the standard library."""
 
@@ -48,6 +55,7 @@ class SQLite(Dialect):
     now = _NOW
     backend = "sqlite"
     can_notify = False
+    has_one_writer = True
 
     def insert_jobs(
         self,
@@ -100,10 +108,16 @@ class SQLite(Dialect):
         """Nothing to do: the holder of the write lock can count."""
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
-        # After each job pushed within this millisecond; three more digits order the batch.
-        next_millisecond = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
-        now = next_millisecond.isoformat(" ", "milliseconds")
-        rows = self._rows(connection, "promote", {"limit": limit, "now": now})
+        rows = self._rows(connection, "promote", {"limit": limit, "now": _next_millisecond()})
+        return [(self.uuid(key), queue) for key, queue in rows]
+
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str]]:
+        rows: list[Any] = []
+        for queue in queues:
+            values = {"queue": queue, "each": each, "now": _next_millisecond()}
+            rows += self._rows(connection, "promote_by_queue", values)
         return [(self.uuid(key), queue) for key, queue in rows]
 
     def counts(
@@ -179,6 +193,9 @@ class SQLite(Dialect):
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
+
+    def ids(self, keys: Collection[UUID]) -> str:
+        return as_json(keys)
 
     def uuid(self, value: Any) -> UUID:
         return UUID(value)

@@ -1,4 +1,4 @@
-"""Rollups by minute: each process sums up in memory and writes every ten seconds.
+"""Rollups by minute: each process sums up in memory, and writes within ten seconds and at its end.
 
 A process that is killed loses up to ten seconds of its figures, but no jobs and no counts.
 """
@@ -14,10 +14,15 @@ from django.db import Error
 
 from django_ojs.models import Job, Rollup
 from django_ojs.storage import database, process_state
+from django_ojs.storage.background_writer import BackgroundWriter
 
 logger = logging.getLogger("django_ojs")
 
+#: Seconds after which figures are written in any case, by a thread with a connection of its own.
 FLUSH_EVERY = 10.0
+#: Seconds after which a thread that has a connection and no transaction writes them: mostly before
+#: the other one opens a connection for it.
+DUE = 9.0
 
 #: The last bucket has all durations above an hour and a sixth.
 BUCKETS = 24
@@ -43,6 +48,10 @@ class Accumulator:
     """The figures of this process that it has not written yet."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Start from zero; in a forked child, a thread of its parent may hold the lock."""
         self.lock = threading.Lock()
         self.figures: dict[Key, _Figures] = {}
         self.written_at = time.monotonic()
@@ -50,6 +59,7 @@ class Accumulator:
     def take(self) -> dict[Key, _Figures]:
         """Return the figures, and start again from zero."""
         with self.lock:
+            writer.cancel()
             self.written_at = time.monotonic()
             taken, self.figures = self.figures, {}
         return taken
@@ -60,6 +70,13 @@ class Accumulator:
 
 
 accumulator = process_state.register(Accumulator())
+writer = BackgroundWriter(
+    "ojs-figures",
+    lambda: flush(),
+    forget=accumulator.begin,
+    delay=FLUSH_EVERY,
+    runs_in_tests=False,
+)
 
 
 def bucket(seconds: float) -> int:
@@ -83,6 +100,7 @@ def note(
         figures = accumulator.figures.get(key)
         if figures is None:
             figures = accumulator.figures[key] = _Figures()
+            writer.request()
         figures.counts[what] += number
         if waited is not None:
             figures.waited[bucket(waited)] += 1
@@ -117,14 +135,29 @@ def completed_after_commit(job: Job) -> None:
 
 
 def flush_if_due() -> None:
-    """Write the figures if ten seconds have passed and no transaction of the caller's is open."""
-    due = time.monotonic() - accumulator.written_at >= FLUSH_EVERY
-    if due and not database.connection().in_atomic_block:
+    """Write the figures if they are due and no transaction of the caller's is open."""
+    due = time.monotonic() - accumulator.written_at >= DUE
+    if due and accumulator.figures and not database.connection().in_atomic_block:
         flush()
+
+
+def flush_after_request(**kwargs: object) -> None:
+    """Write the figures if they are due, at the end of a request."""
+    if not accumulator.figures or time.monotonic() - accumulator.written_at < DUE:
+        return
+    link = database.connection()
+    was_open = link.connection is not None
+    flush_if_due()
+    if not was_open:
+        # Django has closed the connections of the request already.
+        link.close()
 
 
 def flush() -> int:
     """Write this process's figures now. Return the number of rows; 0 when it failed."""
+    taken = accumulator.take()
+    if not taken:
+        return 0
     rows = [
         Rollup(
             minute=datetime.fromtimestamp(minute * 60, UTC),
@@ -134,7 +167,7 @@ def flush() -> int:
             waited=figures.waited,
             ran=figures.ran,
         )
-        for (minute, queue, type), figures in accumulator.take().items()
+        for (minute, queue, type), figures in taken.items()
     ]
     try:
         database.retried(lambda: Rollup.primary.bulk_create(rows))

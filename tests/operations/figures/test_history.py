@@ -119,7 +119,7 @@ def test_without_times_it_is_the_last_hour() -> None:
 def test_what_this_process_has_not_written_for_long_is_written_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rollups, "FLUSH_EVERY", 0.0)
+    monkeypatch.setattr(rollups, "DUE", 0.0)
     rollups.note(rollups.ENQUEUED, "default", "a.b", number=3)
     assert sum(point.enqueued for point in history()) == 3
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
 
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import fail, fetch, promotion
+from django_ojs.operations import fail, fetch, promotion, queues
 from django_ojs.operations.maintenance import pruning
 from django_ojs.spec.failure import DeadLetter, Discard, Failure
 from tests.factories import (
@@ -88,3 +89,93 @@ def test_an_expired_job_is_pruned_as_discarded_and_an_exhausted_one_as_a_dead_le
         age([expired.pk, exhausted.pk], 6 * HOUR)
         assert pruning.prune() == 1
     assert list(jobs()) == [exhausted]
+
+
+class TestRetentionOfAQueue:
+    """A queue with a retention of its own, beside one that has the settings' hour."""
+
+    @pytest.fixture(autouse=True)
+    def kept_for_an_hour(self, settings: Any) -> None:
+        settings.OJS = settings.OJS | KEEP
+
+    def completed(self, queue: str, old: timedelta) -> Job:
+        job = in_state("completed", queue=queue)
+        age(job.pk, old)
+        return job
+
+    def prune_all(self, pruner: pruning.QueuePruner | None = None) -> set[str]:
+        """Prune until nothing is left to do, and return the queues of the jobs that are left."""
+        while pruning.prune():
+            pass
+        pruner = pruner or pruning.QueuePruner()
+        while pruner.prune():
+            pass
+        return set(jobs().values_list("queue", flat=True))
+
+    def test_a_shorter_one_deletes_its_jobs_earlier_and_no_others(self) -> None:
+        queues.configure("short", {"retention": {"completed": "PT10M"}})
+        self.completed("short", 11 * MINUTE)
+        self.completed("other", 11 * MINUTE)
+        assert self.prune_all() == {"other"}
+        self.completed("short", 9 * MINUTE)
+        assert self.prune_all() == {"short", "other"}
+
+    def test_a_longer_one_keeps_its_jobs_and_no_others(self) -> None:
+        queues.configure("long", {"retention": {"completed": "PT2H"}})
+        self.completed("long", HOUR + MINUTE)
+        self.completed("other", HOUR + MINUTE)
+        assert self.prune_all() == {"long"}
+        self.completed("long", 2 * HOUR + MINUTE)
+        pruning.prune()
+        assert jobs().count() == 1
+
+    def test_that_of_the_default_policy_is_for_all_that_have_none(self) -> None:
+        queues.configure_default({"retention": {"completed": "PT2H"}})
+        queues.configure("short", {"retention": {"completed": "PT10M"}})
+        self.completed("other", HOUR + MINUTE)
+        self.completed("short", HOUR)
+        assert self.prune_all() == {"other"}
+
+    def test_dead_letters_have_their_own(self) -> None:
+        queues.configure("a", {"dead_letter_ttl": "PT1H"})
+        queues.configure("b", {"dead_letter": {"retention": {"max_age": "PT3H"}}})
+        for queue in ("a", "b"):
+            job = fail.fail(
+                active(queue=queue, retry=hourly(5)).id, Failure.from_exception(DeadLetter("x"))
+            )
+            age(job.pk, 2 * HOUR)
+        assert self.prune_all() == {"b"}
+
+    def test_a_walk_reads_each_job_once_and_begins_again_after_an_hour(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pruning, "WALK", 2)
+        clock = [0.0]
+        monkeypatch.setattr("time.monotonic", lambda: clock[0])
+        queues.configure("short", {"retention": {"completed": "PT10M"}})
+        # Several have finished at the same moment, as those of one batch do.
+        for _ in range(5):
+            self.completed("other", 20 * MINUTE)
+        Job.objects.update(finished_at=Job.objects.latest("finished_at").finished_at)
+        self.completed("short", 15 * MINUTE)
+        pruner = pruning.QueuePruner()
+        assert [pruner.prune() for _ in range(4)] == [2, 2, 2, 0]
+        assert set(jobs().values_list("queue", flat=True)) == {"other"}
+        queues.configure("other", {"retention": {"completed": "PT15M"}})
+        assert pruner.prune() == 0
+        clock[0] += pruning.WALK_AGAIN
+        assert self.prune_all(pruner) == set()
+
+    def test_without_one_nothing_is_walked_over(self) -> None:
+        self.completed("a", 2 * MINUTE)
+        queues.configure("a", {"max_size": 5})
+        assert pruning.QueuePruner().prune() == 0
+
+
+def test_what_is_to_be_overdue_for_a_while_is_pruned_that_much_later() -> None:
+    job = in_state("completed")
+    with override_settings(OJS=KEEP):
+        age(job.pk, HOUR + MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 0
+        age(job.pk, 2 * MINUTE)
+        assert pruning.prune(since=2 * MINUTE) == 1

@@ -282,6 +282,14 @@ def test_a_step_is_bounded_and_a_rescue_goes_on_until_all_are_back() -> None:
     assert jobs().filter(state="available").count() == 7
 
 
+def test_a_helper_takes_back_only_when_a_lease_lapsed_long_ago() -> None:
+    job = active(visibility_timeout_ms=1000)
+    age(job.id, timedelta(seconds=30))
+    assert rescue.lapse_if_behind(MINUTE) == 0
+    age(job.id, MINUTE)
+    assert rescue.lapse_if_behind(MINUTE) == 1
+
+
 def test_nobody_dead_nothing_to_do() -> None:
     job = active()
     assert rescue.rescue([]) == 0

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from django.db import DatabaseError, transaction
-from django.test import override_settings
+from django.db import DatabaseError, connection, transaction
+from django.test import Client, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +88,28 @@ def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
     rollups.note(rollups.COMPLETED, "q", "t")
     rollups.flush_if_due()
     assert Rollup.objects.filter(queue="q").count() == 1, "it was written a moment ago"
+
+
+def test_the_end_of_a_request_writes_figures_that_are_due(client: Client) -> None:
+    """Rejections: the enqueue that counts them may be in a transaction."""
+    rollups.note(rollups.REJECTED, "q", "t")
+    client.get("/ojs/health")
+    assert not Rollup.objects.exists(), "they are not due"
+    rollups.accumulator.written_at = -1e9
+    with transaction.atomic():
+        client.get("/ojs/health")
+    assert not Rollup.objects.exists(), "they wait for the end of the transaction"
+    client.get("/ojs/health")
+    assert Rollup.objects.get(queue="q").rejected == 1
+
+
+def test_a_connection_that_the_request_has_closed_is_closed_again() -> None:
+    rollups.note(rollups.REJECTED, "q", "t")
+    rollups.accumulator.written_at = -1e9
+    connection.close()
+    rollups.flush_after_request()
+    assert connection.connection is None
+    assert Rollup.objects.get(queue="q").rejected == 1
 
 
 def test_figures_that_cannot_be_written_harm_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""Where the last claim of a queue ended, for claims while an old snapshot is open.
+
+While a transaction keeps its snapshot open (a dump, a forgotten session), the index entries of
+claimed jobs cannot be removed, and each claim reads all of them again: with 100,000 of them it
+takes a tenth of a second and more. A claim from a floor starts where the last one ended.
+
+What a floor says was true when it was made: no job before it was available. Jobs that became
+available since then come after it, because `enqueued_at` is the time at which they did, with these
+exceptions: the job of a transaction that committed late, a job that was returned and kept its
+place, and one that another transaction had locked. A claim from the floor does not see them. It
+never takes a job twice and never loses one: it is the same conditional UPDATE, and a floor ends
+after `LONGEST` seconds at the most, when a claim starts from the beginning again. So these jobs
+are claimed up to that much later, and all others in their order.
+
+A floor is made only if a claim was slow and an old transaction is open. Otherwise every claim
+starts from the beginning.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from django_ojs.spec.envelope import MIN_PRIORITY
+from django_ojs.storage import database, process_state
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.base import Floor
+
+#: Seconds from which on a claim is slow.
+SLOW: Final = 0.02
+#: A floor lasts so many times as long as the claim that made it: the claims from the beginning take
+#: a tenth of the time.
+RATIO: Final = 10
+#: But not longer than so many seconds.
+LONGEST: Final = 5.0
+#: Seconds for which a transaction must have been open.
+OLD: Final = 5.0
+#: Jobs of a higher priority whose transactions took less time than this are seen at once.
+_MARGIN: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    floor: Floor
+    until: float
+
+
+class Floors:
+    """The floors of this process, by queue."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def of(self, queue: str) -> Floor | None:
+        """Return the floor for the next claim; None if it has to start from the beginning."""
+        known = self._known.get(queue)
+        return known.floor if known is not None and time.monotonic() < known.until else None
+
+    def note(self, queue: str, floor: Floor | None, jobs: list[Claimed], seconds: float) -> None:
+        """Note what a claim from this floor returned, in order, and how long it took."""
+        if floor is None:
+            self._start(queue, jobs, seconds)
+        elif jobs and jobs[-1].priority <= floor.priority:
+            last = jobs[-1]
+            moved = replace(floor, priority=last.priority, enqueued_at=last.enqueued_at)
+            known = self._known.get(queue)
+            if known is not None:
+                self._known[queue] = replace(known, floor=moved)
+
+    def _start(self, queue: str, jobs: list[Claimed], seconds: float) -> None:
+        now = None
+        if seconds >= SLOW:
+            now = database.dialect().snapshot_held(database.connection(), OLD)
+        if now is None:
+            self._known.pop(queue, None)
+            return
+        since = now - timedelta(seconds=seconds) - _MARGIN
+        if jobs:
+            floor = Floor(jobs[-1].priority, jobs[-1].enqueued_at, since)
+        else:
+            # Below all priorities: whatever comes next is of a higher one.
+            floor = Floor(MIN_PRIORITY - 1, since, since)
+        until = time.monotonic() + min(RATIO * seconds, LONGEST)
+        self._known[queue] = _Known(floor, until)
+
+    def reset(self) -> None:
+        """Forget the floors."""
+        self._known.clear()
+
+
+floors: Final = process_state.register(Floors())

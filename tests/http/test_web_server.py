@@ -1,0 +1,168 @@
+"""The API behind real servers: gunicorn, and nginx before it as the documentation says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from django_ojs.operations.access import api_keys
+from django_ojs.spec.scopes import Scope
+from example_project.gunicorn_conf import threads, workers
+from example_project.site_server import Site
+from tests.worker.processes import ROOT
+from tests.worker.waiting import eventually
+
+PROGRAM = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+PAGE = ROOT / "docs/how-to/secure-the-api.md"
+SLOW = 150
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, databases=["default", "other"]),
+    pytest.mark.slow,
+]
+
+_MAIN = """\
+daemon off;
+pid {folder}/pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    {page}
+}}
+"""
+
+
+def configuration(upstream: int, port: int) -> str:
+    """Return what the page says, with the ports of this test."""
+    (block,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block.count("127.0.0.1:8001") == block.count("listen 8000;") == 1
+    return block.replace("127.0.0.1:8001", f"127.0.0.1:{upstream}").replace(
+        "listen 8000;", f"listen 127.0.0.1:{port};"
+    )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with closing(socket.socket()) as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def nginx(upstream: int) -> Iterator[int]:
+    """Run it before a server, and yield its port."""
+    assert PROGRAM is not None
+    port = free_port()
+    # Not pytest's folder: nginx's workers are another user, who must reach theirs.
+    folder = Path(tempfile.mkdtemp(prefix="ojs-nginx-"))
+    folder.chmod(0o711)
+    page = configuration(upstream, port)
+    (folder / "nginx.conf").write_text(_MAIN.format(folder=folder, page=page))
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [PROGRAM, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        eventually(lambda: listens(port) or process.poll() is not None, "nginx is up")
+        assert process.poll() is None, (folder / "output").read_text()
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def gunicorn(
+    process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """Return the port of a gunicorn that serves the suite's database."""
+    for name, value in process_environment.items():
+        monkeypatch.setenv(name, value)
+    with Site(0, log=tmp_path / "gunicorn.log") as site:
+        yield site.port
+
+
+@pytest.fixture
+def proxy(gunicorn: int) -> Iterator[int]:
+    """Return the port of nginx before it."""
+    if PROGRAM is None:
+        pytest.skip("nginx is not installed")
+    with nginx(gunicorn) as port:
+        yield port
+
+
+def push(port: int, body: bytes, key: str, path: str = "jobs") -> tuple[int, bytes]:
+    """Push as a client does that sends the whole body first. Return status and body."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/ojs/v1/{path}",
+        body,
+        {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def slow_client(port: int, sent: bytes) -> socket.socket:
+    """Connect from an address that is not the other clients', and send the begin of a request."""
+    client = socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0))
+    client.sendall(sent)
+    return client
+
+
+BEGINNINGS = [
+    b"",
+    b"POST /ojs/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Half",
+    b"POST /ojs/v1/jobs HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 1000\r\n\r\n{"type": ',
+]
+
+
+def test_slow_connections_do_not_keep_others_from_the_api(proxy: int) -> None:
+    assert workers * threads < SLOW
+    _, key = api_keys.create(name="quick", scopes=[Scope.PRODUCER])
+    with ExitStack() as stack:
+        for number in range(SLOW):
+            stack.enter_context(slow_client(proxy, BEGINNINGS[number % len(BEGINNINGS)]))
+        for _ in range(2 * workers * threads):
+            assert push(proxy, b'{"type": "test.job", "args": []}', key)[0] == 201
+
+
+@pytest.mark.parametrize("server", ["gunicorn", "proxy"])
+def test_a_client_reads_why_its_large_body_is_refused(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    port = request.getfixturevalue(server)
+    _, key = api_keys.create(name="large", scopes=[Scope.PRODUCER])
+    body = b" " * (17 * 1024 * 1024)
+    status, content = push(port, body, key)
+    assert (status, b"PAYLOAD_TOO_LARGE" in content) == (413, True)
+    # Refused before the body is looked at.
+    status, content = push(port, body, key, path="nowhere")
+    assert (status, b"NOT_FOUND" in content.upper()) == (404, True)
