@@ -67,7 +67,10 @@ def claim(
     Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
     """
     connection = database.connection()
-    dialect, floor = database.dialect(), floors.of(queue)
+    dialect = database.dialect()
+    # The jobs that run alone are few, in an index of their own.
+    has_floors = isolation is not Isolation.ALONE
+    floor = floors.of(queue) if has_floors else None
     began = time.monotonic()
     found = dialect.claim(
         connection,
@@ -84,7 +87,8 @@ def claim(
     seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
-    floors.note(queue, floor, jobs, seconds)
+    if has_floors:
+        floors.note(queue, floor, jobs, seconds)
     return jobs
 
 

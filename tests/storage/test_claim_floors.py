@@ -121,6 +121,7 @@ def reads(floor: Any) -> int:
             limit=1,
             worker_id=WORKER,
             lease_ms=60_000,
+            isolation=Isolation.SHARED,
             own_lease=True,
             isolation=Isolation.ANY,
             max_bytes=2**40,

@@ -113,13 +113,13 @@ class Dialect(ABC):
     #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
     has_one_writer: ClassVar[bool]
 
-    def _rows(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> list[Any]:
-        """Execute the statement of a file, and return its rows."""
-        return self._fetch(connection, self.sql[name], values)
-
-    def _fetch(self, connection: BaseDatabaseWrapper, statement: str, values: Any) -> list[Any]:
+    def _rows(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
+    ) -> list[Any]:
+        """Execute the statement of a file, completed with `parts`, and return its rows."""
+        statement = self.sql[name]
         with connection.cursor() as cursor:
-            cursor.execute(statement, values)
+            cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[Any] = cursor.fetchall()
             return rows
 
@@ -210,12 +210,11 @@ class Dialect(ABC):
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
         values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
-        name = "claim"
-        if floor is not None:
-            name = "claim_from_floor"
-            values |= {f"floor_{field}": getattr(floor, field) for field in Floor.__slots__}
-        statement = self.sql[name].format(isolation=ISOLATION[isolation])
-        return self._fetch(connection, statement, values)
+        condition = ISOLATION[isolation]
+        if floor is None:
+            return self._rows(connection, "claim", values, isolation=condition)
+        values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
+        return self._rows(connection, "claim_from_floor", values, isolation=condition)
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.

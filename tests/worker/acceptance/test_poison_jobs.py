@@ -19,6 +19,9 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
 DIED = "worker_death"
+#: With less, a busy machine keeps a process silent for three beats now and then; then it is dead,
+#: and the only job that it runs spends an attempt.
+BEATS = {"HEARTBEAT_INTERVAL": 5}
 #: Attempts of the poison job, which its own losses spend.
 ATTEMPTS = 3
 
@@ -41,7 +44,7 @@ def test_a_job_that_kills_its_process_costs_the_jobs_beside_it_no_attempt(
 ) -> None:
     poison = stored(handlers.poison.enqueue(how))
     others = beside(poison)
-    tree = start("--threads", "4").ready()
+    tree = start("--threads", "4", ojs=BEATS).ready()
     for job in (poison, *others):
         started(job)
     release(poison)
@@ -61,7 +64,8 @@ def test_a_job_that_kills_its_process_costs_the_jobs_beside_it_no_attempt(
         )
         assert [attempt for attempt, _ in runs(job)] == sorted({a for a, _ in runs(job)})
     assert "died with 4 jobs. They run again without spending an attempt" in tree.log
-    assert "; 4 of them alone, to find the job that kills its worker" in tree.log
+    # How many: in the second process it may die before the others have started.
+    assert " of them alone, to find the job that kills its worker" in tree.log
     # The processes that it killed did not keep the queue waiting.
     eventually(lambda: len(tree.workers()) == 1, "only the shared process is left")
 
@@ -93,7 +97,7 @@ def test_a_job_that_takes_all_memory_costs_the_jobs_beside_it_no_attempt(
     poison = stored(handlers.poison.options(timeout=5).enqueue(how))
     # A query of theirs might get no memory, which their driver reports as an error of its own.
     others = [stored(handlers.rest.enqueue(3)) for _ in range(3)]
-    start("--threads", "4").ready()
+    start("--threads", "4", ojs=BEATS).ready()
     for job in (poison, *others):
         started(job)
     release(poison)
