@@ -123,7 +123,6 @@ def reads(floor: Any) -> int:
             lease_ms=60_000,
             isolation=Isolation.SHARED,
             own_lease=True,
-            isolation=Isolation.ANY,
             max_bytes=2**40,
             at_least_one=True,
             floor=floor,
