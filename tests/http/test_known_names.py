@@ -126,3 +126,12 @@ def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
     KnownName.objects.update(created_at=F("created_at") - HOUR)
     assert known_names.prune() == 4
     api.push(queue="one-more")
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": 1}, 5, "A", "", "a" * 300, "a\0b"])
+@pytest.mark.parametrize("field", ["type", "queue"])
+def test_what_is_no_name_is_refused_and_not_kept(field: str, name: Any) -> None:
+    body = {"type": "a", "args": [], field: name}
+    for path, given in (("jobs", body), ("jobs/batch", {"jobs": [body]})):
+        assert producer().post(path, given).status in (400, 422)
+    assert not KnownName.objects.filter(kind=field).exists()

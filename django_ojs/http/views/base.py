@@ -1,6 +1,6 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -75,7 +75,7 @@ class OJSView(APIView):
         """What the caller may do. Raises Unauthenticated."""
         return required_access(self.request)
 
-    def make_known(self, *, queues: Collection[str] = (), types: Collection[str] = ()) -> None:
+    def make_known(self, *, queues: Iterable[object] = (), types: Iterable[object] = ()) -> None:
         """Count new names for the caller. Raises PermissionDenied for too many."""
         known_names.make_known(self.access.principal.id, queues=queues, types=types)
 

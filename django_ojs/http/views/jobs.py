@@ -107,7 +107,7 @@ class JobBatch(OJSView):
             except OJSError as error:
                 raise error.with_details(index=index) from None
         self.make_known(
-            queues={item.queue for item in wanted}, types={item.type for item in wanted}
+            queues=[item.queue for item in wanted], types=[item.type for item in wanted]
         )
         options = backpressure.push_options(
             request,

@@ -4,7 +4,7 @@ Each name has a cost in figures and lists for as long as they are kept. So a cal
 names is refused, and the names that are in use go on.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from django.db.models.functions import Now
@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 from django_ojs.conf import settings
 from django_ojs.models import KnownName, Queue
 from django_ojs.models.known_name import NameKind
-from django_ojs.spec.errors import PermissionDenied
+from django_ojs.spec.envelope import check_queue, check_type
+from django_ojs.spec.errors import OJSError, PermissionDenied
 from django_ojs.storage import database, process_state
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts
@@ -20,6 +21,7 @@ from django_ojs.storage.figures import counts
 #: A process remembers about so many names, so that it queries each once.
 _REMEMBERED: Final = 20_000
 
+_CHECKS: Final = {NameKind.QUEUE: check_queue, NameKind.TYPE: check_type}
 _FIELDS: Final = {NameKind.QUEUE: "queue", NameKind.TYPE: "type"}
 
 
@@ -29,8 +31,12 @@ class _Names:
     def __init__(self) -> None:
         self._names: set[tuple[str, str, str]] = set()
 
-    def missing(self, alias: str, kind: NameKind, names: Collection[str]) -> set[str]:
-        return {name for name in names if (alias, kind.value, name) not in self._names}
+    def missing(self, alias: str, kind: NameKind, names: Iterable[object]) -> set[str]:
+        return {
+            name
+            for name in names
+            if isinstance(name, str) and (alias, kind.value, name) not in self._names
+        }
 
     def add(self, alias: str, kind: NameKind, names: Collection[str]) -> None:
         if len(self._names) > _REMEMBERED:
@@ -46,16 +52,18 @@ _known = process_state.register(_Names())
 
 
 def make_known(
-    principal: str, *, queues: Collection[str] = (), types: Collection[str] = ()
+    principal: str, *, queues: Iterable[object] = (), types: Iterable[object] = ()
 ) -> None:
     """Store the names that are new as those of this caller.
 
-    A queue that has a row or jobs is not new. Raises PermissionDenied if the caller would have more
+    A queue that has a row or jobs is not new. A name that is not valid is left out: the operation
+    that gets it refuses it. Raises PermissionDenied if the caller would have more
     names than HTTP_MAX_NAMES.
     """
     for kind, names in ((NameKind.QUEUE, queues), (NameKind.TYPE, types)):
         alias = database.alias()
-        if missing := _known.missing(alias, kind, names):
+        missing = {name for name in _known.missing(alias, kind, names) if _is_valid(kind, name)}
+        if missing:
             stored = KnownName.primary.filter(kind=kind, name__in=missing)
             if new := missing - set(stored.values_list("name", flat=True)):
                 _store(principal, kind, new)
@@ -87,6 +95,14 @@ def _store(principal: str, kind: NameKind, new: Collection[str]) -> None:
         ),
         ignore_conflicts=True,
     )
+
+
+def _is_valid(kind: NameKind, name: str) -> bool:
+    try:
+        _CHECKS[kind](name)
+    except OJSError:
+        return False
+    return True
 
 
 def prune() -> int:
