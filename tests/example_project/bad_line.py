@@ -1,4 +1,4 @@
-"""A proxy with faults: it loses responses, or returns 503, as often as a test wants."""
+"""A proxy with faults: it loses or delays responses, or returns 503, as often as a test wants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import urlsplit
 
-Trouble = Literal["lost", "busy"]
+Trouble = Literal["lost", "busy", "late"]
 
 
 @dataclass(kw_only=True)
@@ -22,6 +22,8 @@ class BadLine:
     server: str
     troubles: dict[str, list[Trouble]] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    #: Ends the delay of late responses.
+    released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
     def trouble(self, operation: str) -> Trouble | None:
@@ -44,6 +46,8 @@ def bad_line(server: str, **troubles: list[Trouble]) -> Iterator[BadLine]:
                 self._say(503, b"<html>A proxy's own page", {"Retry-After": "1"})
                 return
             status, response = self._ask(body)
+            if trouble == "late":
+                line.released.wait(60)
             if trouble == "lost":
                 # The server has done it, and nobody hears of it.
                 self.close_connection = True

@@ -226,6 +226,23 @@ def test_a_second_sigterm_does_not_wait(start: Start) -> None:
     assert Job.objects.get(pk=key).state == "available"
 
 
+def test_a_job_that_arrives_after_the_grace_period_is_given_back_and_does_not_start(
+    start: Start, live_server: LiveServer
+) -> None:
+    key = job_of("test.sleep", 60_000)
+    with bad_line(live_server.url, fetch=["late"]) as line:
+        node = start(url=line.url)
+        becomes(key, "active")
+        node.send(signal.SIGTERM)
+        node.said("terminating")
+        node.send(signal.SIGTERM)
+        node.said("the grace period has ended", active_jobs=0)
+        line.released.set()
+        assert node.wait() == 0
+    job = Job.objects.get(pk=key)
+    assert (job.state, job.attempt - job.returned) == ("available", 0)
+
+
 def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
     first = start()
     key = job_of("test.sleep", 3_000)

@@ -20,6 +20,7 @@ export class Run {
 
   /** Return when the handler has ended and the outcome is reported. Throws ErrorResponse for a 401 or 403. */
   async work() {
+    if (this.interruption) return this.interruption; // Before it started.
     const handler = this.handlers[this.job.type];
     if (!handler) return this.giveBackUnknown();
     const limit = this.job.timeout_ms ?? DEFAULT_TIMEOUT_MS;

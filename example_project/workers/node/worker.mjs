@@ -57,10 +57,14 @@ function terminate(why) {
   setTimeout(endGracePeriod, config.graceMs).unref();
 }
 
+function shutDown(run) {
+  run.interrupt('shutdown', 'The worker shut down.', { requeue: true });
+}
 function endGracePeriod() {
   if (graceEnded.signal.aborted) return;
   graceEnded.abort();
-  for (const run of runs.values()) run.interrupt('shutdown', 'The worker shut down.', { requeue: true });
+  log('info', 'the grace period has ended', { active_jobs: runs.size });
+  for (const run of runs.values()) shutDown(run);
   setTimeout(() => reportingEnded.abort(), FINAL_REPORT_MS).unref();
   wakeUp();
 }
@@ -149,6 +153,8 @@ async function fetchJobs(count) {
   for (const job of jobs) {
     const run = new Run(job, { server, handlers, stopping: stopping.signal, reportingEnded: reportingEnded.signal });
     runs.set(job.id, run);
+    // The response was on its way when the grace period ended: the job goes back and does not start.
+    if (graceEnded.signal.aborted) shutDown(run);
     run.work().catch(endOnCredentialError).finally(() => {
       // The job may have been claimed again meanwhile, as another run.
       if (runs.get(job.id) === run) runs.delete(job.id);
