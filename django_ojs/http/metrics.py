@@ -81,7 +81,7 @@ def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
     yield from (ran, waited)
     by_queue: dict[str, Total] = {}
     for (queue, _), total in found.items():
-        by_queue.setdefault(queue, Total()).add(total.counts, total.waited, total.ran)
+        by_queue.setdefault(queue, Total()).add(total)
     for name, text, column in _BOUND_COUNTERS:
         counter = CounterMetricFamily(name, text, labels=["queue"])
         for queue, total in by_queue.items():

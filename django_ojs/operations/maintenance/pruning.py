@@ -16,6 +16,7 @@ from django_ojs.operations.maintenance.retention import Kind, Retention
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects.expressions import OneOf
 
 #: How many jobs one step of a walk reads. It deletes at most so many.
 WALK: Final = BATCH
@@ -82,7 +83,7 @@ class QueuePruner:
         rows = _finished(kind, walk, kept)
         keys = [pk for pk, queue, finished_at, now in rows if finished_at <= now - kept.of(queue)]
         if keys:
-            _erase(Job.primary.filter(pk__in=keys).order_by("pk"), len(keys))
+            _erase(Job.primary.filter(OneOf("pk", keys)).order_by("pk"), len(keys))
         if rows:
             walk.pk, _, walk.finished_at, _ = rows[-1]
         return len(rows)

@@ -26,12 +26,13 @@ CHANNEL = "ojs"
 _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
+_NOW = "statement_timestamp()"
 _SQL = load_all(
     "postgresql",
     channel=CHANNEL,
     count_differences=load("postgresql", "count_differences"),
     **{name: f"{{{name}}}" for name in ("calls", "named", "on_conflict", "where_admitted")},
-)
+) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
     (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
@@ -115,7 +116,7 @@ class PostgreSQL(Dialect):
     """PostgreSQL through psycopg 3."""
 
     sql = _SQL
-    now = "statement_timestamp()"
+    now = _NOW
     backend = "postgres"
     count_rows = _SQL["count_rows"]
     binary_collation = '"C"'

@@ -5,7 +5,7 @@ A process sums up the old minutes once, and later only those that were added sin
 
 import heapq
 import threading
-from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -35,11 +35,11 @@ class Total:
     waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
-    def add(self, counts: Iterable[int], waited: Iterable[int], ran: Iterable[int]) -> None:
-        """Add the sums of other rows."""
-        self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
-        self.waited = [a + b for a, b in zip(self.waited, waited, strict=True)]
-        self.ran = [a + b for a, b in zip(self.ran, ran, strict=True)]
+    def add(self, other: "Total") -> None:
+        """Add other sums. The lists themselves stay as they are: a copy may share them."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.waited = [a + b for a, b in zip(self.waited, other.waited, strict=True)]
+        self.ran = [a + b for a, b in zip(self.ran, other.ran, strict=True)]
 
 
 #: By (queue, type), in the order of their first rows.
@@ -85,21 +85,13 @@ def largest(totals: Totals, number: int) -> Totals:
     configured = {*settings().queues, *(configs.stored if configs is not None else ())}
     kept = heapq.nlargest(number, totals, key=lambda key: sum(totals[key].counts))
     found = {key: totals[key] for key in kept}
-    rest: dict[tuple[str, str], list[Total]] = {}
+    rest: Totals = {}
     for key in totals.keys() - found.keys():
         queue = key[0] if key[0] in configured else OTHERS
-        rest.setdefault((queue, OTHERS), []).append(totals[key])
-    for key, others in rest.items():
-        found[key] = _sum([*others, *([found[key]] if key in found else [])])
-    return found
-
-
-def _sum(totals: Collection[Total]) -> Total:
-    counts, waited, ran = (
-        [sum(column) for column in zip(*lists, strict=True)]
-        for lists in zip(*((each.counts, each.waited, each.ran) for each in totals), strict=True)
-    )
-    return Total(counts, waited, ran)
+        rest.setdefault((queue, OTHERS), Total()).add(totals[key])
+    for key in rest.keys() & found.keys():
+        rest[key].add(found[key])
+    return found | rest
 
 
 def _added(totals: Totals, rows: QuerySet[Rollup]) -> Totals:
@@ -107,6 +99,8 @@ def _added(totals: Totals, rows: QuerySet[Rollup]) -> Totals:
     found = rows.order_by("pk").values_list("queue", "type", "waited", "ran", *COLUMNS)
     for queue, type, waited, ran, *counts in found.iterator(chunk_size=2000):
         key = (queue, type)
-        new, known = Total(counts, waited, ran), added.get(key) or totals.get(key)
-        added[key] = new if known is None else _sum([known, new])
+        if key not in added:
+            # A copy: others read the known sums.
+            added[key] = copy(totals[key]) if key in totals else Total()
+        added[key].add(Total(counts, waited, ran))
     return totals | added
