@@ -87,13 +87,12 @@ class Completer:
         self._in_flight.release_slot()
         if error is not None:
             failure = Failure.from_exception(error, backtrace=settings().backtraces)
+            others = 0
             if isinstance(error, MemoryError):
                 # The frames of the handler hold what it allocated.
                 traceback.clear_frames(error.__traceback__)
                 others = len(self._in_flight.in_phase(Phase.RUNNING))
-                self._out_of_memory(run, failure, others, seconds, error)
-            else:
-                self.fail(run, failure, seconds=seconds, cause=error)
+            self.fail(run, failure, seconds=seconds, cause=error, others=others)
         elif committed:
             self._note_completed(run, seconds)
             self._add(StateChange([run], lambda: _send_completed(run)))
@@ -109,25 +108,18 @@ class Completer:
         outcome: AttemptOutcome = AttemptOutcome.FAILED,
         seconds: float = 0.0,
         cause: BaseException | None = None,
+        others: int = 0,
     ) -> None:
-        """Fail a run by its retry policy."""
+        """Fail a run by its retry policy; without spending an attempt if others may be the cause.
+
+        `others` is the number of jobs beside it that may be.
+        """
 
         def write() -> None:
-            job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
-            self._job_log.failed(run, failure, job, seconds, cause)
-
-        self._add(StateChange([run], write))
-
-    def _out_of_memory(
-        self, run: Run, failure: Failure, others: int, seconds: float, cause: BaseException
-    ) -> None:
-        """Fail a run that got no memory, without spending an attempt if others may be the cause."""
-        if not others:
-            self.fail(run, failure, seconds=seconds, cause=cause)
-            return
-
-        def write() -> None:
-            job = fail.fail_beside_others(run.job.id, failure, others=others, claim=run.claim)
+            if others:
+                job = fail.fail_beside_others(run.job.id, failure, others=others, claim=run.claim)
+            else:
+                job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
 
         self._add(StateChange([run], write))

@@ -178,12 +178,12 @@ class WorkerProcess:
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
+        if wanted <= 0 or not self._heartbeat.registered:
+            return False
         most = settings().max_fetch_bytes
         left = most - sum(run.job.size for run in self._in_flight.all())
         if left <= 0 and self._in_flight.busy >= self._batch_sizer.slots:
             # Jobs that wait for a slot take memory; the running ones cannot be avoided.
-            wanted = 0
-        if wanted <= 0 or not self._heartbeat.registered:
             return False
         try:
             queues = self._queues.current()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db.models import F, Max, Min
@@ -30,8 +31,19 @@ pytestmark = [
 ]
 
 
-def none_is(queue: str, state: State) -> bool:
-    return state not in stats.by_queue([queue])[queue]
+def all_available(queue: str, *, instead_of: State) -> None:
+    """Wait until no job of a queue is in its old state."""
+    eventually(
+        lambda: not stats.by_queue([queue])[queue].get(instead_of),
+        "all are available",
+        within=600,
+    )
+
+
+def made_available(queue: str) -> dict[str, Any]:
+    """Return when the first and the last job of a queue became available."""
+    jobs = Job.objects.filter(queue=queue)
+    return jobs.aggregate(first=Min("enqueued_at"), last=Max("enqueued_at"))
 
 
 def test_a_burst_of_due_jobs_delays_no_other_queue(site: Site, report: Report) -> None:
@@ -46,15 +58,9 @@ def test_a_burst_of_due_jobs_delays_no_other_queue(site: Site, report: Report) -
     # Two workers, none of which works on these queues.
     for _ in range(2):
         site.start("--queues", "unused").ready()
-    eventually(
-        lambda: not stats.by_queue(["burst"])["burst"].get("scheduled"),
-        "all are available",
-        within=600,
-    )  # type: ignore[call-overload]  # a State is a str
+    all_available("burst", instead_of=State.SCHEDULED)
     seconds = time.monotonic() - began
-    burst = Job.objects.filter(queue="burst").aggregate(
-        first=Min("enqueued_at"), last=Max("enqueued_at")
-    )
+    burst = made_available("burst")
     delays = []
     for job in Job.objects.filter(pk__in=keys):
         assert job.state == "available"
@@ -77,15 +83,9 @@ def test_very_many_leases_lapse_and_each_run_ends_once(site: Site, report: Repor
     for _ in range(2):
         site.start("--queues", "unused").ready()
     began = time.monotonic()
-    eventually(
-        lambda: not stats.by_queue(["lapsing"])["lapsing"].get("active"),
-        "all are available",
-        within=600,
-    )  # type: ignore[call-overload]  # a State is a str
+    all_available("lapsing", instead_of=State.ACTIVE)
     seconds = time.monotonic() - began
-    times = Job.objects.filter(queue="lapsing").aggregate(
-        first=Min("enqueued_at"), last=Max("enqueued_at")
-    )
+    times = made_available("lapsing")
     again = Job.objects.filter(queue="lapsing", state="available", attempt=1)
     assert again.count() == LAPSED
     assert again.filter(attempts__outcome="lapsed").count() == LAPSED

@@ -81,7 +81,7 @@ def test_completions_are_kept_and_no_worker_counts_as_dead(start: Start) -> None
     for job in jobs:
         becomes(job, "completed")
         assert history(job) == []
-        assert (job.attempt, job.run) == (1, 1)
+        assert job.spent == 1
     assert Worker.objects.count() == 2
     for tree in trees:
         assert tree.log.count("; trying again.") == 1, tree.log
