@@ -73,6 +73,21 @@ def test_a_jobs_module_that_cannot_be_imported_stops_the_start(tmp_path: Path) -
     assert "a_module_that_is_missing" in found.stderr
 
 
+def test_templates_and_checks_work_in_a_project_without_the_admin() -> None:
+    code = """
+from django.core.management import call_command
+from django.template import engines
+settings.TEMPLATES = [
+    {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
+]
+call_command("check")
+print(engines["django"].from_string("{{ 1 }} page").render())
+"""
+    found = run(code, [], folder=ROOT)
+    assert found.returncode == 0, found.stderr
+    assert "1 page" in found.stdout
+
+
 def test_two_handlers_of_a_type_stop_the_start(tmp_path: Path) -> None:
     installed = [app(tmp_path, "one", ONE), app(tmp_path, "two", ONE)]
     found = run("", installed, folder=tmp_path)

@@ -9,9 +9,8 @@ from django.template.loader import render_to_string
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.admin import charts, formatting
+from django_ojs.admin import charts, formatting, template_tags
 from django_ojs.admin.charts import Series
-from django_ojs.templatetags import ojs_admin
 from tests.admin.markup import structure
 
 
@@ -105,12 +104,12 @@ def test_durations_have_two_units_at_most(value: float | None, text: str) -> Non
 
 
 def test_a_time_says_how_far_away_it_is_and_when_it_was() -> None:
-    ago = ojs_admin.ojs_time(timezone.now() - timedelta(minutes=3))
+    ago = template_tags.ojs_time(timezone.now() - timedelta(minutes=3))
     assert "3\u202fmin ago</time>" in ago
-    assert "in 59\u202fmin" in ojs_admin.ojs_time(
+    assert "in 59\u202fmin" in template_tags.ojs_time(
         timezone.now() + timedelta(minutes=59, seconds=59)
     )
-    exact = ojs_admin.ojs_time(datetime(2026, 3, 1, 14, 5, 9, tzinfo=UTC), "clock")
+    exact = template_tags.ojs_time(datetime(2026, 3, 1, 14, 5, 9, tzinfo=UTC), "clock")
     assert 'title="2026-03-01 14:05:09 UTC"' in exact
     assert ">14:05:09 UTC<" in exact
-    assert ojs_admin.ojs_time(None) == formatting.DASH
+    assert template_tags.ojs_time(None) == formatting.DASH

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import product
 from typing import Any
 
 import pytest
@@ -202,7 +201,7 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
         "bulkoperation/create/retry/?q=is:dead",
     )
     # One test, because to start a browser takes longer than to look at all pages.
-    for width, scheme in product((1280, 390), ("light", "dark")):
+    for width, scheme in ((1280, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=scheme)
         for address in addresses:

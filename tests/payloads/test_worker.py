@@ -172,6 +172,7 @@ class TestJobs:
         assert factories.read(job.pk).result is True
         assert inside == [False]
 
+    @pytest.mark.interrupts
     def test_the_jobs_timeout_holds_while_a_host_drips(
         self, host: HttpsServer, declared: Any
     ) -> None:

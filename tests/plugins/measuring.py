@@ -1,7 +1,9 @@
 """Which tests coverage measures: enough to run each branch once, because tracing is slow.
 
-Tracing makes Python 3.11 more than twice as slow. The thirtieth case of a parametrized test seldom
-runs a line that the first two do not; the figure can only be too low for it, never too high.
+Tracing makes Python 3.11 two to six times as slow. The thirtieth case of a parametrized test seldom
+runs a line that the first two do not, and tests that start processes or are `sized` run what short
+tests of the same code run: of those that start processes, the ones marked `smoke` are measured. So
+the figure can be too low, never too high.
 
 Tests marked `interrupts` are never measured, nor the processes that they start: Python 3.11 loops
 for ever when code is traced while an exception waits for a thread that waits in C.
@@ -21,6 +23,7 @@ import pytest
 
 import django_ojs
 from tests.databases import KIND
+from tests.plugins import tiers
 
 #: So many cases of a parametrized test are measured.
 CASES = {"postgresql": 2, "sqlite": 1}[KIND]
@@ -59,11 +62,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = item.nodeid.partition("[")[0]
         cases[name] += 1
-        item.stash[_MEASURED] = (
-            cases[name] <= CASES
-            and item.nodeid.startswith(FOLDERS)
-            and not item.get_closest_marker("interrupts")
-        )
+        item.stash[_MEASURED] = cases[name] <= CASES and _is_measured(item)
+
+
+def _is_measured(item: pytest.Item) -> bool:
+    if not item.nodeid.startswith(FOLDERS):
+        return False
+    if item.get_closest_marker("interrupts") or item.get_closest_marker("sized"):
+        return False
+    return not tiers.is_about_processes(item) or bool(item.get_closest_marker("smoke"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,7 +32,7 @@ def tier_of(item: pytest.Item) -> str:
         return "once"
     if not _uses_the_database(item) and not item.get_closest_marker("both"):
         return "once"
-    return "process" if _is_about_processes(item) else "both"
+    return "process" if is_about_processes(item) else "both"
 
 
 def _uses_the_database(item: pytest.Item) -> bool:
@@ -40,7 +40,8 @@ def _uses_the_database(item: pytest.Item) -> bool:
     return bool(item.get_closest_marker("django_db")) or not _DATABASE_FIXTURES.isdisjoint(fixtures)
 
 
-def _is_about_processes(item: pytest.Item) -> bool:
+def is_about_processes(item: pytest.Item) -> bool:
+    """Return whether a test starts processes of its own, or a browser."""
     return "process_environment" in getattr(item, "fixturenames", ()) or any(
         item.get_closest_marker(name) for name in ("process", "browser")
     )

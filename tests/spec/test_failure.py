@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_ojs.spec import failure, json
@@ -80,6 +80,7 @@ json_like = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), json_like))
 def test_details_of_any_kind_become_storable(details: dict[str, Any]) -> None:
     rendered = Failure.parse({"type": "T", "message": "m", "details": details}).render()

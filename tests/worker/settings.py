@@ -11,7 +11,10 @@ from tests.settings import *  # noqa: F403 - the suite's settings, whatever they
 
 DEBUG = os.environ.get("OJS_TEST_DEBUG") == "1"
 OJS = json.loads(os.environ.get("OJS_TEST_OJS", "{}"))
-INSTALLED_APPS += json.loads(os.environ.get("OJS_TEST_APPS", "[]"))  # noqa: F405 - from the star
+# The admin and the API are half of what a process imports, and the suite starts some hundred.
+ROOT_URLCONF = "tests.worker.urls"
+INSTALLED_APPS.remove("django.contrib.admin")  # noqa: F405 - from the star
+INSTALLED_APPS += json.loads(os.environ.get("OJS_TEST_APPS", "[]"))  # noqa: F405
 
 # `kill -USR1` shows where each thread is, when a worker hangs in a test.
 faulthandler.register(signal.SIGUSR1)

@@ -1,0 +1,97 @@
+"""Filters and tags of the operator's pages. Nothing is marked as safe."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote
+from django.template import RequestContext
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from django_ojs.admin.formatting import DASH, duration, number, short
+from django_ojs.spec import times
+
+register = template.Library()
+
+register.filter("ojs_number", number)
+register.filter("ojs_short", short)
+register.filter("ojs_duration", duration)
+
+
+@register.filter("ojs_percent")
+def percent(share: float | None) -> str:
+    return DASH if share is None else f"{share * 100:.0f}\u202f%"
+
+
+@register.filter("ojs_bytes")
+def size(value: int | None) -> str:
+    """Show a size by powers of 1024."""
+    if value is None:
+        return DASH
+    for unit, sign in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:.1f}".removesuffix(".0") + f"\u202f{sign}"
+    return f"{value}\u202fB"
+
+
+@register.simple_tag
+def ojs_width(share: float | None) -> str:
+    """Return a share of one as the width of a bar, at most 100 %."""
+    return f"{min(1.0, max(0.0, share or 0.0)) * 100:.1f}%"
+
+
+@register.simple_tag
+def ojs_part(some: int, whole: int) -> str:
+    return ojs_width(some / whole) if whole else "0%"
+
+
+@register.simple_tag
+def ojs_time(moment: datetime | None, form: str = "ago") -> str:
+    """Show a time relative to now; the tooltip has the absolute time.
+
+    `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min") or `clock` ("14:05:09 UTC").
+    """
+    if not isinstance(moment, datetime):
+        return DASH
+    away = timezone.now() - moment
+    text = duration(abs(away))
+    if form == "clock":
+        text = f"{timezone.localtime(moment):%H:%M:%S %Z}"
+    elif form == "ago":
+        text = f"{text} ago" if away >= timedelta(0) else f"in {text}"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        times.format_timestamp(moment),
+        f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}",
+        text,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) -> str:
+    """Return a link to the page of an object, or its text alone for a user who may not see it."""
+    shown = key if text is None else text
+    url = ojs_url(context, model, "change", quote(key))
+    return (
+        format_html('<a href="{}">{}</a>', url, shown)
+        if url
+        else format_html("<span>{}</span>", shown)
+    )
+
+
+@register.simple_tag(takes_context=True)
+def ojs_url(context: RequestContext, model: str, name: str = "changelist", *args: Any) -> str:
+    """Return the URL of a page of a model, or "" if this site or user has none."""
+    site: admin.AdminSite = context["admin_site"]
+    try:
+        model_admin = site.get_model_admin(apps.get_model("django_ojs", model))
+    except NotRegistered:
+        return ""
+    if not model_admin.has_view_or_change_permission(context.request):
+        return ""
+    return reverse(f"admin:django_ojs_{model}_{name}", args=args, current_app=site.name)
