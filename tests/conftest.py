@@ -25,6 +25,8 @@ hypothesis.settings.load_profile("suite")
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in (tiers, measuring):
         config.pluginmanager.register(plugin)
+    # An installed package registers it by its entry point.
+    config.pluginmanager.import_plugin("django_ojs.pytest_plugin")
 
 
 def pytest_report_header() -> str:
