@@ -191,26 +191,20 @@ class Expectation:
         mine = [result for result in store.results if result.type == self._type]
         gone = [r for r in mine if r.outcome is Outcome.STORED and r.id not in present]
         if gone:
-            yield (
-                f"{_jobs(gone)} of this type enqueued and then rolled back with the transaction, "
-                "or deleted."
-            )
+            yield (f"{_jobs(gone)} enqueued and then rolled back with the transaction, or deleted.")
         dropped = [r for r in mine if r.outcome is Outcome.DROPPED]
         if dropped:
-            yield f"{_jobs(dropped)} of this type dropped by an enqueue middleware."
+            yield f"{_jobs(dropped)} dropped by an enqueue middleware."
         outbox = [r for r in mine if r.outcome is Outcome.OUTBOX]
         if outbox:
             names = ", ".join(sorted({str(r.destination) for r in outbox}))
             yield (
-                f"{_jobs(outbox)} of this type stored in the outbox for {names}, and not as a job "
+                f"{_jobs(outbox)} stored in the outbox for {names}, and not as a job "
                 "of this site: see django_ojs.models.OutboxEntry."
             )
         duplicates = [r for r in mine if r.outcome is Outcome.DUPLICATE]
         if duplicates:
-            yield (
-                f"{_jobs(duplicates)} of this type not stored, because its unique policy found "
-                "another one."
-            )
+            yield (f"{_jobs(duplicates)} not stored, because its unique policy found another one.")
         callbacks = list(_waiting_for_a_commit())
         if callbacks:
             yield (
@@ -291,7 +285,9 @@ def _and_more(number: int) -> list[str]:
 
 
 def _jobs(results: Sequence[object]) -> str:
-    return "1 job was" if len(results) == 1 else f"{len(results)} jobs were"
+    return (
+        "1 job of this type was" if len(results) == 1 else f"{len(results)} jobs of this type were"
+    )
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:

@@ -115,7 +115,7 @@ class TestFake:
         with override_settings(OJS={"OUTBOX": outbox}):
             job = ojs.enqueue("bill.send", [])
         assert (job.outcome, job.destination) == ("outbox", "billing")
-        with pytest.raises(AssertionError, match="1 job was of this type stored in the outbox"):
+        with pytest.raises(AssertionError, match="1 job of this type was stored in the outbox"):
             ojs_fake.assert_enqueued("bill.send")
 
     def test_signals_are_sent(self, ojs_fake: TestContext) -> None:
