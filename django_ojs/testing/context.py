@@ -1,7 +1,7 @@
 """The test context: the jobs of one test, and what the test does with them."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -12,8 +12,6 @@ from asgiref.sync import sync_to_async
 
 from django_ojs.handlers import Enqueuer
 from django_ojs.models import Job
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
 from django_ojs.storage import interceptor, process_state
 from django_ojs.testing import runner
@@ -22,7 +20,9 @@ from django_ojs.testing.database_store import DatabaseStore
 from django_ojs.testing.drain import Drained, drain
 from django_ojs.testing.expectation import Expectation, TypeOrHandler, type_of
 from django_ojs.testing.failures import Error, Failures
+from django_ojs.testing.inline_store import InlineStore
 from django_ojs.testing.memory_store import MemoryStore
+from django_ojs.testing.store import Store
 
 Mode = Literal["real", "fake", "inline"]
 
@@ -41,7 +41,11 @@ class TestContext:
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
         self._failures = Failures()
-        self._store = DatabaseStore() if mode == "real" else MemoryStore()
+        self._store: Store
+        if mode == "real":
+            self._store = DatabaseStore()
+        else:
+            self._store = MemoryStore() if mode == "fake" else InlineStore(self._failures)
         self._clock = Clock(self._store, of_database=mode == "real")
 
     def assert_enqueued(
@@ -220,32 +224,8 @@ class TestContext:
         """Let all runs of a type raise an error in place of its handler."""
         self._failures.add(type_of(type), error, None)
 
-    def push(
-        self,
-        envelopes: Sequence[Envelope],
-        *,
-        batch: bool,
-        store: Callable[[], list[EnqueuedJob]],
-    ) -> list[EnqueuedJob]:
-        """Store the jobs of an enqueue as the mode says. The package calls this."""
-        results = self._store.push(envelopes, batch=batch, store=store)
-        if self.mode == "inline":
-            assert isinstance(self._store, MemoryStore)
-            for job in results:
-                if job.outcome is Outcome.STORED and job.state is not State.PENDING:
-                    runner.run_inline(self._store, job.id, self._failures)
-        return results
-
-    def get(self, job_id: UUID) -> Job | None:
-        """Return a job that is kept in memory. The package calls this."""
-        return self._store.read(job_id) if isinstance(self._store, MemoryStore) else None
-
-    def cancel(self, job_id: UUID) -> tuple[Job, State] | None:
-        """Cancel a job that is kept in memory. The package calls this."""
-        return self._store.cancel(job_id) if isinstance(self._store, MemoryStore) else None
-
-    def close(self) -> None:
-        """Return the clock to the present."""
+    def unfreeze(self) -> None:
+        """Return the clock to the present; jobs stay as they are. The end of a test does this."""
         self._clock.unfreeze()
 
 
@@ -277,7 +257,12 @@ class _Contexts:
                 self._innermost.append(outer)
         self._own.set(outer)
 
-    def current(self) -> TestContext | None:
+    def store(self) -> Store | None:
+        """Return the store of the caller's context."""
+        context = self._current()
+        return None if context is None else context._store
+
+    def _current(self) -> TestContext | None:
         """Return the context of the caller. Raises RuntimeError where it is not clear."""
         if not self._innermost:
             return None
@@ -297,7 +282,7 @@ class _Contexts:
 
 
 _contexts: Final = _Contexts()
-interceptor.install(_contexts.current)
+interceptor.install(_contexts.store)
 
 
 @contextmanager
@@ -314,7 +299,7 @@ def opened(mode: Mode) -> Iterator[TestContext]:
         yield context
     finally:
         _contexts.leave(context, outer)
-        context.close()
+        context.unfreeze()
         process_state.reset()
 
 

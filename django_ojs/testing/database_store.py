@@ -58,6 +58,12 @@ class DatabaseStore:
     def read(self, job_id: UUID) -> Job:
         return transitions.get(job_id)
 
+    def get(self, job_id: UUID) -> None:
+        return None
+
+    def cancel(self, job_id: UUID) -> None:
+        return None
+
     def clear(self) -> None:
         Job.primary.filter(pk__in=[job.pk for job in self.jobs()]).delete()
         self.results.clear()

@@ -144,6 +144,9 @@ class MemoryStore:
         with self._lock:
             return _copy(self._get(job_id))
 
+    def get(self, job_id: UUID) -> Job | None:
+        return self.read(job_id)
+
     def clear(self) -> None:
         with self._lock:
             self._jobs.clear()

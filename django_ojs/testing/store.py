@@ -39,6 +39,12 @@ class Store(Protocol):
     def read(self, job_id: UUID) -> Job:
         """Return a job as it is now. Raises JobNotFound."""
 
+    def get(self, job_id: UUID) -> Job | None:
+        """Return a job that is not in the database; None if jobs are there."""
+
+    def cancel(self, job_id: UUID) -> tuple[Job, State] | None:
+        """Cancel a job that is not in the database; None if jobs are there."""
+
     def clear(self) -> None:
         """Delete the jobs that the test has enqueued."""
 

@@ -76,29 +76,27 @@ class InlineWithRows(OJSInlineMixin, TestCase):
 @pytest.mark.once
 @pytest.mark.requirement("TST-006")
 def test_after_a_test_the_client_is_the_real_one(db: None) -> None:
+    class Faked(OJSFakeMixin, unittest.TestCase):
+        def runTest(self) -> None:
+            send.enqueue("fake")
+            assert len(self.ojs.enqueued()) == 1
+
     result = unittest.TestResult()
-    _Fake().run(result)
+    Faked().run(result)
     assert result.wasSuccessful(), result.failures + result.errors
     assert result.testsRun == 1
     assert django_ojs.get_job(send.enqueue("ada").id).args == ["ada"]
     assert Job.objects.count() == 1
 
 
-class _Fake(OJSFakeMixin, unittest.TestCase):
-    def runTest(self) -> None:
-        send.enqueue("fake")
-        assert len(self.ojs.enqueued()) == 1
-
-
-class _Skipped(OJSTestMixin, unittest.TestCase):
-    @unittest.skip("as an example")
-    def runTest(self) -> None:
-        raise AssertionError
-
-
 def test_a_skipped_test_touches_no_database() -> None:
+    class Skipped(OJSTestMixin, unittest.TestCase):
+        @unittest.skip("as an example")
+        def runTest(self) -> None:
+            raise AssertionError
+
     result = unittest.TestResult()
-    _Skipped().run(result)
+    Skipped().run(result)
     assert (len(result.skipped), result.failures, result.errors) == (1, [], [])
 
 

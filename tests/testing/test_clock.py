@@ -90,7 +90,7 @@ def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContex
     assert timezone.now() == database_time() == MOMENT
     send.enqueue("ada")
     assert Job.objects.annotate(now=Now()).get().now == MOMENT
-    ojs.close()
+    ojs.unfreeze()
     assert timezone.now is real
     assert abs(database_time() - real()) < timedelta(minutes=5)
     assert timedelta(minutes=50) < frozen - real() < timedelta(minutes=70)
@@ -119,7 +119,7 @@ def test_outside_of_a_transaction_nothing_is_left(ojs: TestContext) -> None:
     ojs.freeze(MOMENT)
     now.enqueue()
     assert ojs.drain() == Drained(completed=1)
-    ojs.close()
+    ojs.unfreeze()
     assert database_time() < MOMENT
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:

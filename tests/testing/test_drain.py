@@ -32,6 +32,7 @@ def context(request: pytest.FixtureRequest) -> TestContext:
     return opened
 
 
+@pytest.mark.requirement("TST-R002")
 def test_jobs_run_through_all_operations(context: TestContext) -> None:
     send.enqueue("ada")
     asave.enqueue("async")
@@ -80,12 +81,14 @@ def test_failures_follow_the_retry_policy(
     assert (job.attempt, job.error["type"]) == (2, "ConnectionError")
 
 
+@pytest.mark.requirement("TST-R005")
 def test_fail_all_never_ends(context: TestContext) -> None:
     send.enqueue("ada")
     context.fail_all(send, ValueError)
     assert context.drain(with_retries=True) == Drained(retryable=1, discarded=1)
 
 
+@pytest.mark.requirement("TST-R005")
 def test_a_retry_succeeds_after_the_injected_failure(context: TestContext) -> None:
     asave.enqueue("ada")
     context.fail_next("testing.asave", ValueError("once"))

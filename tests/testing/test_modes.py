@@ -143,6 +143,7 @@ class TestFake:
         assert [job.args for job in Job.objects.all()] == [["real"]]
 
 
+@pytest.mark.requirement("TST-R001")
 class TestInline:
     def test_the_job_has_run_when_the_enqueue_returns(self, ojs_inline: TestContext) -> None:
         job = send.options(scheduled_at="+P1D").enqueue("ada")
