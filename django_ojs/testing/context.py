@@ -26,6 +26,10 @@ from django_ojs.testing.store import Store
 
 Mode = Literal["real", "fake", "inline"]
 
+#: unittest leaves the frames of this module out of the traceback of a failure, as pytest does with
+#: those of functions that set `__tracebackhide__`.
+__unittest = True
+
 _FAILED: Final = (State.RETRYABLE, State.DISCARDED)
 
 
@@ -68,6 +72,7 @@ class TestContext:
         job's. `scheduled_at` is compared to the millisecond; `delay`, from the enqueue on, to the
         second.
         """
+        __tracebackhide__ = True
         expected = Expectation(
             type, args, kwargs, queue, meta, priority, scheduled_at, delay, verb="enqueued"
         )
@@ -86,6 +91,7 @@ class TestContext:
         delay: timedelta | float | None = None,
     ) -> None:
         """Assert that no matching job was enqueued; see `assert_enqueued`."""
+        __tracebackhide__ = True
         Expectation(
             type, args, kwargs, queue, meta, priority, scheduled_at, delay, verb="enqueued"
         ).refute(self._store)
@@ -101,6 +107,7 @@ class TestContext:
         count: int | None = None,
     ) -> list[Job]:
         """Assert that a matching job was enqueued and has run, whatever came of it."""
+        __tracebackhide__ = True
         expected = Expectation(type, args, kwargs, queue, meta, verb="performed")
         return expected.check(self._store, count)
 
@@ -114,6 +121,7 @@ class TestContext:
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         """Assert that no matching job has run."""
+        __tracebackhide__ = True
         Expectation(type, args, kwargs, queue, meta, verb="performed").refute(self._store)
 
     def assert_completed(
@@ -127,6 +135,7 @@ class TestContext:
         count: int | None = None,
     ) -> list[Job]:
         """Assert that a matching job is completed."""
+        __tracebackhide__ = True
         states = (State.COMPLETED,)
         expected = Expectation(type, args, kwargs, queue, meta, verb="completed", states=states)
         return expected.check(self._store, count)
@@ -142,11 +151,13 @@ class TestContext:
         count: int | None = None,
     ) -> list[Job]:
         """Assert that a matching job failed: it is retryable or discarded."""
+        __tracebackhide__ = True
         expected = Expectation(type, args, kwargs, queue, meta, verb="failed", states=_FAILED)
         return expected.check(self._store, count)
 
     def assert_job_state(self, job_id: UUID, state: State | str) -> None:
         """Assert that a job is in a state. Raises JobNotFound."""
+        __tracebackhide__ = True
         job = self._store.read(job_id)
         assert job.state == state, f"{job.type} {job.id} is {job.state}, not {State(state)}."
 

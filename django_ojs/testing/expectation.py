@@ -17,6 +17,8 @@ from django_ojs.testing.store import Store
 
 TypeOrHandler = str | Handler[..., Any]
 
+__unittest = True  # See `context`.
+
 #: Jobs, and lines about each, in a message.
 MAX_JOBS: Final = 5
 MAX_LINES: Final = 10
@@ -92,6 +94,7 @@ class Expectation:
 
     def check(self, store: Store, count: int | None) -> list[Job]:
         """Return the jobs that match. Raises AssertionError unless there are `count`, or any."""
+        __tracebackhide__ = True
         jobs = store.jobs()
         found = [job for job in jobs if not any(self.differences(job))]
         if (len(found) == count) if count is not None else found:
@@ -105,6 +108,7 @@ class Expectation:
 
     def refute(self, store: Store) -> None:
         """Raise AssertionError if a job matches."""
+        __tracebackhide__ = True
         found = [job for job in store.jobs() if not any(self.differences(job))]
         if found:
             lines = [self._head(found, ", none expected")]

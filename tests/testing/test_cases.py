@@ -89,6 +89,18 @@ def test_after_a_test_the_client_is_the_real_one(db: None) -> None:
     assert Job.objects.count() == 1
 
 
+def test_a_failure_shows_the_line_of_the_test() -> None:
+    class Fails(OJSFakeMixin, unittest.TestCase):
+        def runTest(self) -> None:
+            self.ojs.assert_enqueued(send)
+
+    result = unittest.TestResult()
+    Fails().run(result)
+    [(_, text)] = result.failures
+    assert "self.ojs.assert_enqueued(send)" in text
+    assert "django_ojs/testing" not in text
+
+
 def test_a_skipped_test_touches_no_database() -> None:
     class Skipped(OJSTestMixin, unittest.TestCase):
         @unittest.skip("as an example")

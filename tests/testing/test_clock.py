@@ -92,6 +92,7 @@ def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContex
     assert Job.objects.annotate(now=Now()).get().now == MOMENT
     ojs.unfreeze()
     assert timezone.now is real
+    assert abs(send.enqueue("eve").job().created_at - real()) < timedelta(minutes=5)
     assert abs(database_time() - real()) < timedelta(minutes=5)
     assert timedelta(minutes=50) < frozen - real() < timedelta(minutes=70)
 

@@ -124,8 +124,10 @@ def test_a_project_with_classes_and_functions_in_two_processes(tmp_path: Path) -
     write(tmp_path, PROJECT)
     found = run(tmp_path, "-n", "2", "--ds=project_settings", "--strict-markers", "-W", "error")
     assert "1 failed, 10 passed" in found, found
+    # The line of the test is shown, and not what it calls.
     assert re.search(
-        r"AssertionError: No matching job enqueued: receipt.send with args=\['eve'\]\n"
+        r">       ojs.assert_enqueued\(send_receipt, args=\[\"eve\"\]\)\n"
+        r"E +AssertionError: No matching job enqueued: receipt.send with args=\['eve'\]\n"
         r"E +Nearest first, this test enqueued:\n"
         r"E +1\. receipt.send \S+ \(available\)\n"
         r"E +args\[0\] \(to\): expected 'eve', got 'ada'\n",
