@@ -1,8 +1,10 @@
 """A clock that a test stops and moves: Django's, and the one of the jobs' database."""
 
+import atexit
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Protocol
 from unittest import mock
 
@@ -105,7 +107,6 @@ class _SQLite:
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._now: str | None = None
-        self._original = sqlite3.connect(":memory:", check_same_thread=False)
         link.ensure_connection()
         link.connection.create_function("strftime", -1, self._strftime)
 
@@ -122,7 +123,14 @@ class _SQLite:
             for arg in args
         ]
         marks = ", ".join("?" * len(values))
-        return self._original.execute(f"SELECT strftime({marks})", values).fetchone()[0]
+        return _unchanged_sqlite().execute(f"SELECT strftime({marks})", values).fetchone()[0]
+
+
+@cache
+def _unchanged_sqlite() -> sqlite3.Connection:
+    link = sqlite3.connect(":memory:", check_same_thread=False)
+    atexit.register(link.close)
+    return link
 
 
 _CLOCKS: dict[str, Callable[[BaseDatabaseWrapper], DatabaseClock]] = {

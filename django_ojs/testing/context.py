@@ -207,6 +207,8 @@ class TestContext:
 
         No job is stored. `handler.options(...)` gives the job options. Exceptions are raised.
         """
+        if not isinstance(handler, Enqueuer):
+            raise TypeError(f"perform() needs a handler made by @ojs.job, not {handler!r}.")
         request = handler.request(*args, **kwargs)
         in_memory = self.mode != "real"
         return runner.perform(request, self._failures, in_memory=in_memory)

@@ -76,15 +76,14 @@ class DatabaseStore:
             queues = [queue]
         if not queues:
             return None
-        claimed = fetch(queues, count=1, worker_id=WORKER_ID)
-        if claimed:
-            return claimed[0]
         waiting = waiting.filter(state__in=early, queue__in=queues).exclude(type__in=self._unknown)
-        first = waiting.order_by("due_at", "pk").first()
-        if first is None:
-            return None
-        Job.primary.filter(pk=first.pk).update(due_at=Now())
-        return self.claim(queue, early)
+        while True:
+            claimed = fetch(queues, count=1, worker_id=WORKER_ID)
+            first = None if claimed else waiting.order_by("due_at", "pk").first()
+            if first is None:
+                return claimed[0] if claimed else None
+            # The next claim promotes it.
+            Job.primary.filter(pk=first.pk).update(due_at=Now())
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:
         return JobContext(

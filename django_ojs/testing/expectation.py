@@ -258,8 +258,6 @@ def _item(values: Sequence[Any], index: int) -> Any:
 
 
 def _compare(where: str, expected: Any, actual: Any) -> Iterator[str]:
-    if expected == actual:
-        return
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key in {**expected, **actual}:
             path = f"{where}[{key!r}]"
@@ -268,8 +266,14 @@ def _compare(where: str, expected: Any, actual: Any) -> Iterator[str]:
         for index in range(max(len(expected), len(actual))):
             path = f"{where}[{index}]"
             yield from _compare(path, _item(expected, index), _item(actual, index))
-    else:
+    elif expected != actual or _are_number_and_boolean(expected, actual):
         yield _differs(where, expected, actual)
+
+
+def _are_number_and_boolean(expected: Any, actual: Any) -> bool:
+    # In Python 1 == True; in JSON they differ. Other types decide themselves, as mock.ANY does.
+    number = type(expected) in (bool, int, float)
+    return number and isinstance(expected, bool) != isinstance(actual, bool)
 
 
 def _differs(where: str, expected: object, actual: object) -> str:

@@ -66,27 +66,34 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
     envelope.pending = False
     store = MemoryStore()
     store.insert(envelope)
-    return run_inline(store, envelope.id, failures)
+    run = _claimed(store, envelope.id, failures)
+    assert run is not None
+    return call(run, store.complete_atomic)[0]
 
 
-def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> Any:
-    """Run a job that is due or not, and return its result. Exceptions are raised."""
-    job = store.claim(None, [State.SCHEDULED], only=job_id)
-    if job is None:
-        return None  # It expired before it was enqueued.
-    handler = get_handler(job.type)
-    if handler is None:
-        known = did_you_mean(job.type, job_types())
-        raise LookupError(f"The job type {job.type!r} has no handler here. {known}")
-    context = store.context_of(job, is_async=handler.is_async)
-    run = new_run(job, handler, context, failures)
+def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> None:
+    """Run a job, whenever it is scheduled, and store its outcome. Exceptions are raised."""
+    run = _claimed(store, job_id, failures)
+    if run is None:
+        return  # It expired before it was enqueued.
     try:
         result, committed = call(run, store.complete_atomic)
     except (Exception, SystemExit) as error:
         store.fail(run, failure_of(error))
         raise
     store.complete(run, result, committed=committed)
-    return result
+
+
+def _claimed(store: MemoryStore, job_id: UUID, failures: Failures) -> Run | None:
+    job = store.claim(None, [State.SCHEDULED], only=job_id)
+    if job is None:
+        return None
+    handler = get_handler(job.type)
+    if handler is None:
+        known = did_you_mean(job.type, job_types())
+        raise LookupError(f"The job type {job.type!r} has no handler here. {known}")
+    context = store.context_of(job, is_async=handler.is_async)
+    return new_run(job, handler, context, failures)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -56,6 +56,17 @@ def test_what_matches(context: TestContext) -> None:
     context.assert_enqueued(send, kwargs={"template": "letter"}, count=0)
 
 
+def test_numbers_and_booleans_differ_as_in_json(context: TestContext) -> None:
+    django_ojs.enqueue("elsewhere.run", [1, True, {"a": 0}])
+    context.assert_enqueued("elsewhere.run", args=[1.0, ANY, {"a": ANY}])
+    found = message(context.assert_enqueued, "elsewhere.run", args=[True, 1, {"a": False}])
+    assert found.splitlines()[3:] == [
+        "     args[0]: expected True, got 1",
+        "     args[1]: expected 1, got True",
+        "     args[2]['a']: expected False, got 0",
+    ]
+
+
 @pytest.mark.requirement("TST-003")
 def test_refute_is_the_inverse(context: TestContext) -> None:
     send.enqueue("ada")

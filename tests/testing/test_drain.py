@@ -191,8 +191,9 @@ class TestReal:
 
     def test_a_paused_queue_is_not_drained(self, ojs: TestContext) -> None:
         send.enqueue("ada")
+        send.options(scheduled_at="+P1D").enqueue("eve")
         django_ojs.pause_queue("email")
-        assert ojs.drain() == Drained()
+        assert ojs.drain(with_scheduled=True) == Drained()
 
     @pytest.mark.django_db(transaction=True)
     def test_outside_of_a_transaction(self, ojs: TestContext) -> None:
@@ -218,6 +219,10 @@ class TestPerform:
         with pytest.raises(Exception, match="no_such_column"):
             ojs.perform(break_transaction)
         assert Thing.objects.count() >= 0
+
+    def test_what_is_no_handler_is_an_error(self, ojs_fake: TestContext) -> None:
+        with pytest.raises(TypeError, match="needs a handler made by"):
+            ojs_fake.perform("testing.send", "ada")  # type: ignore[arg-type]  # the mistake
 
     def test_a_result_that_cannot_be_stored_is_an_error(self, ojs_fake: TestContext) -> None:
         ojs_fake.fail_next(send, IntegrityError)
