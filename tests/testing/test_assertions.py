@@ -33,8 +33,7 @@ def text(shown: str) -> str:
 
 
 @pytest.fixture(params=["ojs", "ojs_fake"])
-def context(request: pytest.FixtureRequest) -> TestContext:
-    request.getfixturevalue("db")
+def context(request: pytest.FixtureRequest, db: None) -> TestContext:
     opened: TestContext = request.getfixturevalue(request.param)
     return opened
 

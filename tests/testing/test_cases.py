@@ -16,6 +16,8 @@ from django_ojs.models import Job
 from django_ojs.testing import Drained, OJSFakeMixin, OJSInlineMixin, OJSTestMixin
 from tests.testapp.testing_jobs import asave, send
 
+pytestmark = pytest.mark.both
+
 
 class Rows(OJSTestMixin, TestCase):
     @classmethod
@@ -73,7 +75,6 @@ class InlineWithRows(OJSInlineMixin, TestCase):
         assert not await Job.objects.aexists()
 
 
-@pytest.mark.once
 @pytest.mark.requirement("TST-006")
 def test_after_a_test_the_client_is_the_real_one(db: None) -> None:
     class Faked(OJSFakeMixin, unittest.TestCase):

@@ -21,8 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(params=["ojs", "ojs_fake"])
-def context(request: pytest.FixtureRequest) -> TestContext:
-    request.getfixturevalue("db")
+def context(request: pytest.FixtureRequest, db: None) -> TestContext:
     opened: TestContext = request.getfixturevalue(request.param)
     return opened
 

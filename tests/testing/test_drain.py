@@ -26,8 +26,7 @@ from tests.testapp.testing_jobs import (
 
 
 @pytest.fixture(params=["real", "fake"])
-def context(request: pytest.FixtureRequest) -> TestContext:
-    request.getfixturevalue("db")
+def context(request: pytest.FixtureRequest, db: None) -> TestContext:
     opened: TestContext = request.getfixturevalue("ojs" if request.param == "real" else "ojs_fake")
     return opened
 
