@@ -3,7 +3,7 @@
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -130,6 +130,11 @@ class Handler(Enqueuer[P], Generic[P, R]):
         """
         args = context.args
         return self.function(context, *args) if self.takes_context else self.function(*args)
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters that take the arguments of a job, by name."""
+        return self._signature.parameters
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
         """Return the positional arguments of a job.

@@ -10,10 +10,9 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, interceptor, transitions
 
 
-@database.write_transaction
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with its previous state.
 
@@ -21,6 +20,13 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
+    active = interceptor.current()
+    cancelled = None if active is None else active.cancel(job_id)
+    return _cancel(job_id) if cancelled is None else cancelled
+
+
+@database.write_transaction
+def _cancel(job_id: UUID) -> tuple[Job, State]:
     job = transitions.lock(job_id)
     before = State(job.state)
     if before is State.CANCELLED:

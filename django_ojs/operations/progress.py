@@ -1,8 +1,10 @@
 """PROGRESS (ojs-progress §6): a worker reports progress, which also extends the lease."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+from django.utils import timezone
 
 from django_ojs.models import Job
 from django_ojs.operations import liveness
@@ -39,7 +41,7 @@ def report(
     if not claim.holds(job):
         details = {"job_id": str(job_id), "current_state": job.state}
         raise ClaimLost("The job is active under another claim.", details=details)
-    before, now = job.progress, datetime.now(UTC)
+    before, now = job.progress, timezone.now()
     job.progress = after(before, reported, run=job.run, now=now)
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
     liveness.after_progress(job.worker_id, principal)

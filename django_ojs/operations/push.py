@@ -27,7 +27,7 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import database, notify, queue_configs
+from django_ojs.storage import database, interceptor, notify, queue_configs
 from django_ojs.storage.dialects.base import Stored
 from django_ojs.storage.figures import rollups
 
@@ -71,6 +71,15 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
+    active = interceptor.current()
+    if active is None or options.admitted:
+        return _route(envelopes, options)
+    store = partial(_route, envelopes, options)
+    return active.push(envelopes, batch=options.batch, store=store)
+
+
+def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    """Store jobs in this database or in an outbox."""
     # The alias of the caller's transaction, where that is not on the jobs' database.
     foreign = None
     if len(connections.settings) > 1:

@@ -19,7 +19,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database, raw_queries
+from django_ojs.storage import database, interceptor, raw_queries
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 
@@ -176,6 +176,9 @@ def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
 
 def get(job_id: UUID) -> Job:
     """Return the job as it is now. Raises JobNotFound."""
+    active = interceptor.current()
+    if active is not None and (job := active.get(job_id)) is not None:
+        return job
     key = Job._meta.pk.get_db_prep_value(job_id, database.connection())
     for job in raw_queries.rows(Job, "id = %s", [key]):
         return job

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -103,7 +104,7 @@ class Executor:
         try:
             refresh_connections()
             contexts.enter(run.context)
-            result, committed = _run(run)
+            result, committed = run_handler(run)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             error = raised
@@ -115,29 +116,44 @@ class Executor:
         return True
 
 
-def _run(run: Run) -> tuple[Any, bool]:
+def run_handler(
+    run: Run,
+    *,
+    call: Callable[[Run], Any] = call,
+    complete: Callable[..., object] = ack.complete,
+) -> tuple[Any, bool]:
+    """Resolve the arguments of a run, call its handler, and check the result.
+
+    Return the result, and whether an `atomic` handler has committed it. Tests replace `call` and
+    `complete`.
+    """
     if not resolver.is_needed(run.job.args, run.handler.payload_kinds):
-        return _run_handler(run, None)
+        return _call_resolved(run, None, call, complete)
     # Before the transaction of an atomic handler, which must hold no locks while a host is slow.
     with Resolved(run.job.id, run.job.args, run.handler.payload_kinds) as resolved:
         run.context.resolved(resolved.args)
-        return _run_handler(run, resolved)
+        return _call_resolved(run, resolved, call, complete)
 
 
-def _run_handler(run: Run, resolved: Resolved | None) -> tuple[Any, bool]:
+def _call_resolved(
+    run: Run,
+    resolved: Resolved | None,
+    call: Callable[[Run], Any],
+    complete: Callable[..., object],
+) -> tuple[Any, bool]:
     atomic = run.handler.atomic
     with database.atomic() if atomic else nullcontext():
-        result = checked_result(run, _call_and_flush(run))
+        result = checked_result(run, _call_and_flush(run, call))
         if resolved is not None:
             resolved.finish()
         if atomic:
             # The handler's rows and the completion commit together or not at all: when the run has
             # lost its claim, this raises and the rows are rolled back.
-            ack.complete(run.job.id, claim=run.claim, result=result)
+            complete(run.job.id, claim=run.claim, result=result)
     return result, atomic
 
 
-def _call_and_flush(run: Run) -> Any:
+def _call_and_flush(run: Run, call: Callable[[Run], Any]) -> Any:
     try:
         return call(run)
     finally:

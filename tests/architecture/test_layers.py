@@ -32,6 +32,8 @@ FLOORS = {
     "middleware": 3,
     "outbox": 4,
     "worker": 4,
+    "testing": 4,
+    "pytest_plugin": 4,
     "management": 4,
     "http": 4,
     "admin": 4,
@@ -56,6 +58,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"background_writer", "dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
+        {"interceptor"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
     ),
 }

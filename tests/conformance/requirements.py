@@ -16,6 +16,8 @@ class Section:
     title: str
     must: dict[str, str]
     may: dict[str, str]
+    #: An extension of servers, which their manifest declares.
+    of_servers: bool = True
 
 
 LEVELS: Final[dict[int, Section]] = {
@@ -314,6 +316,25 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "FA-R003": "Starting and stopping are the framework's.",
         },
     ),
+    "testing": Section(
+        title="Extension: testing",
+        must={
+            "TST-001": "A test can keep jobs in memory, without a database.",
+            "TST-002": "A test asserts a job by type, arguments, queue and a part of the meta.",
+            "TST-003": "A test refutes a job by the same.",
+            "TST-004": "A test clears its jobs.",
+            "TST-005": "Tests that run at once share no jobs.",
+            "TST-006": "After a test, jobs are stored as before.",
+        },
+        may={
+            "TST-R001": "An enqueue can run its job at once.",
+            "TST-R002": "Jobs in memory can be drained.",
+            "TST-R003": "A test asserts that a job has run, and that it is completed.",
+            "TST-R004": "A test stops and moves the clock.",
+            "TST-R005": "A test lets the next run fail, or all.",
+        },
+        of_servers=False,
+    ),
 }
 
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
@@ -329,6 +350,8 @@ NOTES: Final[dict[str, str]] = {
     "L1-EVT-001": "As `job_retrying`; recorded where `KEEP_EVENTS` names it.",
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
+    "TST-004": "As `clear`; [Decisions](spec-decisions.md#testing) has the other names.",
+    "TST-R004": "As `freeze` and `advance`.",
     "L4-PRI-003": "HIGH, NORMAL and LOW are 10, 0 and -10; the range is -100 to 100.",
     "CORE-5.1-2": "`1.0`, as in the HTTP binding, is accepted too.",
     "CORE-5.1-5": "A hyphen is accepted in a word too.",

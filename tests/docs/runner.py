@@ -2,8 +2,9 @@
 
 A Python block whose first line names a file (`# shop/jobs.py`) becomes that module, which later
 blocks import; one that names `settings.py` sets `OJS` for the rest of the page; one that names
-tests is run by unittest. What names no file shares the page's namespace. Commands of `manage.py`
-are parsed, and run where they end by themselves (`--once`); for `curl`, see that module.
+tests is run by unittest, and one whose name begins with `test_` as pytest would. What names no file
+shares the page's namespace. Commands of `manage.py` are parsed, and run where they end by
+themselves (`--once`); for `curl`, see that module.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import sys
 import threading
 import time
 import unittest
-from collections.abc import Awaitable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -29,10 +30,10 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand
 from django.db import connections
-from django.test import override_settings
+from django.test import TestCase, override_settings
 from django.utils.module_loading import import_string
 
-from django_ojs import handlers, middleware
+from django_ojs import handlers, middleware, testing
 from tests.docs import curl
 from tests.docs.pages import ROOT, Block
 
@@ -90,6 +91,8 @@ class PageRun:
             _execute(block, module.__dict__)
             if block.module.endswith("tests"):
                 _run_tests(module)
+            elif block.module.rpartition(".")[2].startswith("test_"):
+                _run_functions(module)
         else:
             _execute(block, self.namespace)
 
@@ -184,6 +187,37 @@ def _module(name: str) -> ModuleType:
     if parent:
         setattr(importlib.import_module(parent), last, module)
     return module
+
+
+def _run_functions(module: ModuleType) -> None:
+    """Run the test functions of a module for pytest, each in a TestCase, with their fixtures."""
+    for name, function in list(vars(module).items()):
+        if name.startswith("test_"):
+            case = type(name, (TestCase,), {"runTest": _with_fixtures(function)})
+            setattr(module, f"{name}_", case)
+    _run_tests(module)
+
+
+def _with_fixtures(function: Callable[..., None]) -> Callable[[TestCase], None]:
+    marks = {mark.name: mark.args[0] for mark in getattr(function, "pytestmark", ())}
+    capture = "django_capture_on_commit_callbacks"
+    fixtures: dict[str, Callable[[], Any]] = {
+        "ojs": {"real": testing.real, "fake": testing.fake, "inline": testing.inline}[
+            marks.get("ojs", "real")
+        ],
+        "ojs_fake": testing.fake,
+        "ojs_inline": testing.inline,
+        capture: lambda: nullcontext(TestCase.captureOnCommitCallbacks),
+    }
+
+    def run(case: TestCase) -> None:
+        with ExitStack() as stack:
+            names = list(inspect.signature(function).parameters)
+            used = dict.fromkeys([*names, *("ojs" for _ in marks)])
+            values = {name: stack.enter_context(fixtures[name]()) for name in used}
+            function(**{name: values[name] for name in names})
+
+    return run
 
 
 def _run_tests(module: ModuleType) -> None:

@@ -16,7 +16,7 @@ from django.db.models import Model
 from django.dispatch import Signal
 
 import django_ojs as ojs
-from django_ojs import conf, handlers, models, signals
+from django_ojs import conf, handlers, models, signals, testing
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
@@ -158,10 +158,15 @@ def test_every_option_is_there() -> None:
     assert sorted(listed) == sorted(f.name for f in fields(Options))
 
 
+def test_every_name_for_tests_is_there() -> None:
+    assert sorted(column(table("reference/python-api.md", "Testing"))) == sorted(testing.__all__)
+
+
 @pytest.mark.parametrize(
     ("heading", "members"),
     [
         ("A handler", {"handler(…)", "function", "type"} | set(dir(handlers.Enqueuer))),
+        ("TestContext", {"mode"} | set(dir(testing.TestContext))),
         ("JobContext", {"job", "log", "metadata", "is_async"} | set(dir(ojs.JobContext))),
     ],
 )

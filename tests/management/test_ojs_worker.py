@@ -283,7 +283,9 @@ class InTestCase(TestCase):
 
     def test_the_command_says_what_to_use_instead(self) -> None:
         job = echo.enqueue("hello")
-        with self.assertRaisesMessage(CommandError, "TransactionTestCase instead of TestCase"):
+        with self.assertRaisesMessage(
+            CommandError, "OJSTestMixin for TestCase, the fixture ojs for pytest"
+        ):
             call_command("ojs_worker", "--once")
         assert job.job().state == "available"
 

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NAMES = ("short", "full", "storm")
 NAME = os.environ.get("OJS_TEST_TIER", "full")
 
-_DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_setup"}
+_DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "django_db_setup", "ojs"}
 _TABLE = pytest.StashKey[Counter[tuple[str, bool]]]()
 
 

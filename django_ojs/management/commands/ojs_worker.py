@@ -266,8 +266,9 @@ def _check_no_transaction() -> None:
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         raise CommandError(
             "ojs_worker cannot run inside a transaction: its threads have their own connections "
-            "and see only rows that are committed. In a test, use TransactionTestCase instead of "
-            "TestCase (pytest: django_db(transaction=True)), or call the handler as a function."
+            "and see only rows that are committed. In a test, run the jobs by drain() of "
+            "django_ojs.testing: OJSTestMixin for TestCase, the fixture ojs for pytest. For the "
+            "command itself use TransactionTestCase (pytest: django_db(transaction=True))."
         )
 
 

@@ -4,11 +4,12 @@ See ojs-framework-adapters §6.2.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from django.db import Error, connections, router
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
@@ -82,7 +83,7 @@ def add(
     All or none. Relative times count from now in what is sent and in what is returned. Raises
     DuplicateJob for an id that is in the outbox, and PayloadTooLarge.
     """
-    now = datetime.now(UTC)
+    now = timezone.now()
     rows = [
         _entry(envelope, destination, now)
         for envelope, destination in zip(envelopes, destinations, strict=True)

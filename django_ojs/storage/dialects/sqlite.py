@@ -14,6 +14,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
 
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
@@ -46,7 +47,7 @@ _INSTRUCTIONS = 20_000
 
 def _next_millisecond() -> str:
     # After each job pushed within this millisecond; three more digits order the jobs of a batch.
-    now = datetime.now(UTC).replace(tzinfo=None) + timedelta(milliseconds=1)
+    now = timezone.now().replace(tzinfo=None) + timedelta(milliseconds=1)
     return now.isoformat(" ", "milliseconds")
 
 
@@ -72,7 +73,7 @@ class SQLite(Dialect):
         with connection.cursor() as cursor:
             # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
             # must those of a batch.
-            now = datetime.now(UTC).replace(tzinfo=None)
+            now = timezone.now().replace(tzinfo=None)
             text = json.dumps(
                 [
                     row_of(envelope)

@@ -1,0 +1,21 @@
+"""Test the jobs of a project: assert what was enqueued, run it, control clock and failures.
+
+For TestCase there are mixins, for pytest fixtures (`django_ojs.pytest_plugin`); both have the same
+`TestContext`. The names and the three modes are those of ojs-testing.
+"""
+
+from django_ojs.testing.case import OJSFakeMixin, OJSInlineMixin, OJSTestMixin
+from django_ojs.testing.context import TestContext, fake, inline, real
+from django_ojs.testing.drain import Drained, DrainTimeout
+
+__all__ = [
+    "DrainTimeout",
+    "Drained",
+    "OJSFakeMixin",
+    "OJSInlineMixin",
+    "OJSTestMixin",
+    "TestContext",
+    "fake",
+    "inline",
+    "real",
+]

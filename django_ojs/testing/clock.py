@@ -1,0 +1,139 @@
+"""A clock that a test stops and moves: Django's, and the one of the jobs' database."""
+
+import atexit
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Protocol
+from unittest import mock
+
+from django.db import DatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
+
+from django_ojs.storage import database
+from django_ojs.testing.store import Store
+
+
+class DatabaseClock(Protocol):
+    """The clock of one connection."""
+
+    def set(self, moment: datetime) -> None:
+        """Stop at a moment."""
+
+    def reset(self) -> None:
+        """Return to the present."""
+
+
+class Clock:
+    """The clock of a test. It is the process's: no two tests in one process can move it at once."""
+
+    def __init__(self, store: Store, *, of_database: bool) -> None:
+        self._store = store
+        self._of_database = of_database
+        self._moment: datetime | None = None
+        self._patch: Any = None
+        self._database: DatabaseClock | None = None
+
+    def freeze(self, moment: datetime) -> None:
+        if timezone.is_naive(moment):
+            raise ValueError("freeze() needs a datetime with a time zone.")
+        self._moment = moment.astimezone(UTC)
+        if self._patch is None:
+            self._patch = mock.patch.object(timezone, "now", self._now)
+            self._patch.start()
+            if self._of_database:
+                link = database.connection()
+                self._database = _CLOCKS[link.vendor](link)
+        if self._database is not None:
+            self._database.set(self._moment)
+        self._store.promote()
+
+    def advance(self, by: timedelta) -> None:
+        self.freeze(timezone.now() + by)
+
+    def unfreeze(self) -> None:
+        """Return to the present; the jobs stay as they are."""
+        if self._patch is not None:
+            self._patch.stop()
+            self._patch = None
+        if self._database is not None:
+            self._database.reset()
+            self._database = None
+
+    def _now(self) -> datetime:
+        assert self._moment is not None
+        return self._moment
+
+
+class _PostgreSQL:
+    """Hides `statement_timestamp()` behind a function of the same name, for one session.
+
+    Inside a TestCase all of it is rolled back with the test.
+    """
+
+    def __init__(self, link: BaseDatabaseWrapper) -> None:
+        self._link = link
+        with link.cursor() as cursor:
+            cursor.execute("SELECT current_setting('search_path')")
+            self._path = cursor.fetchone()[0]
+            cursor.execute("CREATE SCHEMA IF NOT EXISTS ojs_testing")
+            cursor.execute(
+                "CREATE OR REPLACE FUNCTION ojs_testing.statement_timestamp() RETURNS timestamptz "
+                "LANGUAGE sql STABLE AS "
+                "$$ SELECT current_setting('ojs_testing.now')::timestamptz $$"
+            )
+            # A schema that is named before pg_catalog is searched before it.
+            path = f"ojs_testing, {self._path}, pg_catalog"
+            cursor.execute("SELECT set_config('search_path', %s, false)", [path])
+
+    def set(self, moment: datetime) -> None:
+        with self._link.cursor() as cursor:
+            cursor.execute("SELECT set_config('ojs_testing.now', %s, false)", [moment.isoformat()])
+
+    def reset(self) -> None:
+        try:
+            with self._link.cursor() as cursor:
+                cursor.execute("SELECT set_config('search_path', %s, false)", [self._path])
+                cursor.execute("DROP SCHEMA IF EXISTS ojs_testing CASCADE")
+        except DatabaseError:
+            if not self._link.in_atomic_block:
+                raise  # Otherwise the test has broken its transaction, which is rolled back.
+
+
+class _SQLite:
+    """Replaces `strftime`, from which every 'now' of the statements comes, for one connection."""
+
+    def __init__(self, link: BaseDatabaseWrapper) -> None:
+        self._now: str | None = None
+        link.ensure_connection()
+        link.connection.create_function("strftime", -1, self._strftime)
+
+    def set(self, moment: datetime) -> None:
+        self._now = moment.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+    def reset(self) -> None:
+        # The function stays, because a removed one does not bring back SQLite's own.
+        self._now = None
+
+    def _strftime(self, *args: Any) -> Any:
+        values = [
+            self._now if self._now and isinstance(arg, str) and arg.lower() == "now" else arg
+            for arg in args
+        ]
+        marks = ", ".join("?" * len(values))
+        return _unchanged_sqlite().execute(f"SELECT strftime({marks})", values).fetchone()[0]
+
+
+@cache
+def _unchanged_sqlite() -> sqlite3.Connection:
+    link = sqlite3.connect(":memory:", check_same_thread=False)
+    atexit.register(link.close)
+    return link
+
+
+_CLOCKS: dict[str, Callable[[BaseDatabaseWrapper], DatabaseClock]] = {
+    "postgresql": _PostgreSQL,
+    "sqlite": _SQLite,
+}

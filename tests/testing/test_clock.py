@@ -1,0 +1,138 @@
+"""`freeze` and `advance`: Django's clock and the database's move together."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+import django_ojs
+from django_ojs import testing
+from django_ojs.models import Job
+from django_ojs.operations.fetch import fetch
+from django_ojs.testing import Drained, TestContext
+from tests.testapp.testing_jobs import now, send
+
+MOMENT = datetime(2040, 2, 29, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["ojs", "ojs_fake"])
+def context(request: pytest.FixtureRequest, db: None) -> TestContext:
+    opened: TestContext = request.getfixturevalue(request.param)
+    return opened
+
+
+@pytest.mark.requirement("TST-R004")
+def test_a_scheduled_job_is_due_when_the_clock_says_so(context: TestContext) -> None:
+    context.freeze(MOMENT)
+    now.options(scheduled_at=timedelta(days=1)).enqueue()
+    context.assert_enqueued(now, delay=timedelta(days=1))
+    context.advance(timedelta(days=1) - timedelta(seconds=1))
+    assert context.drain() == Drained()
+    context.advance(timedelta(seconds=1))
+    assert [job.state for job in context.enqueued()] == ["available"]
+    assert context.drain() == Drained(completed=1)
+    [job] = context.enqueued()
+    assert job.result == "2040-03-01T12:00:00+00:00"
+    assert (job.created_at, job.finished_at) == (MOMENT, MOMENT + timedelta(days=1))
+
+
+def test_retries_and_deadlines_follow(context: TestContext) -> None:
+    retry = django_ojs.RetryPolicy(initial_interval=HOUR, max_interval=HOUR, jitter=False)
+    send.options(retry=retry).enqueue("ada")
+    send.options(expires_at=2 * HOUR, scheduled_at=3 * HOUR).enqueue("late")
+    context.fail_next(send, ValueError)
+    context.freeze(timezone.now())
+    assert context.drain() == Drained(retryable=1)
+    context.advance(HOUR - timedelta(seconds=1))
+    assert context.drain() == Drained()
+    context.advance(timedelta(seconds=2))
+    assert context.drain() == Drained(completed=1)
+    context.advance(HOUR + timedelta(minutes=1))
+    states = {job.args[0]: (job.state, job.discard_reason) for job in context.enqueued()}
+    assert states == {"ada": ("completed", None), "late": ("discarded", "expired")}
+
+
+def test_jobs_of_one_moment_keep_their_order(context: TestContext) -> None:
+    context.freeze(MOMENT)
+    for number in range(5):
+        send.enqueue(str(number))
+    context.drain("email", max_jobs=2)
+    assert [job.args[0] for job in context.assert_completed(send)] == ["0", "1"]
+
+
+def test_a_moment_without_a_time_zone_is_refused(context: TestContext) -> None:
+    with pytest.raises(ValueError, match="needs a datetime with a time zone"):
+        context.freeze(datetime(2040, 1, 1))  # noqa: DTZ001  # the mistake
+
+
+def database_time() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT statement_timestamp()"
+            if connection.vendor == "postgresql"
+            else "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
+        )
+        [value] = cursor.fetchone()
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContext) -> None:
+    real = timezone.now
+    ojs.advance(HOUR)
+    frozen = timezone.now()
+    ojs.freeze(MOMENT)
+    assert timezone.now() == database_time() == MOMENT
+    send.enqueue("ada")
+    assert Job.objects.annotate(now=Now()).get().now == MOMENT
+    ojs.unfreeze()
+    assert timezone.now is real
+    assert abs(send.enqueue("eve").job().created_at - real()) < timedelta(minutes=5)
+    assert abs(database_time() - real()) < timedelta(minutes=5)
+    assert timedelta(minutes=50) < frozen - real() < timedelta(minutes=70)
+
+
+def test_a_lease_lapses(ojs: TestContext) -> None:
+    send.enqueue("ada")
+    assert fetch(["email"], worker_id="dead")
+    ojs.advance(timedelta(days=1))
+    assert [job.state for job in ojs.enqueued()] == ["available"]
+    assert ojs.drain() == Drained(completed=1)
+    assert [a.outcome for a in ojs.enqueued()[0].attempts.all()] == ["lapsed"]
+
+
+def test_the_clock_of_a_context_ends_with_it(db: None) -> None:
+    for _ in range(2):
+        with testing.real() as context:
+            context.freeze(MOMENT)
+            send.enqueue("ada")
+    assert timezone.now() < MOMENT
+    assert database_time() < MOMENT
+
+
+@pytest.mark.django_db(transaction=True)
+def test_outside_of_a_transaction_nothing_is_left(ojs: TestContext) -> None:
+    ojs.freeze(MOMENT)
+    now.enqueue()
+    assert ojs.drain() == Drained(completed=1)
+    ojs.unfreeze()
+    assert database_time() < MOMENT
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT to_regnamespace('ojs_testing')")
+            assert cursor.fetchone() == (None,)
+
+
+def test_a_broken_transaction_does_not_hide_the_failure_of_the_test(db: None) -> None:
+    def break_it() -> None:
+        with transaction.atomic(), testing.real() as context:
+            context.freeze(MOMENT)
+            connection.cursor().execute("SELECT no_such_column")
+
+    with pytest.raises(DatabaseError, match="no_such_column"):
+        break_it()
+    assert database_time() < MOMENT

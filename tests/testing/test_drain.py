@@ -1,0 +1,240 @@
+"""`drain`: real runs of a worker, inside the transaction of a test; and `perform`, `fail_next`."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+from django.db import IntegrityError, connection
+from django.test import override_settings
+
+import django_ojs
+from django_ojs import handlers, signals
+from django_ojs.models import Job
+from django_ojs.testing import Drained, DrainTimeout, TestContext
+from tests.testapp.models import Thing
+from tests.testapp.testing_jobs import (
+    asave,
+    break_transaction,
+    chain,
+    forever,
+    save,
+    save_atomically,
+    send,
+)
+
+
+@pytest.fixture(params=["real", "fake"])
+def context(request: pytest.FixtureRequest, db: None) -> TestContext:
+    opened: TestContext = request.getfixturevalue("ojs" if request.param == "real" else "ojs_fake")
+    return opened
+
+
+@pytest.mark.requirement("TST-R002")
+def test_jobs_run_through_all_operations(context: TestContext) -> None:
+    send.enqueue("ada")
+    asave.enqueue("async")
+    save_atomically.enqueue("atomic")
+    assert context.drain() == Drained(completed=3)
+    assert [job.result for job in context.assert_completed(asave)] == ["async, attempt 1"]
+    assert set(Thing.objects.values_list("name", flat=True)) == {"async", "atomic"}
+    assert context.drain() == Drained()
+    context.assert_performed(send, args=["ada"], count=1)
+    context.refute_performed(save)
+
+
+def test_the_bounds_of_a_drain(context: TestContext) -> None:
+    send.options(priority=5).enqueue("first")
+    for _ in range(2):
+        send.enqueue("ada")
+    save.enqueue("thing")
+    assert context.drain("email", max_jobs=1) == Drained(completed=1)
+    context.assert_performed(send, args=["first"], count=1)
+    assert context.drain("email") == Drained(completed=2)
+    context.refute_performed(save)
+
+
+def test_a_job_that_enqueues_itself_is_named(context: TestContext) -> None:
+    forever.enqueue()
+    with pytest.raises(DrainTimeout, match=r"\d+ of testing.forever\). Does a job enqueue itself"):
+        context.drain(timeout=0.2)
+
+
+def test_what_a_job_enqueues_after_its_commit_runs_too(context: TestContext) -> None:
+    chain.enqueue(2)
+    assert context.drain() == Drained(completed=3)
+
+
+def test_failures_follow_the_retry_policy(
+    context: TestContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    send.enqueue("ada")
+    context.fail_next(send, ConnectionError("no server"), times=2)
+    with caplog.at_level(logging.WARNING, "django_ojs.worker"):
+        assert context.drain() == Drained(retryable=1)
+    assert "no server" in caplog.text
+    context.assert_failed(send)
+    assert context.drain(with_retries=True) == Drained(discarded=1)
+    [job] = context.enqueued()
+    assert (job.attempt, job.error["type"]) == (2, "ConnectionError")
+
+
+@pytest.mark.requirement("TST-R005")
+def test_fail_all_never_ends(context: TestContext) -> None:
+    send.enqueue("ada")
+    context.fail_all(send, ValueError)
+    assert context.drain(with_retries=True) == Drained(retryable=1, discarded=1)
+
+
+@pytest.mark.requirement("TST-R005")
+def test_a_retry_succeeds_after_the_injected_failure(context: TestContext) -> None:
+    asave.enqueue("ada")
+    context.fail_next("testing.asave", ValueError("once"))
+    assert context.drain(with_retries=True) == Drained(retryable=1, completed=1)
+    assert [job.attempt for job in context.assert_completed(asave)] == [2]
+
+
+def test_scheduled_jobs_run_on_request_in_their_order(context: TestContext) -> None:
+    for name, days in (("last", 2), ("first", 1)):
+        asave.options(scheduled_at=f"+P{days}D").enqueue(name)
+    assert context.drain() == Drained()
+    assert context.drain(with_scheduled=True) == Drained(completed=2)
+    assert [thing.name for thing in Thing.objects.order_by("pk")] == ["first", "last"]
+
+
+def test_a_type_without_a_handler_is_postponed(context: TestContext) -> None:
+    django_ojs.enqueue("elsewhere.run", [])
+    assert context.drain(with_retries=True, with_scheduled=True) == Drained(without_handler=1)
+    assert [job.state for job in context.enqueued()] == ["retryable"]
+
+
+def test_a_job_that_its_handler_cancels(context: TestContext) -> None:
+    @django_ojs.job("testing.cancel")
+    def cancel(ctx: django_ojs.JobContext) -> None:
+        django_ojs.cancel(ctx.job.id)
+
+    try:
+        cancel.enqueue()
+        assert context.drain() == Drained(cancelled=1)
+    finally:
+        handlers.registry.remove("testing.cancel")
+
+
+def test_execution_middleware_runs(context: TestContext) -> None:
+    with override_settings(OJS={"EXECUTION_MIDDLEWARE": ["tests.testing.test_drain.quote"]}):
+        send.enqueue("ada")
+        context.drain()
+        assert context.perform(send, "eve") == "'eve'"
+    assert [job.result for job in context.enqueued()] == ["'ada'"]
+
+
+def quote(context: django_ojs.JobContext, proceed: object) -> str:
+    """Quote the result."""
+    return repr(proceed())  # type: ignore[operator]  # a middleware gets a callable
+
+
+class TestReal:
+    """What only rows can show."""
+
+    def test_the_writes_of_a_failed_handler_stay_as_in_production(self, ojs: TestContext) -> None:
+        save.enqueue("broken")
+        save_atomically.enqueue("broken")
+        assert ojs.drain() == Drained(retryable=2)
+        assert Thing.objects.filter(name="broken").count() == 1
+
+    def test_a_broken_transaction_is_rolled_back_to_before_the_job(self, ojs: TestContext) -> None:
+        before = Thing.objects.create(name="before")
+        break_transaction.enqueue()
+        save.enqueue("after")
+        assert ojs.drain() == Drained(discarded=1, completed=1)
+        names = set(Thing.objects.values_list("name", flat=True)) - {"lost"}
+        assert names == {before.name, "after"}
+        if connection.vendor == "postgresql":  # SQLite's transaction goes on.
+            assert not Thing.objects.filter(name="lost").exists()
+        assert ojs.assert_failed(break_transaction)[0].dead_letter
+
+    def test_signals_of_a_job_are_sent_and_the_test_s_callbacks_wait(
+        self, ojs: TestContext
+    ) -> None:
+        sent: list[str] = []
+
+        def receive(job: Job, **kwargs: object) -> None:
+            sent.append(job.state)
+
+        signals.job_completed.connect(receive)
+        try:
+            send.enqueue("ada")
+            save_atomically.enqueue("atomic")
+            waiting = len(connection.run_on_commit)
+            assert ojs.drain() == Drained(completed=2)
+        finally:
+            signals.job_completed.disconnect(receive)
+        assert sent == ["completed", "completed"]
+        assert len(connection.run_on_commit) == waiting
+
+    def test_progress_is_stored(self, ojs: TestContext) -> None:
+        asave.enqueue("ada")
+        ojs.drain()
+        [job] = ojs.enqueued()
+        assert job.progress["progress"] == 0.5
+
+    def test_the_history_has_the_failed_run(self, ojs: TestContext) -> None:
+        send.enqueue("ada")
+        ojs.fail_next(send, ValueError("once"))
+        ojs.drain()
+        [job] = ojs.enqueued()
+        assert [(a.outcome, a.worker_id) for a in job.attempts.all()] == [
+            ("failed", "django_ojs.testing")
+        ]
+
+    def test_a_paused_queue_is_not_drained(self, ojs: TestContext) -> None:
+        send.enqueue("ada")
+        send.options(scheduled_at="+P1D").enqueue("eve")
+        django_ojs.pause_queue("email")
+        assert ojs.drain(with_scheduled=True) == Drained()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_outside_of_a_transaction(self, ojs: TestContext) -> None:
+        save.enqueue("broken")
+        save_atomically.enqueue("atomic")
+        chain.enqueue(1)
+        assert ojs.drain() == Drained(completed=3, retryable=1)
+        assert set(Thing.objects.values_list("name", flat=True)) == {"broken", "atomic"}
+
+
+class TestPerform:
+    def test_the_result_is_returned_and_no_job_is_stored(self, ojs: TestContext) -> None:
+        assert ojs.perform(send, "ada", template="receipt") == "ada"
+        assert ojs.perform(asave.options(scheduled_at="+P1D"), "eve") == "eve, attempt 1"
+        assert ojs.enqueued() == []
+
+    def test_exceptions_are_raised_and_the_transaction_stays_usable(self, ojs: TestContext) -> None:
+        with pytest.raises(django_ojs.OJSError):
+            ojs.perform(send)
+        ojs.fail_next(send, ConnectionError("no server"))
+        with pytest.raises(ConnectionError, match="no server"):
+            ojs.perform(send, "ada")
+        with pytest.raises(Exception, match="no_such_column"):
+            ojs.perform(break_transaction)
+        assert Thing.objects.count() >= 0
+
+    def test_what_is_no_handler_is_an_error(self, ojs_fake: TestContext) -> None:
+        with pytest.raises(TypeError, match="needs a handler made by"):
+            ojs_fake.perform("testing.send", "ada")  # type: ignore[arg-type]  # the mistake
+
+    def test_a_result_that_cannot_be_stored_is_an_error(self, ojs_fake: TestContext) -> None:
+        ojs_fake.fail_next(send, IntegrityError)
+        with pytest.raises(IntegrityError):
+            ojs_fake.perform(send, "ada")
+        chain = {"EXECUTION_MIDDLEWARE": ["tests.testing.test_drain.a_set"]}
+        with (
+            override_settings(OJS=chain),
+            pytest.raises(django_ojs.OJSError, match=re.escape("result")),
+        ):
+            ojs_fake.perform(send, "ada")
+
+
+def a_set(context: django_ojs.JobContext, proceed: object) -> set[str]:
+    """Return what JSON cannot carry."""
+    return {"ada"}

@@ -1,0 +1,264 @@
+"""The three modes: what an enqueue does in each, and whose jobs a test sees."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+
+import pytest
+from django.db import connection
+from django.test import TestCase, override_settings
+
+import django_ojs as ojs
+from django_ojs import signals, testing
+from django_ojs.models import Job
+from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidArgs, JobNotFound
+from django_ojs.testing import Drained, TestContext
+from tests.testapp.models import Thing
+from tests.testapp.testing_jobs import asave, save, save_atomically, send
+
+
+def in_thread(target: Callable[[], object]) -> list[BaseException]:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            target()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return errors
+
+
+class TestReal:
+    def test_a_job_is_a_row(self, ojs: TestContext) -> None:
+        job = send.enqueue("ada")
+        assert Job.objects.get().pk == job.id
+        assert [each.pk for each in ojs.enqueued()] == [job.id]
+        assert ojs.enqueued(send, queue="other") == ojs.enqueued("testing.save") == []
+
+    @pytest.mark.django_db
+    def test_jobs_from_before_the_context_are_not_the_test_s(self) -> None:
+        send.enqueue("before")
+        with testing.real() as context:
+            send.enqueue("ada")
+            assert [job.args for job in context.enqueued()] == [["ada"]]
+            context.clear()
+            assert context.enqueued() == []
+        assert [job.args for job in Job.objects.all()] == [["before"]]
+
+    def test_it_raises_what_an_enqueue_raises(self, ojs: TestContext) -> None:
+        with pytest.raises(InvalidArgs):
+            send.enqueue()
+        assert ojs.enqueued() == []
+
+
+@pytest.mark.requirement("TST-001")
+class TestFake:
+    def test_no_row_is_stored_and_no_database_needed(self, ojs_fake: TestContext) -> None:
+        # This test may not use a database: pytest-django would raise.
+        job = send.options(scheduled_at="+PT1H", meta={"a": 1}).enqueue("ada")
+        [stored] = ojs_fake.enqueued(send)
+        assert (stored.pk, stored.state, stored.args, stored.queue, stored.meta) == (
+            *(job.id, "scheduled", ["ada"], "email"),
+            {"a": 1},
+        )
+        assert stored.due_at is not None
+        assert job.id.version == 7
+
+    def test_a_job_is_read_and_cancelled_in_memory(self, ojs_fake: TestContext) -> None:
+        job = send.enqueue("ada")
+        assert ojs.get_job(job.id).state == job.job().state == "available"
+        assert ojs.cancel(job.id).state == "cancelled"
+        assert ojs.cancel(job.id).state == "cancelled"
+        ojs_fake.assert_job_state(job.id, "cancelled")
+        with pytest.raises(JobNotFound):
+            ojs.get_job(ojs.new_id())
+        assert ojs_fake.drain() == Drained()
+
+    def test_a_job_that_ended_cannot_be_cancelled(self, ojs_fake: TestContext) -> None:
+        job = send.enqueue("ada")
+        ojs_fake.drain()
+        with pytest.raises(Conflict):
+            ojs.cancel(job.id)
+
+    def test_what_an_enqueue_checks_is_checked(self, ojs_fake: TestContext) -> None:
+        with pytest.raises(ojs.OJSError, match="queue"):
+            ojs.enqueue("testing.send", ["ada"], queue="Not A Queue")
+        key = ojs.new_id()
+        send.options(id=key).enqueue("ada")
+        with pytest.raises(DuplicateJob):
+            ojs.enqueue_batch([send.request("eve"), send.options(id=key).request("ada")])
+        assert [job.args for job in ojs_fake.enqueued()] == [["ada"]]
+
+    def test_enqueue_middleware_runs(self, ojs_fake: TestContext) -> None:
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": ["tests.testing.test_modes.label"]}):
+            send.enqueue("ada")
+            assert send.enqueue("nobody@example.com").outcome == "dropped"
+        ojs_fake.assert_enqueued(send, meta={"label": "set"}, count=1)
+
+    def test_unique_policies_hold(self, ojs_fake: TestContext) -> None:
+        first = send.options(unique={"on_conflict": "ignore"}).enqueue("ada")
+        again = send.options(unique={"on_conflict": "ignore"}).enqueue("ada")
+        assert (again.outcome, again.id) == ("duplicate", first.id)
+        with pytest.raises(DuplicateJob):
+            send.options(unique={"on_conflict": "reject"}).enqueue("ada")
+        send.options(unique={"on_conflict": "replace"}).enqueue("ada")
+        assert [job.state for job in ojs_fake.enqueued()] == ["cancelled", "available"]
+
+    def test_a_job_of_another_server_is_in_the_outbox(self, ojs_fake: TestContext) -> None:
+        outbox = {"billing": {"url": "https://example.com/ojs", "types": ["bill.*"]}}
+        with override_settings(OJS={"OUTBOX": outbox}):
+            job = ojs.enqueue("bill.send", [])
+        assert (job.outcome, job.destination) == ("outbox", "billing")
+        with pytest.raises(AssertionError, match="1 job of this type was stored in the outbox"):
+            ojs_fake.assert_enqueued("bill.send")
+
+    def test_signals_are_sent(self, ojs_fake: TestContext) -> None:
+        sent: list[str] = []
+
+        def receive(signal: object, job: Job, **kwargs: object) -> None:
+            sent.append(f"{job.type} {job.state}")
+
+        for signal in (signals.job_enqueued, signals.job_completed, signals.job_failed):
+            signal.connect(receive)
+        try:
+            send.enqueue("ada")
+            ojs_fake.fail_next(send, ValueError)
+            ojs_fake.drain(with_retries=True)
+        finally:
+            for signal in (signals.job_enqueued, signals.job_completed, signals.job_failed):
+                signal.disconnect(receive)
+        assert sent == [f"testing.send {s}" for s in ("available", "retryable", "completed")]
+
+    @pytest.mark.django_db
+    def test_after_it_jobs_are_rows_again(self) -> None:
+        with testing.fake():
+            send.enqueue("fake")
+        send.enqueue("real")
+        assert [job.args for job in Job.objects.all()] == [["real"]]
+
+
+@pytest.mark.requirement("TST-R001")
+class TestInline:
+    def test_the_job_has_run_when_the_enqueue_returns(self, ojs_inline: TestContext) -> None:
+        job = send.options(scheduled_at="+P1D").enqueue("ada")
+        [done] = ojs_inline.assert_completed(send, count=1)
+        assert (done.pk, done.result, done.attempt) == (job.id, "ada", 1)
+
+    def test_an_exception_reaches_the_caller_and_nothing_is_retried(
+        self, ojs_inline: TestContext
+    ) -> None:
+        ojs_inline.fail_next(send, ValueError("no server"))
+        with pytest.raises(ValueError, match="no server"):
+            send.enqueue("ada")
+        [failed] = ojs_inline.assert_failed(send)
+        assert failed.attempt == 1
+
+    @pytest.mark.django_db
+    def test_handlers_use_the_database_of_the_test(self, ojs_inline: TestContext) -> None:
+        save.enqueue("plain")
+        save_atomically.enqueue("atomic")
+        asave.enqueue("async")
+        assert set(Thing.objects.values_list("name", flat=True)) == {"plain", "atomic", "async"}
+        assert not Job.objects.exists()
+
+    def test_a_type_without_a_handler_is_an_error(self, ojs_inline: TestContext) -> None:
+        with pytest.raises(LookupError, match=r"'testing.sent' has no handler.*testing.send\?"):
+            ojs.enqueue("testing.sent", ["ada"])
+
+
+@pytest.mark.requirement("TST-005")
+class TestIsolation:
+    def test_the_jobs_of_a_thread_are_the_test_s(self, ojs_fake: TestContext) -> None:
+        assert not in_thread(lambda: send.enqueue("ada"))
+        assert not in_thread(lambda: copy_context().run(send.enqueue, "eve"))
+        ojs_fake.assert_enqueued(send, count=2)
+
+    def test_tests_in_two_threads_do_not_see_each_other(self) -> None:
+        both, seen = threading.Barrier(2, timeout=60), {}
+
+        def run(name: str) -> None:
+            with testing.fake() as context:
+                both.wait()
+                send.enqueue(name)
+                both.wait()
+                seen[name] = [job.args for job in context.enqueued()]
+                both.wait()
+
+        threads = [threading.Thread(target=run, args=(name,)) for name in ("a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen == {"a": [["a"]], "b": [["b"]]}
+
+    def test_a_thread_of_neither_of_two_tests_is_an_error(self) -> None:
+        inside, leave = threading.Event(), threading.Event()
+
+        def other_test() -> None:
+            with testing.fake():
+                inside.set()
+                leave.wait(60)
+
+        thread = threading.Thread(target=other_test)
+        thread.start()
+        inside.wait(60)
+        try:
+            with testing.fake() as context:
+                [error] = in_thread(lambda: send.enqueue("ada"))
+                assert "this thread belongs to none" in str(error)
+                assert context.enqueued() == []
+        finally:
+            leave.set()
+            thread.join()
+
+    def test_a_thread_that_outlives_its_test_is_an_error(self) -> None:
+        with testing.fake():
+            left_over = copy_context()
+        with testing.fake() as context:
+            [error] = in_thread(lambda: left_over.run(send.enqueue, "ada"))
+            assert "has ended" in str(error)
+            assert context.enqueued() == []
+
+    def test_contexts_can_be_nested(self, ojs_fake: TestContext) -> None:
+        with testing.fake() as inner:
+            send.enqueue("inner")
+            assert not in_thread(lambda: send.enqueue("thread"))
+        send.enqueue("outer")
+        assert [job.args for job in inner.enqueued()] == [["inner"], ["thread"]]
+        assert [job.args for job in ojs_fake.enqueued()] == [["outer"]]
+
+
+class AfterCommit(TestCase):
+    def test_a_function_that_waits_for_a_commit_is_named(self) -> None:
+        from django.db import transaction
+
+        def enqueue_later() -> None:
+            send.enqueue("ada")
+
+        with testing.real() as context:
+            transaction.on_commit(enqueue_later)
+            with pytest.raises(AssertionError) as failed:
+                context.assert_enqueued(send)
+            assert "1 on_commit function waits for a commit" in str(failed.value)
+            assert "enqueue_later" in str(failed.value)
+            assert "captureOnCommitCallbacks(execute=True)" in str(failed.value)
+            connection.run_on_commit.clear()
+            with self.captureOnCommitCallbacks(execute=True):
+                transaction.on_commit(enqueue_later)
+                send.enqueue_after_commit("eve")
+            context.assert_enqueued(send, args=["ada"])
+            context.assert_enqueued(send, args=["eve"])
+
+
+def label(envelope: ojs.Request, proceed: Callable[[object], object]) -> object:
+    """Set a label; drop what is for nobody."""
+    if envelope.args == ["nobody@example.com"]:
+        return None
+    envelope.meta["label"] = "set"  # type: ignore[attr-defined]  # an Envelope
+    return proceed(envelope)
