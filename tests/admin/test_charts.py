@@ -9,7 +9,8 @@ from django.template.loader import render_to_string
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.admin import charts, formatting
+from django_ojs import formatting
+from django_ojs.admin import charts
 from django_ojs.admin.charts import Series
 from django_ojs.templatetags import ojs_admin
 from tests.admin.markup import structure
