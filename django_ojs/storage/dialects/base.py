@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -83,6 +83,33 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadRows:
+    """The rows of a table, and whether autovacuum removes the dead ones."""
+
+    name: str
+    live: int
+    dead: int
+    autovacuum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonHolder:
+    """What keeps VACUUM from removing rows: a transaction, a prepared one, a slot or a replica.
+
+    `transactions`: how many have begun since the oldest that it keeps. `wal_bytes`: the log that a
+    slot keeps.
+    """
+
+    kind: Literal["transaction", "prepared", "slot", "replica"]
+    name: str
+    detail: str
+    age: timedelta | None
+    transactions: int | None
+    active: bool
+    wal_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -108,6 +135,8 @@ class Dialect(ABC):
     count_rows: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
+    #: How does a statement begin that creates an index without locking out the writers?
+    create_index: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
     #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
@@ -368,6 +397,27 @@ class Dialect(ABC):
         While it is open, no row that was changed since can be removed, and claims get slower. None
         also where the database does not say.
         """
+        return None
+
+    def triggers(self, connection: BaseDatabaseWrapper) -> dict[tuple[str, str], bool]:
+        """Return whether each trigger on a table of django_ojs fires, by trigger and table."""
+        rows = self._rows(connection, "triggers")
+        return {(trigger, table): bool(fires) for trigger, table, fires in rows}
+
+    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the indexes on tables of django_ojs that were not built to their end."""
+        return []
+
+    def dead_rows(self, connection: BaseDatabaseWrapper) -> list[DeadRows]:
+        """Return the dead rows of each table of django_ojs, where the database keeps any."""
+        return []
+
+    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
+        """Return what keeps VACUUM from removing rows, the oldest first."""
+        return []
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime | None:
+        """Return the time of the database, where its clock may be another than the process's."""
         return None
 
     @abstractmethod
