@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any, Final
 
+from django.db import ProgrammingError
+
 from django_ojs.command_line.checks import jobs, queues, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
@@ -26,14 +28,14 @@ def _doctor(console: Console, options: Options) -> int:
     chosen = options["only"] or CHECKS
     results: list[dict[str, Any]] = []
     for name, check in CHECKS.items():
-        if name not in chosen or name in options["skip"]:
+        if name not in chosen or name in options["skip"] or not check.applies():
             continue
-        findings = list(check.run())
+        findings = _findings(check)
         repaired = False
         if findings and options["repair"] and check.repair is not None:
             check.repair()
             audit.note("doctor.repaired", principal=operator(), check=name)
-            left = list(check.run())
+            left = _findings(check)
             repaired = not left
             _show(console, check, findings, repaired=repaired)
             findings = left
@@ -52,6 +54,21 @@ def _doctor(console: Console, options: Options) -> int:
             f"{number} findings in {len(results)} checks.", "bold red" if number else "green"
         )
     return FAILED if number else OK
+
+
+def _findings(check: Check) -> list[DoctorFinding]:
+    try:
+        return list(check.run())
+    except ProgrammingError as error:
+        reason = str(error).partition("\n")[0]
+        return [
+            DoctorFinding(
+                found=f"The check could not run: {reason}.",
+                why="What it would find is not known.",
+                cure="Run it as a role that may read the tables of django_ojs: "
+                "docs/how-to/database-roles.md.",
+            )
+        ]
 
 
 def _show(

@@ -94,7 +94,7 @@ def _age(holder: HorizonHolder) -> str:
 
 def _pooler() -> Iterator[DoctorFinding]:
     connection = database.connection()
-    if not database.dialect().can_notify or database.dialect().session(connection) is not None:
+    if database.dialect().session(connection) is not None:
         return
     if settings().notify:
         yield DoctorFinding(
@@ -119,8 +119,6 @@ def _clock() -> Iterator[DoctorFinding]:
     before = timezone.now()
     there = database.dialect().clock(database.connection())
     after = timezone.now()
-    if there is None:
-        return
     # The time of the query itself is no difference.
     away = max(there - after, before - there)
     if away > CLOCK:
@@ -135,9 +133,16 @@ def _clock() -> Iterator[DoctorFinding]:
         )
 
 
-CHECKS: Final = (
-    Check(name="dead-rows", about="Dead rows and autovacuum", run=_dead_rows),
-    Check(name="horizon", about="Open transactions and replication slots", run=_horizon),
-    Check(name="pooler", about="Notifications and the pooler", run=_pooler),
-    Check(name="clock", about="The clock", run=_clock),
+def _is_server() -> bool:
+    return database.dialect().is_server
+
+
+CHECKS: Final = tuple(
+    Check(name=name, about=about, run=run, applies=_is_server)
+    for name, about, run in (
+        ("dead-rows", "Dead rows and autovacuum", _dead_rows),
+        ("horizon", "Open transactions and replication slots", _horizon),
+        ("pooler", "Notifications and the pooler", _pooler),
+        ("clock", "The clock", _clock),
+    )
 )

@@ -6,7 +6,7 @@ from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, NotSupportedError
 
 from django_ojs.command_line import (
     changes,
@@ -97,6 +97,8 @@ class Command(BaseCommand):
             code = SUBCOMMANDS[subcommand].run(console, options)
         except OJSError as error:
             raise CommandError(error.message) from error
+        except NotSupportedError as error:
+            raise CommandError(str(error)) from error
         except DatabaseError:
             # It is not there, or not migrated: the message says so.
             require_database()

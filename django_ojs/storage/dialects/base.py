@@ -135,6 +135,8 @@ class Dialect(ABC):
     count_rows: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
+    #: Is it a process of its own, with sessions of others, a clock, and VACUUM in the background?
+    is_server: ClassVar[bool]
     #: How does a statement begin that creates an index without locking out the writers?
     create_index: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
@@ -409,16 +411,16 @@ class Dialect(ABC):
         return []
 
     def dead_rows(self, connection: BaseDatabaseWrapper) -> list[DeadRows]:
-        """Return the dead rows of each table of django_ojs, where the database keeps any."""
-        return []
+        """Return the dead rows of each table of django_ojs. Only where `is_server`."""
+        raise NotImplementedError
 
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
-        """Return what keeps VACUUM from removing rows, the oldest first."""
-        return []
+        """Return what keeps VACUUM from removing rows, the oldest first. Only where `is_server`."""
+        raise NotImplementedError
 
-    def clock(self, connection: BaseDatabaseWrapper) -> datetime | None:
-        """Return the time of the database, where its clock may be another than the process's."""
-        return None
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        """Return the time of the database. Only where `is_server`."""
+        raise NotImplementedError
 
     @abstractmethod
     def query_timeout(

@@ -128,6 +128,7 @@ class PostgreSQL(Dialect):
     backend = "postgres"
     count_rows = _SQL["count_rows"]
     binary_collation = '"C"'
+    is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"
     can_notify = True
     has_one_writer = False
@@ -309,7 +310,7 @@ class PostgreSQL(Dialect):
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
         return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
 
-    def clock(self, connection: BaseDatabaseWrapper) -> datetime | None:
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         return cast("datetime", self._rows(connection, "clock")[0][0])
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
