@@ -57,7 +57,7 @@ class _Change:
             return _nothing(console, self.action)
         touched = max(number, len(which.ids)) if has_only_ids(which) else number
         if touched > 1 or more:
-            what = f"{self.action.label} {_number(touched, more)}? {self.warning}"
+            what = f"{self.action.label} {number_of_jobs(touched, more)}? {self.warning}"
             ask(console, what, yes=options["yes"])
         if has_only_ids(which):
             return self._named(console, which)
@@ -135,7 +135,7 @@ def _dry_run(console: Console, action: str, which: JobFilter, number: int, more:
     if console.as_json:
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
-    console.line(f"This would {action} {_number(number, more)}; nothing was changed.")
+    console.line(f"This would {action} {number_of_jobs(number, more)}; nothing was changed.")
     if jobs := first_of(which, SAMPLE).jobs:
         table_of(console, jobs)
     return OK
@@ -154,7 +154,8 @@ def _json(console: Console, action: str, done: int, skipped: int, failed: int, *
     console.json(result | more)
 
 
-def _number(number: int, more: bool) -> str:
+def number_of_jobs(number: int, more: bool) -> str:
+    """Return "1 job", or "at least 7 jobs" where there may be more."""
     return f"{'at least ' if more else ''}{number:,} job{'s' * (number != 1 or more)}"
 
 

@@ -20,6 +20,9 @@ from django_ojs.spec import json
 #: Shown for no value.
 NONE: Final = "-"
 
+#: Between two columns, and the least width of one that shrinks.
+_GAP, _NARROWEST = 2, 6
+
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -32,11 +35,11 @@ class Cell(NamedTuple):
 
 
 class TableColumn(NamedTuple):
-    """A column of a table. `whole`: it is never shortened to fit the terminal."""
+    """A column of a table. `shrinks`: its values are cut where the terminal is too narrow."""
 
     title: str
     right: bool = False
-    whole: bool = False
+    shrinks: bool = False
 
 
 class Console:
@@ -87,15 +90,14 @@ class Console:
         if self._has_rich:
             self._rich_table(columns, cells)
             return
+        widths = _widths(columns, cells)
         titles = [column.title for column in columns]
-        lines = [titles, *([cell.text for cell in row] for row in cells)]
-        widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
-        for line in lines:
+        for line in [titles, *([cell.text for cell in row] for row in cells)]:
             aligned = (
                 text.rjust(width) if column.right else text.ljust(width)
                 for text, width, column in zip(line, widths, columns, strict=True)
             )
-            self._write("  ".join(aligned).rstrip() + "\n")
+            self._write((" " * _GAP).join(aligned).rstrip() + "\n")
 
     def confirmed(self, question: str, *, yes: bool) -> bool | None:
         """Ask whether to go on. None: there is no terminal to ask on."""
@@ -145,15 +147,10 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for n, column in enumerate(columns):
-            widest = max([len(column.title), *(len(row[n].text) for row in cells)])
-            table.add_column(
-                column.title,
-                justify="right" if column.right else "left",
-                no_wrap=True,
-                min_width=widest if column.whole else None,
-            )
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for column, width in zip(columns, _fitting(columns, cells), strict=True):
+            justify: Any = "right" if column.right else "left"
+            table.add_column(column.title, justify=justify, no_wrap=True, width=width)
         for row in cells:
             table.add_row(*(Text(cell.text, cell.style) for cell in row))
         self._write(self._rendered(table))
@@ -177,6 +174,27 @@ class Console:
 def printable(text: str) -> str:
     """Return a text in which control characters are replaced: a client chose some of the values."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _fitting(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    """Return the widths of columns, the widest of those that shrink cut to fit the terminal."""
+    widths = _widths(columns, cells)
+    excess = sum(widths) + _GAP * (len(widths) - 1) - shutil.get_terminal_size().columns
+    shrinking = [n for n, column in enumerate(columns) if column.shrinks]
+    while excess > 0 and shrinking:
+        widest = max(shrinking, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _widths(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max([len(column.title), *(len(row[n].text) for row in cells)])
+        for n, column in enumerate(columns)
+    ]
 
 
 def _cell(value: Cell | str) -> Cell:

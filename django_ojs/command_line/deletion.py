@@ -6,7 +6,7 @@ from typing import Final
 
 from django.utils import timezone
 
-from django_ojs.command_line.changes import ask
+from django_ojs.command_line.changes import ask, number_of_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.queues import known_queue
@@ -38,7 +38,7 @@ def _purge(console: Console, options: Options) -> int:
     except InvalidRequest as error:
         raise usage_error(error.message) from None
     number, more = listing.count(which)
-    what = f"{'at least ' if more else ''}{number:,} {' and '.join(states)} jobs of {name}"
+    what = f"{number_of_jobs(number, more)} of {name} ({', '.join(states)})"
     if options["dry_run"]:
         if console.as_json:
             console.json({"queue": name, "dry_run": True, "matched": number, "more": more})
@@ -84,7 +84,7 @@ def _prune(console: Console, options: Options) -> int:
             console.json({"dry_run": True, "jobs": overdue})
         else:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in overdue.items())
-            console.line(f"Past their retention: {kinds or 'no jobs'}; nothing was changed.")
+            console.line(f"Past their retention: {kinds or 'no jobs'}. Nothing was changed.")
         return OK
     if number > 1:
         ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])

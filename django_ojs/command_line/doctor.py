@@ -51,7 +51,7 @@ def _doctor(console: Console, options: Options) -> int:
     else:
         console.line()
         console.line(
-            f"{number} findings in {len(results)} checks.", "bold red" if number else "green"
+            f"Findings: {number}, in {len(results)} checks.", "bold red" if number else "green"
         )
     return FAILED if number else OK
 

@@ -109,7 +109,7 @@ def _show(console: Console, figures: _Figures) -> None:
         console.line("No queue has had a job yet.")
         return
     columns = [
-        TableColumn("QUEUE", whole=True),
+        TableColumn("QUEUE", shrinks=True),
         *(TableColumn(state.upper(), right=True) for state in _SHOWN_STATES),
         *(
             TableColumn(name, right=True)
@@ -119,7 +119,7 @@ def _show(console: Console, figures: _Figures) -> None:
     ]
     console.table(columns, [_row(figures, row) for row in figures.rows])
     if figures.more:
-        console.line(f"... and {figures.more:,} more queues: --limit, or --queue NAME.")
+        console.line(f"Queues that are not shown: {figures.more:,} (--limit, or --queue NAME).")
 
 
 def _row(figures: _Figures, row: OverviewRow) -> list[Cell | str]:
@@ -213,11 +213,13 @@ def _workers(console: Console, options: Options) -> int:
         console.line("No worker is running. Start one: manage.py ojs_worker --queues default")
         return OK
     columns = [
-        TableColumn("WORKER", whole=True),
+        TableColumn("WORKER"),
         TableColumn("STATE"),
         TableColumn("JOBS", right=True),
         TableColumn("SEEN", right=True),
-        *(TableColumn(title) for title in ("QUEUES", "HOST", "PID", "LABELS")),
+        *(TableColumn(title, shrinks=True) for title in ("QUEUES", "HOST")),
+        TableColumn("PID"),
+        TableColumn("LABELS", shrinks=True),
     ]
     rows: list[list[Cell | str]] = []
     for each in found.workers:
@@ -237,7 +239,8 @@ def _workers(console: Console, options: Options) -> int:
         )
     console.table(columns, rows)
     if found.total > len(found.workers):
-        console.line(f"... and {found.total - len(found.workers):,} more: --limit.")
+        more = found.total - len(found.workers)
+        console.line(f"Workers that are not shown: {more:,} (--limit).")
     return OK
 
 

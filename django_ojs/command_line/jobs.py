@@ -40,13 +40,13 @@ _TIMES: Final = {
     State.DISCARDED: ("discarded", "finished_at"),
 }
 _COLUMNS: Final = (
-    TableColumn("ID", whole=True),
-    TableColumn("TYPE"),
-    TableColumn("QUEUE"),
+    TableColumn("ID"),
+    TableColumn("TYPE", shrinks=True),
+    TableColumn("QUEUE", shrinks=True),
     TableColumn("STATE"),
     TableColumn("ATTEMPT", right=True),
     TableColumn("TIME"),
-    TableColumn("ERROR"),
+    TableColumn("ERROR", shrinks=True),
 )
 #: What a job carries; shown with --args only.
 _PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint")
@@ -180,7 +180,8 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
     console.line()
     columns = [
         TableColumn("ATTEMPT", right=True),
-        *(TableColumn(title) for title in ("OUTCOME", "ENDED", "RAN", "WORKER", "ERROR")),
+        *(TableColumn(title) for title in ("OUTCOME", "ENDED", "RAN")),
+        *(TableColumn(title, shrinks=True) for title in ("WORKER", "ERROR")),
     ]
     rows = []
     for each in attempts:

@@ -49,10 +49,10 @@ def _export(console: Console, options: Options) -> int:
         if number % PROGRESS == 0:
             console.progress(f"{number:,} jobs")
     console.progress("")
-    console.note(f"{number:,} jobs were exported, with their arguments.")
+    console.note(f"Exported jobs: {number:,}, with their arguments.")
     if offloaded:
         console.note(
-            f"{offloaded:,} of them have arguments in the bucket of OFFLOAD, which are not in the "
+            f"Jobs with arguments in the bucket of OFFLOAD: {offloaded:,}. They are not in the "
             "export, and are deleted with the jobs."
         )
     audit.note("jobs.exported", principal=operator(), jobs=number)

@@ -85,7 +85,7 @@ def test_a_site_in_order_has_no_finding() -> None:
     # The others are about a server, which SQLite is not.
     number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
     assert run.out.count("ok  ") == number
-    assert run.out.endswith(f"0 findings in {number} checks.\n")
+    assert run.out.endswith(f"Findings: 0, in {number} checks.\n")
 
 
 @pytest.mark.postgresql
@@ -169,7 +169,7 @@ def test_wrong_counters_are_found_and_repaired() -> None:
     counts.fold()
     execute("UPDATE ojs_count SET n = 7 WHERE queue = 'mail'")
     found = finding("counters")
-    assert found["found"] == "Queue mail, available: 7 jobs are counted, and there are 1."
+    assert found["found"] == "Queue mail, available: counted 7, there are 1."
     assert doctor("counters", "--repair").code == 0
     assert is_well("counters")
     assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}
@@ -342,7 +342,7 @@ def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
     push_many(2, queue="mail")
     worker(registration=Registration(queues=("reports",)))
     found = finding("queues")
-    assert found["found"] == "No worker fetches the 2 available jobs of mail."
+    assert found["found"] == "No worker fetches the available jobs of mail: 2."
     assert "`manage.py ojs_worker --queues mail`" in found["cure"]
     worker("second", registration=Registration(queues=("mail",)))
     assert is_well("queues")
@@ -355,11 +355,13 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
     queues.configure("mail", {"backpressure": {"max_depth": 4}})
     assert "Queue mail is full: 4 of 4." in finding("queues")["found"]
     queues.configure("mail", {"backpressure": {"max_depth": 5}})
-    assert "Queue mail is nearly full: 4 of 5." in finding("queues")["found"]
+    near = finding("queues")
+    assert near["found"] == "Queue mail is nearly full: 4 of 5."
+    assert near["why"] == "When it is full: Enqueues are rejected."
     queues.configure("mail", {"backpressure": {"max_depth": 0}})
     queues.pause("mail")
     found = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert re.fullmatch(r"Queue mail is paused for .*, and 4 jobs wait\.", found[0]["found"])
+    assert re.fullmatch(r"Queue mail is paused for .*; waiting jobs: 4\.", found[0]["found"])
     ojs("resume", "mail")
     mode.enable(reason="the new disk")
     found = doctor("queues", "--json").json["checks"][0]["findings"]
@@ -368,20 +370,20 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
 
 def test_stale_workers_and_new_dead_letters_are_found() -> None:
     in_state("discarded", queue="mail")
-    assert finding("queues")["found"] == "1 jobs became dead letters in the last hour."
+    assert finding("queues")["found"] == "Jobs that became dead letters in the last hour: 1."
     ojs("retry", "is:dead")
     active(queue="reports")
     worker("gone", registration=Registration(queues=("mail",)))
     silence("gone", HOUR)
     found = doctor("queues", "--json").json["checks"][0]["findings"]
-    assert "1 workers have sent no heartbeat in time." in [each["found"] for each in found]
+    assert "Workers that have sent no heartbeat in time: 1." in [each["found"] for each in found]
 
 
 def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
     push_many(2, queue="mail", type="no.handler")
     found = finding("types")
     assert found["found"] == (
-        "2 jobs of the type no.handler wait in the queue mail, and no handler here knows the type."
+        "The type no.handler has no handler here; its jobs that wait in the queue mail: 2."
     )
     # A worker in another language may know it.
     worker("node", registration=Registration(queues=("mail",)))
@@ -399,7 +401,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     assert is_well("retention")
     age(job.pk, 8 * DAY)
     found = finding("retention")
-    assert found["found"] == "1 completed jobs are past their retention."
+    assert found["found"] == "Completed jobs past their retention: 1."
     assert ojs("prune").code == 0
     assert is_well("retention")
 
@@ -431,7 +433,7 @@ def test_a_worker_that_died_lately_is_found() -> None:
     assert is_well("lost-workers")
     rescue.rescue(["worker-a"])
     assert finding("lost-workers")["found"] == (
-        "The worker worker-a died, or stopped reporting, in the last hour, with 1 jobs."
+        "The worker worker-a died, or stopped reporting, in the last hour; jobs that it held: 1."
     )
     Attempt.objects.update(finished_at=timezone.now() - 2 * HOUR)
     assert is_well("lost-workers")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.core.management import call_command
 
@@ -67,7 +69,7 @@ def test_stats_limits_the_queues_and_says_how_many_more_there_are() -> None:
     run = ojs("stats", "--limit", "1")
     assert "deep" in run.out
     assert "flat" not in run.out
-    assert "... and 1 more queues" in run.out
+    assert "Queues that are not shown: 1 (--limit, or --queue NAME)." in run.out
 
 
 def test_stats_of_an_unknown_queue_fails() -> None:
@@ -105,6 +107,19 @@ def test_a_terminal_without_rich_gets_the_same_aligned_text(
     run = ojs("stats", out=Terminal())
     assert "\x1b[" not in run.out
     assert run.out.splitlines()[-1].startswith("mail ")
+
+
+def test_a_table_fits_the_terminal_and_its_ids_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = push(queue="mail", type=f"a.very.long.type.{'x' * 60}")
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
+    head, row = shown.splitlines()
+    assert max(len(head), len(row)) <= 100
+    assert row.split()[0] == str(job.pk)
+    assert re.fullmatch(r"a\.very\.\S*…", row.split()[1])
+    assert "available" in row
+    # A file has all of it.
+    assert job.type in ojs("jobs").out
 
 
 def test_workers_shows_what_each_does() -> None:

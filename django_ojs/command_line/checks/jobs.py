@@ -28,9 +28,9 @@ KEPT_FOREVER: Final = timedelta(days=3650)
 
 def _counters() -> Iterator[DoctorFinding]:
     for queue, state, counted, actual, counted_bytes, size in counts.differences():
-        difference = f"{counted:,} jobs are counted, and there are {actual:,}"
+        difference = f"counted {counted:,}, there are {actual:,}"
         if counted_bytes != size:
-            difference += f" ({counted_bytes:,} bytes, and there are {size:,})"
+            difference += f"; counted {counted_bytes:,} bytes, there are {size:,}"
         yield DoctorFinding(
             found=f"Queue {queue}, {state}: {difference}.",
             why="Figures and alerts are wrong, and a bounded queue accepts too many jobs or too "
@@ -51,8 +51,8 @@ def _types() -> Iterator[DoctorFinding]:
         if row["type"] in known or row["queue"] in foreign:
             continue
         yield DoctorFinding(
-            found=f"{row['number']:,} jobs of the type {row['type']} wait in the queue "
-            f"{row['queue']}, and no handler here knows the type.",
+            found=f"The type {row['type']} has no handler here; its jobs that wait in the queue "
+            f"{row['queue']}: {row['number']:,}.",
             why="Workers of this project hold them back again and again, and never run them.",
             cure="Deploy their handler, or put its app into INSTALLED_APPS. If the type was "
             f"renamed or removed: `manage.py ojs cancel type:{row['type']} queue:{row['queue']}`.",
@@ -74,7 +74,7 @@ def _retention() -> Iterator[DoctorFinding]:
         name = "dead letters" if dead_letter else f"{state} jobs"
         most = "at least " if number >= pruning.COUNTED else ""
         yield DoctorFinding(
-            found=f"{most}{number:,} {name} are past their retention.",
+            found=f"{name.capitalize()} past their retention: {most}{number:,}.",
             why="Pruning is behind, or no worker does it: the table grows.",
             cure="Start a worker. `manage.py ojs prune` deletes them now.",
         )

@@ -74,33 +74,33 @@ def _finding(each: health.Finding) -> DoctorFinding:
             return DoctorFinding(
                 found=f"Queue {each.queue} is {'full' if full else 'nearly full'}{since}: "
                 f"{each.number:,} of {each.of:,}.",
-                why=_WHEN_FULL[each.text],
+                why=_WHEN_FULL[each.text] if full else f"When it is full: {_WHEN_FULL[each.text]}",
                 cure=f"Start more workers with --queues {each.queue}, see which jobs wait "
                 f"(`manage.py ojs jobs queue:{each.queue} state:available`), or raise its bound.",
             )
         case "unworked":
             return DoctorFinding(
-                found=f"No worker fetches the {each.number:,} available jobs of {each.queue}.",
+                found=f"No worker fetches the available jobs of {each.queue}: {each.number:,}.",
                 why="They never run.",
                 cure=f"Start a worker: `manage.py ojs_worker --queues {each.queue}`.",
             )
         case "stale":
             return DoctorFinding(
-                found=f"{each.number:,} workers have sent no heartbeat in time.",
+                found=f"Workers that have sent no heartbeat in time: {each.number:,}.",
                 why="Their jobs do not run until another worker rescues them.",
                 cure="See `manage.py ojs workers`. Maintenance of any running worker removes them.",
             )
         case "dead_letters":
             more = "at least " if each.capped else ""
             return DoctorFinding(
-                found=f"{more}{each.number:,} jobs became dead letters in the last hour.",
+                found=f"Jobs that became dead letters in the last hour: {more}{each.number:,}.",
                 why="They have spent their attempts, and do not run again by themselves.",
                 cure="See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
                 "`manage.py ojs retry is:dead 'ended:<1h'`.",
             )
         case "paused":
             return DoctorFinding(
-                found=f"Queue {each.queue} is paused{since}, and {each.number:,} jobs wait.",
+                found=f"Queue {each.queue} is paused{since}; waiting jobs: {each.number:,}.",
                 why="Workers fetch none of them.",
                 cure=f"`manage.py ojs resume {each.queue}`, when its cause is over.",
             )
@@ -119,7 +119,7 @@ def _lost() -> Iterator[DoctorFinding]:
     for row in by_worker:
         yield DoctorFinding(
             found=f"The worker {row['worker_id'] or 'without an id'} died, or stopped reporting, "
-            f"in the last hour, with {row['jobs']:,} jobs.",
+            f"in the last hour; jobs that it held: {row['jobs']:,}.",
             why="They run again, and what their handlers had done may be done twice.",
             cure="See the log of the worker and of the system (out of memory, kill, a reboot). "
             "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers.",
