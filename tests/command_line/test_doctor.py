@@ -80,7 +80,7 @@ def test_a_site_in_order_has_no_finding() -> None:
     queues.configure_default({"backpressure": {"max_depth": 100_000}})
     # Other tests use this server at the same time.
     with override_settings(OJS={}):
-        run = ojs("doctor", "--skip", "dead-rows,horizon")
+        run = ojs("doctor", "--skip", "bloat,horizon")
     assert run.code == 0, run.out
     # The others are about a server, which SQLite is not.
     number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
@@ -164,6 +164,14 @@ def test_a_missing_trigger_is_created_again() -> None:
     assert is_well("triggers")
 
 
+@pytest.mark.postgresql
+def test_a_missing_procedure_is_created_again() -> None:
+    execute("DROP ROUTINE ojs_push")
+    assert finding("triggers")["found"] == "The function or procedure ojs_push is missing."
+    assert doctor("triggers", "--repair").code == 0
+    push(queue="mail")
+
+
 def test_wrong_counters_are_found_and_repaired() -> None:
     push(queue="mail")
     counts.fold()
@@ -206,7 +214,7 @@ def test_dead_rows_are_found_until_vacuum_removed_them(monkeypatch: pytest.Monke
     monkeypatch.setattr(server, "DEAD_ROWS", 1_000)
 
     def about_leases() -> list[dict[str, str]]:
-        (check,) = doctor("dead-rows", "--json").json["checks"]
+        (check,) = doctor("bloat", "--json").json["checks"]
         return [each for each in check["findings"] if "ojs_lease" in each["found"]]
 
     execute("ALTER TABLE ojs_lease SET (autovacuum_enabled = false)")
@@ -225,6 +233,30 @@ def test_dead_rows_are_found_until_vacuum_removed_them(monkeypatch: pytest.Monke
         assert about_leases() == []
     finally:
         execute("ALTER TABLE ojs_lease RESET (autovacuum_enabled)")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_empty_space_is_found_until_the_table_is_written_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "EMPTY_SIZE", 1024 * 1024)
+
+    def about_leases() -> list[dict[str, str]]:
+        (check,) = doctor("bloat", "--json").json["checks"]
+        return [each for each in check["findings"] if "ojs_lease has" in each["found"]]
+
+    execute(
+        "INSERT INTO ojs_lease SELECT 'lease ' || n, repeat('x', 250), now() "
+        "FROM generate_series(1, 6000) n"
+    )
+    # The last page stays in use, so that VACUUM cannot cut the file.
+    execute("DELETE FROM ojs_lease WHERE name <> 'lease 6000'")
+    execute("VACUUM (ANALYZE) ojs_lease")
+    (found,) = about_leases()
+    assert re.fullmatch(r"ojs_lease has [12] MiB, and its rows need about 0 MiB\.", found["found"])
+    execute(found["cure"].partition(";")[0])
+    assert about_leases() == []
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 
 _TRIGGER: Final = re.compile(r"\bTRIGGER (?:IF NOT EXISTS )?(\w+)\s.*?\bON (\w+)", re.DOTALL)
+_ROUTINE: Final = re.compile(r"\bCREATE OR REPLACE (?:FUNCTION|PROCEDURE) (\w+)")
 _REPAIR: Final = "Run `manage.py ojs doctor --repair`."
 
 
@@ -47,7 +48,20 @@ def _declared_triggers() -> list[tuple[str, str]]:
     return [(trigger[1], trigger[2]) for trigger in found if trigger]
 
 
+def _routines() -> Iterator[DoctorFinding]:
+    statements = schema_files.all_statements(database.connection().vendor)
+    found = (_ROUTINE.search(statement) for statement in statements)
+    declared = {routine[1] for routine in found if routine}
+    for name in sorted(declared - database.dialect().routines(database.connection())):
+        yield DoctorFinding(
+            found=f"The function or procedure {name} is missing.",
+            why="Enqueues fail, or jobs are not counted.",
+            cure=f"{_REPAIR} It creates it again.",
+        )
+
+
 def _triggers() -> Iterator[DoctorFinding]:
+    yield from _routines()
     present = database.dialect().triggers(database.connection())
     for trigger, table in _declared_triggers():
         fires = present.get((trigger, table))
@@ -110,7 +124,7 @@ CHECKS: Final = (
     Check(name="settings", about="The settings and the database's options", run=_settings),
     Check(
         name="triggers",
-        about="The triggers that count jobs",
+        about="The triggers and functions of the schema",
         run=_triggers,
         repair=_repair_triggers,
     ),

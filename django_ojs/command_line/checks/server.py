@@ -17,6 +17,9 @@ from django_ojs.storage.dialects.base import HorizonHolder
 DEAD_ROWS: Final = 10_000
 #: Above this share of the live rows, autovacuum is behind; by default it starts at a fifth.
 DEAD_SHARE: Final = 0.5
+#: Bytes of a table whose empty space is worth the work, and the share that its rows need at least.
+EMPTY_SIZE: Final = 256 * 1024 * 1024
+NEEDED_SHARE: Final = 0.25
 #: Transactions for which a replica or a slot may keep dead rows.
 TRANSACTIONS: Final = 1_000_000
 #: The difference of the clocks that is left out.
@@ -28,8 +31,8 @@ _SLOWER: Final = (
 )
 
 
-def _dead_rows() -> Iterator[DoctorFinding]:
-    for table in database.dialect().dead_rows(database.connection()):
+def _bloat() -> Iterator[DoctorFinding]:
+    for table in database.dialect().table_use(database.connection()):
         if not table.autovacuum:
             yield DoctorFinding(
                 found=f"Autovacuum is off for {table.name}.",
@@ -44,6 +47,19 @@ def _dead_rows() -> Iterator[DoctorFinding]:
                 "jobs.",
                 cure=f"VACUUM (ANALYZE) {table.name}; If they stay: see what holds the horizon. If "
                 "they come back: make autovacuum run more often on this table.",
+            )
+        if (
+            table.needed is not None
+            and table.size > EMPTY_SIZE
+            and table.needed < table.size * NEEDED_SHARE
+        ):
+            yield DoctorFinding(
+                found=f"{table.name} has {table.size >> 20:,} MiB, and its rows need about "
+                f"{table.needed >> 20:,} MiB.",
+                why="The empty space is used again, but never given back: scans, backups and the "
+                "cache pay for it.",
+                cure=f"VACUUM (FULL, ANALYZE) {table.name}; It locks the table until it is done: "
+                "stop the workers and the site, or use pg_repack.",
             )
 
 
@@ -140,7 +156,7 @@ def _is_server() -> bool:
 CHECKS: Final = tuple(
     Check(name=name, about=about, run=run, applies=_is_server)
     for name, about, run in (
-        ("dead-rows", "Dead rows and autovacuum", _dead_rows),
+        ("bloat", "Dead rows, empty space and autovacuum", _bloat),
         ("horizon", "Open transactions and replication slots", _horizon),
         ("pooler", "Notifications and the pooler", _pooler),
         ("clock", "The clock", _clock),

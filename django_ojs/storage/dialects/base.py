@@ -83,13 +83,18 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadRows:
-    """The rows of a table, and whether autovacuum removes the dead ones."""
+class TableUse:
+    """The rows of a table, whether autovacuum removes the dead ones, and its size.
+
+    `needed` are the bytes that its rows need, as far as that is known.
+    """
 
     name: str
     live: int
     dead: int
     autovacuum: bool
+    size: int
+    needed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,12 +411,16 @@ class Dialect(ABC):
         rows = self._rows(connection, "triggers")
         return {(trigger, table): bool(fires) for trigger, table, fires in rows}
 
+    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
+        """Return the names of the functions and procedures of django_ojs."""
+        return set()
+
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         """Return the indexes on tables of django_ojs that were not built to their end."""
         return []
 
-    def dead_rows(self, connection: BaseDatabaseWrapper) -> list[DeadRows]:
-        """Return the dead rows of each table of django_ojs. Only where `is_server`."""
+    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
+        """Return the rows and the size of each table of django_ojs. Only where `is_server`."""
         raise NotImplementedError
 
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:

@@ -16,13 +16,13 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import (
-    DeadRows,
     Dialect,
     Difference,
     HorizonHolder,
     QueryLimit,
     Session,
     Stored,
+    TableUse,
 )
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
@@ -301,11 +301,14 @@ class PostgreSQL(Dialect):
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
 
+    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
+        return {name for (name,) in self._rows(connection, "routines")}
+
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         return [name for (name,) in self._rows(connection, "invalid_indexes")]
 
-    def dead_rows(self, connection: BaseDatabaseWrapper) -> list[DeadRows]:
-        return [DeadRows(*row) for row in self._rows(connection, "dead_rows")]
+    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
+        return [TableUse(*row) for row in self._rows(connection, "table_use")]
 
     def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
         return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
