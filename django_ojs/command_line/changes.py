@@ -84,7 +84,7 @@ class _Change:
     def _matching(self, console: Console, which: JobFilter) -> int:
         operation = bulk_operations.order(self.action, which, by=operator())
         try:
-            operation = _execute(operation)
+            operation = _execute(console, operation)
         except KeyboardInterrupt:
             bulk_operations.stop(operation.pk, by=operator())
             operation = bulk_operations.get(operation.pk)
@@ -112,13 +112,15 @@ class _Change:
         return OK if is_done and not operation.failed else FAILED
 
 
-def _execute(operation: BulkOperation) -> BulkOperation:
-    """Execute operations, the oldest first as maintenance does, until this one is over."""
+def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
+    """Execute an operation until it is over; workers may do the same."""
     while operation.state not in bulk_operations.OVER:
-        if bulk_operations.work_once() is None:
-            # A worker is executing it, or one before it.
+        if bulk_operations.work_once(only=operation.pk) is None:
+            # A worker is executing it now.
             time.sleep(_WAIT)
         operation = bulk_operations.get(operation.pk)
+        console.progress(f"{operation.matched:,} jobs")
+    console.progress("")
     return operation
 
 

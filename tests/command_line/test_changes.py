@@ -9,7 +9,10 @@ import pytest
 
 from django_ojs.command_line.operator import operator
 from django_ojs.models import BulkOperation, Event, Job
+from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import queues
+from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from tests.command_line.run import Run, ojs
 from tests.factories import in_state, jobs, push, push_many
@@ -170,7 +173,7 @@ def test_cancel_takes_the_waiting_jobs_and_running_ones_only_if_they_are_named()
 def test_an_interrupt_stops_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     discarded(2)
 
-    def interrupted() -> None:
+    def interrupted(**values: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("django_ojs.operations.jobs.bulk_operations.work_once", interrupted)
@@ -180,6 +183,16 @@ def test_an_interrupt_stops_the_operation(monkeypatch: pytest.MonkeyPatch) -> No
     operation = BulkOperation.objects.get()
     assert (operation.state, operation.stopped_by) == ("stopped", operator())
     assert states() == ["discarded"] * 2
+
+
+def test_an_operation_that_waits_already_is_left_to_the_workers() -> None:
+    discarded(1, "other")
+    older = bulk_operations.order(BulkActionName.RETRY, JobFilter(queue="other"), by="ann")
+    discarded(2)
+    assert ojs("retry", "queue:mail", "--yes").code == 0
+    assert (states(), states("other")) == (["available"] * 2, ["discarded"])
+    older.refresh_from_db()
+    assert older.state == "pending"
 
 
 def test_queues_are_paused_and_resumed_in_the_name_of_the_operator() -> None:

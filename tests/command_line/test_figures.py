@@ -6,12 +6,23 @@ import re
 
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
 from tests.command_line.run import Terminal, ojs
-from tests.factories import HOUR, active, age, in_state, push, push_many, silence, worker
+from tests.factories import (
+    HOUR,
+    active,
+    age,
+    connected_to,
+    in_state,
+    push,
+    push_many,
+    silence,
+    worker,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -154,6 +165,23 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
         assert end.value.code == 0
         shown = capsys.readouterr().out
         assert all(word in shown for word in words), shown
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("arguments", [["stats"], ["doctor"], ["jobs"]])
+def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list[str]) -> None:
+    name = "no_such_database" if connection.vendor == "postgresql" else "/no/such/folder/db"
+    with connected_to({"NAME": name}):
+        run = ojs(*arguments)
+    assert run.code == 1
+    assert run.err.startswith("The database 'default' does not respond (OperationalError: ")
+
+
+def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_ojs.storage.database._DIALECTS", {})
+    run = ojs("stats")
+    assert run.code == 1
+    assert "django_ojs keeps jobs in PostgreSQL or SQLite" in run.err
 
 
 def test_djangos_arguments_are_understood_after_the_subcommand() -> None:
