@@ -37,7 +37,7 @@ def _doctor(console: Console, options: Options) -> int:
             audit.note("doctor.repaired", principal=operator(), check=name)
             left = _findings(check)
             repaired = not left
-            _show(console, check, findings, repaired=repaired)
+            _show(console, check, findings if repaired else left, repaired=repaired)
             findings = left
         else:
             _show(console, check, findings)
