@@ -14,6 +14,8 @@ from tests.factories import push, push_many
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+#: Makes stdin the controlling terminal, from which Ctrl-C comes, and becomes the command.
+LOGIN = "import os, sys; os.login_tty(0); os.execv(sys.argv[1], sys.argv[1:])"
 COMMAND = (sys.executable, "manage.py", "ojs")
 
 
@@ -34,13 +36,12 @@ def test_a_live_view_ends_with_ctrl_c_and_restores_the_terminal(
     push(queue="mail")
     person, terminal = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "stats", "--watch", "0.1s"],
+        [sys.executable, "-c", LOGIN, *COMMAND, "stats", "--watch", "0.1s"],
         cwd=ROOT,
         env=process_environment | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        preexec_fn=lambda: os.login_tty(0),
     )
     os.close(terminal)
     try:
