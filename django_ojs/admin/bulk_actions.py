@@ -7,9 +7,9 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch
 from django.utils.http import urlencode
 
-from django_ojs.admin import search_query
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.models.bulk_operation import BulkActionName
+from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources

@@ -8,18 +8,18 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 
-from django_ojs.admin import payloads, search_query
+from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.admin.search_access import permitted
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
-from django_ojs.operations.jobs import bulk_operations, filter_json, listing
+from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 

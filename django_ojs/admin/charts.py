@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from django_ojs.admin.formatting import duration, number, short
+from django_ojs.formatting import duration, number, short
 
 #: The view box of a chart; the page stretches it.
 WIDTH: Final = 600

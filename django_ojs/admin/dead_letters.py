@@ -12,6 +12,7 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.errors import OJSError
 
 
@@ -50,7 +51,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
         jobs_url = self.url("changelist", model="job")
         error = None
         if group.sample is not None and payloads.has_permission(request):
-            error = payloads.redacted(group.sample.error)
+            error = redacted(group.sample.error)
         return {
             "group": group,
             "jobs_url": jobs_url + filter_query(which) if which else "",

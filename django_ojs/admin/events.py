@@ -10,6 +10,7 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
 from django_ojs.models import Event
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec.events import CATALOGUE
 from django_ojs.storage import events
 
@@ -98,11 +99,11 @@ def data_of(event: Event, *, visible: bool) -> list[tuple[str, str]]:
     if not isinstance(event.data, dict):
         return []
     # With `*` no payload is visible, and the other members are no payload.
-    data = event.data if "*" in settings().admin_redact else payloads.redacted(event.data)
+    data = event.data if "*" in settings().admin_redact else redacted(event.data)
     return [
         (
             str(name),
-            payloads.HIDDEN
+            HIDDEN
             if not visible and (name in _PAYLOAD or isinstance(value, dict))
             else _text(value),
         )

@@ -8,14 +8,13 @@ from uuid import UUID
 
 from django.utils.http import urlencode
 
-from django_ojs.admin import search_query
-from django_ojs.admin.payloads import redacted
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
-from django_ojs.operations.jobs import cursor, listing
+from django_ojs.operations.jobs import cursor, listing, search_query
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State

@@ -11,16 +11,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from django_ojs.admin import job_list, payloads, search_query
+from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
-from django_ojs.admin.payloads import redacted
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.admin.search_access import permitted
 from django_ojs.admin.state_diagram import state_diagram
 from django_ojs.admin.timeline import timeline
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.jobs import search_query
+from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State

@@ -11,13 +11,14 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from django_ojs.admin.formatting import duration
-from django_ojs.admin.payloads import HIDDEN, may_see, redacted
+from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
+from django_ojs.formatting import duration
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.operations.access import audit
 from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import json
 from django_ojs.storage import database
 

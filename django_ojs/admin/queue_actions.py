@@ -7,8 +7,8 @@ from django import forms
 from django.http import HttpRequest
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.formatting import number
 from django_ojs.conf import settings
+from django_ojs.formatting import number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats

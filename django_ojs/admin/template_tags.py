@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from django_ojs.admin.formatting import DASH, duration, number, short
+from django_ojs.formatting import DASH, duration, number, short
 from django_ojs.spec import times
 
 register = template.Library()

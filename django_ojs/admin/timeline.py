@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django_ojs.admin.payloads import redacted
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.states import State
 
 #: The width of the axis, and of the shortest run, in units of the SVG.

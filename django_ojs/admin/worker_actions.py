@@ -6,7 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from django_ojs.admin.actions import Action
-from django_ojs.admin.formatting import number
+from django_ojs.formatting import number
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.spec.scopes import Scope

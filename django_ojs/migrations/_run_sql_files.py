@@ -4,6 +4,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from django.db import connections, migrations
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage import database
 
@@ -34,7 +35,7 @@ class RunSQLFiles(migrations.RunSQL):
     """Run the files of `sql/<vendor>` on databases of that vendor; `drop.sql` reverses them all."""
 
     def __init__(self, vendor: str) -> None:
-        super().__init__([*_all_statements(vendor)], [*statements(vendor, "drop")])
+        super().__init__([*all_statements(vendor)], [*statements(vendor, "drop")])
         self.vendor = vendor
 
     def deconstruct(self) -> Any:
@@ -64,15 +65,21 @@ def create_missing(using: str, **kwargs: Any) -> None:
         if has_table and is_complete and connection.vendor == "sqlite":
             # `flush` deletes the jobs one by one, and knows the tables of models only.
             cursor.execute("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
-        if not has_table or is_complete:
-            return
-        for statement in _all_statements(connection.vendor):
+    if has_table and not is_complete:
+        create(connection)
+        # What changed while there were no triggers was not counted.
+        database.dialect_of(connection).repair_counts(connection)
+
+
+def create(connection: BaseDatabaseWrapper) -> None:
+    """Create functions, procedures and triggers, in place of those there are."""
+    with connection.cursor() as cursor:
+        for statement in all_statements(connection.vendor):
             cursor.execute(statement)
-    # What changed while there were no triggers was not counted.
-    database.dialect_of(connection).repair_counts(connection)
 
 
-def _all_statements(vendor: str) -> list[str]:
+def all_statements(vendor: str) -> list[str]:
+    """Return the statements of all files of a database."""
     return [text for name in FILES[vendor] for text in statements(vendor, name)]
 
 

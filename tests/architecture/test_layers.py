@@ -21,7 +21,9 @@ FLOORS = {
     "storage": 2,
     "migrations": 2,
     "operations": 3,
+    "formatting": 1,
     "client": 4,
+    "command_line": 4,
     "context": 4,
     "contrib": 4,
     "handlers": 4,
@@ -153,6 +155,21 @@ def _reachable(module: str, edges: dict[str, set[str]]) -> set[str]:
             seen.add(target)
             left += edges[target]
     return seen
+
+
+def test_the_command_line_needs_neither_the_http_api_nor_the_admin() -> None:
+    found = modules()
+    edges = {
+        module: {i.target for i in imports(module, path, frozenset(found))}
+        for module, path in found.items()
+    }
+    edges |= {
+        target: set() for targets in list(edges.values()) for target in targets - edges.keys()
+    }
+    reachable = _reachable("django_ojs.management.commands.ojs", edges)
+    assert "django_ojs.command_line.doctor" in reachable
+    others = ("django_ojs.http", "django_ojs.admin", "rest_framework", "django.contrib.admin")
+    assert [module for module in reachable if module.startswith(others)] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

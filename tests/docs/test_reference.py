@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from argparse import ArgumentParser
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,9 @@ from django.dispatch import Signal
 
 import django_ojs as ojs
 from django_ojs import conf, handlers, models, signals, testing
+from django_ojs.command_line.doctor import CHECKS
 from django_ojs.http.views.openapi import DOCUMENT
+from django_ojs.management.commands.ojs import SUBCOMMANDS
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec import errors
@@ -96,6 +99,25 @@ def test_an_argument_has_the_default_that_the_table_says(row: list[str]) -> None
         assert getattr(bare, dest) is None
         assert given == getattr(conf.Settings(), setting.lower())
         assert given == getattr(WorkerConfig.from_settings(), dest)
+
+
+def test_every_subcommand_and_its_arguments_are_there() -> None:
+    listed = {
+        row[0]: row[1].split(", ") for row in table("reference/command-line.md", "Subcommands")
+    }
+    found = {}
+    for each in SUBCOMMANDS.values():
+        parser = ArgumentParser(add_help=False)
+        each.add_arguments(parser)
+        actions = parser._actions
+        found[each.name] = [(action.option_strings or [action.dest])[0] for action in actions]
+    assert {name: sorted(names) for name, names in listed.items()} == {
+        name: sorted(names) for name, names in found.items()
+    }
+
+
+def test_every_check_of_the_doctor_is_there() -> None:
+    assert column(table("reference/command-line.md", "Doctor")) == list(CHECKS)
 
 
 ERRORS = table("reference/errors.md", "Catalogue")

@@ -18,6 +18,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import TestCase, override_settings
 
 from django_ojs import handlers
+from django_ojs.command_line import database_check
 from django_ojs.management.commands import ojs_worker
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.supervisor import SIGNALS
@@ -146,7 +147,7 @@ def test_an_unreachable_database_is_reported_without_its_text(
     def away(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("password of a secret")
 
-    monkeypatch.setattr(ojs_worker, "MigrationExecutor", away)
+    monkeypatch.setattr(database_check, "MigrationExecutor", away)
     with pytest.raises(CommandError) as refused:
         call_command("ojs_worker", "--once")
     assert "'default' does not respond (OperationalError)" in str(refused.value)

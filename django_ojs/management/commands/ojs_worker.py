@@ -12,10 +12,10 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, connections
-from django.db.migrations.executor import MigrationExecutor
+from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
+from django_ojs.command_line.database_check import require_database
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
@@ -225,26 +225,11 @@ class Command(BaseCommand):
             logger.warning("%s %s (%s)", message(names), BOUND_HINT, CHECK_ID)
 
     def _check_database(self) -> None:
-        connection = database.connection()
         try:
-            executor = MigrationExecutor(connection)
-            missing = executor.migration_plan(
-                [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
-            )
-        except DatabaseError as error:
-            reason = database.unavailable_reason(error)
-            raise CommandError(
-                f"The database {connection.alias!r} does not respond ({reason}). "
-                "Check that it is running, and the settings of DATABASES."
-            ) from error
+            require_database()
         finally:
             # The supervisor forks, and a connection must not be shared.
             connections.close_all()
-        if missing:
-            raise CommandError(
-                f"The tables of django_ojs are missing or old in {connection.alias!r}: "
-                "run `manage.py migrate` first."
-            )
 
 
 def _can_start() -> bool:

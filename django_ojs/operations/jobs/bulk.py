@@ -108,6 +108,16 @@ def purge(
 ) -> Summary:
     """Delete a queue's jobs in these states (ojs-admin-api §6.5), waiting jobs included.
 
+    See `purged`.
+    """
+    which = purged(queue, states, older_than)
+    action = StepAction("purge", frozenset(states), tuple(states), erase_all)
+    return _run(action, which, None, limit)
+
+
+def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> JobFilter:
+    """Return the filter of the jobs that a purge deletes.
+
     `older_than` is compared with the time at which they ended. Raises InvalidRequest for no state,
     for the state active, and for `older_than` with a state that is not terminal.
     """
@@ -123,9 +133,7 @@ def purge(
             "older_than is about jobs that have ended; the states hold another.",
             details={"field": "older_than"},
         )
-    action = StepAction("purge", frozenset(states), tuple(states), erase_all)
-    which = JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
-    return _run(action, which, None, limit)
+    return JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
 
 
 def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:

@@ -153,15 +153,22 @@ def prune(limit: int = database.BATCH) -> int:
     return database.retried(lambda: over.delete()[0]) if over.exists() else 0
 
 
-def work_once(chunk: int = CHUNK, scan_limit: int = SCAN_LIMIT) -> int | None:
-    """Process the next jobs of the oldest operation. Return how many; None without an operation."""
+def work_once(
+    chunk: int = CHUNK, scan_limit: int = SCAN_LIMIT, *, only: int | None = None
+) -> int | None:
+    """Process the next jobs of the oldest operation, or of the one with this key.
+
+    Return how many; None where it is over or another process is executing it.
+    """
     if not raw_queries.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
         return None
-    return database.in_write_transaction(lambda: _execute(chunk, scan_limit))
+    return database.in_write_transaction(lambda: _execute(chunk, scan_limit, only))
 
 
-def _execute(chunk: int, scan_limit: int) -> int | None:
+def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
     mine = operations().filter(state__in=OPEN).order_by("pk")
+    if only is not None:
+        mine = mine.filter(pk=only)
     # If another process is executing it, this one does not wait.
     operation = mine.select_for_update(skip_locked=True).first()
     if operation is None:

@@ -21,6 +21,9 @@ from django_ojs.storage.dialects.expressions import OneOf
 #: How many jobs one step of a walk reads. It deletes at most so many.
 WALK: Final = BATCH
 
+#: Jobs past their retention are counted up to this.
+COUNTED: Final = 100_000
+
 #: Seconds between two walks over the same jobs: a job that is kept longer than those of the default
 #: is deleted at most so much later than its retention says.
 WALK_AGAIN: Final = 3600.0
@@ -35,6 +38,34 @@ def prune(limit: int = BATCH, *, since: timedelta = timedelta(0)) -> int:
         _prune(state, dead_letter, kept.longest + since, limit)
         for (state, dead_letter), kept in retention.current().items()
     )
+
+
+def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:
+    """Return how many finished jobs of each kind are past their retention for `since` or longer.
+
+    Counted up to `COUNTED`; kinds without any are left out. Pruning by queue takes up to an hour
+    (`WALK_AGAIN`), which is added to `since` for the queues with a retention of their own.
+    """
+    found = {}
+    for kind, kept in retention.current().items():
+        number = _overdue(kind, kept, since)[:COUNTED].count()
+        if number:
+            found[kind] = number
+    return found
+
+
+def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
+    state, dead_letter = kind
+    jobs = Job.primary.filter(
+        state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest - since
+    ).order_by()
+    if not kept.by_queue:
+        return jobs
+    walk = timedelta(seconds=WALK_AGAIN) if since else since
+    due = Q(finished_at__lte=Now() - kept.default - since - walk) & ~Q(queue__in=[*kept.by_queue])
+    for queue, own in kept.by_queue.items():
+        due |= Q(queue=queue, finished_at__lte=Now() - own - since - walk)
+    return jobs.filter(due)
 
 
 def _prune(state: State, dead_letter: bool, age: timedelta, limit: int) -> int:
@@ -69,6 +100,7 @@ class QueuePruner:
 
     def __init__(self) -> None:
         self._walks: dict[Kind, _Walk] = {}
+        self.deleted = 0
 
     def prune(self) -> int:
         """Go on with each walk. Return how many jobs were read."""
@@ -83,7 +115,7 @@ class QueuePruner:
         rows = _finished(kind, walk, kept)
         keys = [pk for pk, queue, finished_at, now in rows if finished_at <= now - kept.of(queue)]
         if keys:
-            _erase(Job.primary.filter(OneOf("pk", keys)).order_by("pk"), len(keys))
+            self.deleted += _erase(Job.primary.filter(OneOf("pk", keys)).order_by("pk"), len(keys))
         if rows:
             walk.pk, _, walk.finished_at, _ = rows[-1]
         return len(rows)

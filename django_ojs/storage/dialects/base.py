@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -83,6 +83,38 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
+class TableUse:
+    """The rows of a table, whether autovacuum removes the dead ones, and its size.
+
+    `needed` are the bytes that its rows need, as far as that is known.
+    """
+
+    name: str
+    live: int
+    dead: int
+    autovacuum: bool
+    size: int
+    needed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HorizonHolder:
+    """What keeps VACUUM from removing rows: a transaction, a prepared one, a slot or a replica.
+
+    `transactions`: how many have begun since the oldest that it keeps. `wal_bytes`: the log that a
+    slot keeps.
+    """
+
+    kind: Literal["transaction", "prepared", "slot", "replica"]
+    name: str
+    detail: str
+    age: timedelta | None
+    transactions: int | None
+    active: bool
+    wal_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -108,6 +140,10 @@ class Dialect(ABC):
     count_rows: ClassVar[str]
     #: The collation that compares text by its code points.
     binary_collation: ClassVar[str]
+    #: Is it a process of its own, with sessions of others, a clock, and VACUUM in the background?
+    is_server: ClassVar[bool]
+    #: How does a statement begin that creates an index without locking out the writers?
+    create_index: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
     can_notify: ClassVar[bool]
     #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
@@ -369,6 +405,31 @@ class Dialect(ABC):
         also where the database does not say.
         """
         return None
+
+    def triggers(self, connection: BaseDatabaseWrapper) -> dict[tuple[str, str], bool]:
+        """Return whether each trigger on a table of django_ojs fires, by trigger and table."""
+        rows = self._rows(connection, "triggers")
+        return {(trigger, table): bool(fires) for trigger, table, fires in rows}
+
+    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
+        """Return the names of the functions and procedures of django_ojs."""
+        return set()
+
+    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the indexes on tables of django_ojs that were not built to their end."""
+        return []
+
+    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
+        """Return the rows and the size of each table of django_ojs. Only where `is_server`."""
+        raise NotImplementedError
+
+    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
+        """Return what keeps VACUUM from removing rows, the oldest first. Only where `is_server`."""
+        raise NotImplementedError
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        """Return the time of the database. Only where `is_server`."""
+        raise NotImplementedError
 
     @abstractmethod
     def query_timeout(

@@ -15,7 +15,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import Dialect, Difference, QueryLimit, Session, Stored
+from django_ojs.storage.dialects.base import (
+    Dialect,
+    Difference,
+    HorizonHolder,
+    QueryLimit,
+    Session,
+    Stored,
+    TableUse,
+)
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
@@ -120,6 +128,8 @@ class PostgreSQL(Dialect):
     backend = "postgres"
     count_rows = _SQL["count_rows"]
     binary_collation = '"C"'
+    is_server = True
+    create_index = "CREATE INDEX CONCURRENTLY"
     can_notify = True
     has_one_writer = False
 
@@ -290,6 +300,21 @@ class PostgreSQL(Dialect):
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
+
+    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
+        return {name for (name,) in self._rows(connection, "routines")}
+
+    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
+        return [name for (name,) in self._rows(connection, "invalid_indexes")]
+
+    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
+        return [TableUse(*row) for row in self._rows(connection, "table_use")]
+
+    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
+        return [HorizonHolder(*row) for row in self._rows(connection, "horizon")]
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        return cast("datetime", self._rows(connection, "clock")[0][0])
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         rows = self._rows(connection, "snapshot_held", [seconds])

@@ -59,6 +59,8 @@ class SQLite(Dialect):
     backend = "sqlite"
     count_rows = _SQL["count_rows"]
     binary_collation = "BINARY"
+    is_server = False
+    create_index = "CREATE INDEX"
     can_notify = False
     has_one_writer = True
 

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import connection, connections, transaction
 
 from django_ojs.models import Job
@@ -173,28 +173,6 @@ def test_counts_are_right_after_many_writers_and_two_folders() -> None:
     assert not errors
     assert sum(counted(queue).values()) == 91
     assert not counts.differences()
-
-
-def test_the_command_shows_checks_and_repairs(capsys: pytest.CaptureFixture[str]) -> None:
-    call_command("ojs_counts")
-    assert "No queue has had a job yet." in capsys.readouterr().out
-    queue = push().queue
-    active(queue=f"{queue}x")
-    counts.fold()
-    call_command("ojs_counts", "--check")
-    assert "The counts are correct." in capsys.readouterr().out
-    execute("UPDATE ojs_count SET n = 7 WHERE queue = %s AND state = 'available'", queue)
-    with pytest.raises(CommandError, match="--repair"):
-        call_command("ojs_counts", "--check")
-    assert f"{queue} available: counted 7, there are 1" in capsys.readouterr().out
-    call_command("ojs_counts", "--repair")
-    assert "1 counts were corrected." in capsys.readouterr().out
-    call_command("ojs_counts", "--check")
-    call_command("ojs_counts")
-    shown = capsys.readouterr().out
-    assert queue in shown
-    assert "available" in shown
-    assert counted(queue) == {"available": 1}
 
 
 def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:

@@ -6,8 +6,8 @@ So a user without the permission to see payloads cannot search in them, and no u
 
 from dataclasses import replace
 
-from django_ojs.admin.search_query import Search
 from django_ojs.conf import settings
+from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
 _NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.admin.search_query import MAX_LENGTH, QUALIFIERS, parse, render
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.search_query import MAX_LENGTH, QUALIFIERS, parse, render
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 

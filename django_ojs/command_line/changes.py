@@ -1,0 +1,205 @@
+"""`retry` and `cancel`: change the jobs of a search.
+
+Jobs that are named by id change at once, each with its result. A search becomes a bulk operation,
+as in the admin: it is stored with the operator's name, and if this command dies, a worker ends it.
+"""
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.jobs import first_of, table_of
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of, has_only_ids
+from django_ojs.command_line.subcommand import (
+    FAILED,
+    OK,
+    Options,
+    Subcommand,
+    add_confirmation,
+    usage_error,
+)
+from django_ojs.models import BulkOperation
+from django_ojs.models.bulk_operation import BulkActionName, BulkState
+from django_ojs.operations.access import audit
+from django_ojs.operations.jobs import bulk, bulk_operations, listing
+from django_ojs.operations.jobs.bulk import Summary
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import InvalidRequest
+
+#: Jobs that --dry-run shows.
+SAMPLE: Final = 10
+#: Seconds between two checks of an operation that another process is executing.
+_WAIT: Final = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Change:
+    action: BulkActionName
+    done: str
+    warning: str
+    by_ids: Callable[..., Summary]
+
+    def run(self, console: Console, options: Options) -> int:
+        which = filter_of(options, required=True)
+        if not has_only_ids(which):
+            try:
+                which = bulk_operations.applicable(self.action, which)
+            except InvalidRequest as error:
+                raise usage_error(error.message) from None
+        number, more = listing.count(which)
+        if options["dry_run"]:
+            return _dry_run(console, self.action, which, number, more)
+        if not number and not more and not which.ids:
+            return _nothing(console, self.action)
+        touched = max(number, len(which.ids)) if has_only_ids(which) else number
+        if touched > 1 or more:
+            what = f"{self.action.label} {number_of_jobs(touched, more)}? {self.warning}"
+            ask(console, what, yes=options["yes"])
+        if has_only_ids(which):
+            return self._named(console, which)
+        return self._matching(console, which)
+
+    def _named(self, console: Console, which: JobFilter) -> int:
+        summary = self.by_ids(which.ids)
+        audit.note(
+            f"jobs.{self.action}",
+            principal=operator(),
+            jobs=[str(key) for key in which.ids],
+            succeeded=summary.succeeded,
+            failed=summary.failed,
+        )
+        if console.as_json:
+            errors = {str(each.job_id): each.error for each in summary.errors}
+            _json(console, self.action, summary.succeeded, 0, summary.failed, errors=errors)
+        else:
+            console.line(f"{summary.succeeded:,} {self.done}, {summary.failed:,} failed.")
+            for each in summary.errors:
+                console.note(f"{each.job_id}: {each.error}")
+        return FAILED if summary.failed else OK
+
+    def _matching(self, console: Console, which: JobFilter) -> int:
+        operation = bulk_operations.order(self.action, which, by=operator())
+        try:
+            operation = _execute(console, operation)
+        except KeyboardInterrupt:
+            bulk_operations.stop(operation.pk, by=operator())
+            operation = bulk_operations.get(operation.pk)
+        is_done = operation.state == BulkState.DONE
+        if console.as_json:
+            _json(
+                console,
+                self.action,
+                operation.done,
+                operation.skipped,
+                operation.failed,
+                operation=operation.pk,
+                state=operation.state,
+                reasons=operation.reasons,
+            )
+        else:
+            console.line(
+                f"{operation.done:,} {self.done}, {operation.skipped:,} skipped, "
+                f"{operation.failed:,} failed (bulk operation {operation.pk})."
+            )
+            for reason, number in operation.reasons.items():
+                console.note(f"{number:,}: {reason}")
+            if not is_done:
+                console.note(f"The operation was stopped by {operation.stopped_by}.")
+        return OK if is_done and not operation.failed else FAILED
+
+
+def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
+    """Execute an operation until it is over; workers may do the same."""
+    while operation.state not in bulk_operations.OVER:
+        if bulk_operations.work_once(only=operation.pk) is None:
+            # A worker is executing it now.
+            time.sleep(_WAIT)
+        operation = bulk_operations.get(operation.pk)
+        console.progress(f"{operation.matched:,} jobs")
+    console.progress("")
+    return operation
+
+
+def ask(console: Console, question: str, *, yes: bool) -> None:
+    """Go on only if the operator says so."""
+    answer = console.confirmed(question, yes=yes)
+    if answer is None:
+        raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")
+    if not answer:
+        raise usage_error("Nothing was changed.")
+
+
+def _dry_run(console: Console, action: str, which: JobFilter, number: int, more: bool) -> int:
+    if console.as_json:
+        console.json({"action": action, "dry_run": True, "matched": number, "more": more})
+        return OK
+    console.line(f"This would {action} {number_of_jobs(number, more)}; nothing was changed.")
+    if jobs := first_of(which, SAMPLE).jobs:
+        table_of(console, jobs)
+    return OK
+
+
+def _nothing(console: Console, action: str) -> int:
+    if console.as_json:
+        _json(console, action, 0, 0, 0)
+    else:
+        console.line("No job matches.")
+    return OK
+
+
+def _json(console: Console, action: str, done: int, skipped: int, failed: int, **more: Any) -> None:
+    result = {"action": action, "done": done, "skipped": skipped, "failed": failed}
+    console.json(result | more)
+
+
+def number_of_jobs(number: int, more: bool) -> str:
+    """Return "1 job", or "at least 7 jobs" where there may be more."""
+    return f"{'at least ' if more else ''}{number:,} job{'s' * (number != 1 or more)}"
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add_search(parser)
+    add_confirmation(parser)
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="retry",
+        help="make discarded jobs available again",
+        description="Retry the discarded jobs of a search, dead letters included, with all their "
+        "attempts.\n\n" + SEARCH_HELP,
+        examples="""\
+  manage.py ojs retry 019539a4-b68c-7def-8000-1a2b3c4d5e6f
+  manage.py ojs retry is:dead queue:email error_type:Timeout --dry-run
+  manage.py ojs retry is:dead queue:email error_type:Timeout --yes""",
+        add_arguments=_arguments,
+        run=_Change(
+            action=BulkActionName.RETRY,
+            done="retried",
+            warning="They become available again, with all their attempts.",
+            by_ids=bulk.retry_all,
+        ).run,
+    ),
+    Subcommand(
+        name="cancel",
+        help="cancel jobs that have not ended",
+        description="Cancel the waiting jobs of a search. Running ones are cancelled only if they "
+        "are named by id, or by state:active: what the handler has done is not undone.\n\n"
+        + SEARCH_HELP,
+        examples="""\
+  manage.py ojs cancel 019539a4-b68c-7def-8000-1a2b3c4d5e6f
+  manage.py ojs cancel tag:campaign-7 --dry-run
+  manage.py ojs cancel queue:email state:scheduled --yes""",
+        add_arguments=_arguments,
+        run=_Change(
+            action=BulkActionName.CANCEL,
+            done="cancelled",
+            warning="A cancelled job does not run again and cannot be restored.",
+            by_ids=bulk.cancel_all,
+        ).run,
+    ),
+)

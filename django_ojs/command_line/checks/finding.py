@@ -1,0 +1,28 @@
+"""A check, and what it finds."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoctorFinding:
+    """Something that needs attention: what was found, why it matters, and what to do."""
+
+    found: str
+    why: str
+    cure: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """A check. `about` is what is in order when it finds nothing.
+
+    `repair` removes what it finds; checks without it only say what to do. `applies`: whether this
+    database can have the fault.
+    """
+
+    name: str
+    about: str
+    run: Callable[[], Iterable[DoctorFinding]]
+    repair: Callable[[], object] | None = None
+    applies: Callable[[], bool] = lambda: True

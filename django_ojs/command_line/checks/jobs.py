@@ -1,0 +1,109 @@
+"""Jobs and their upkeep: counters, types without a handler, retention, maintenance."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import Count
+from django.db.models.functions import Now
+
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.handlers import job_types
+from django_ojs.models import Job, Lease, Worker
+from django_ojs.operations.maintenance import lease, pruning, retention
+from django_ojs.operations.workers import registry
+from django_ojs.spec.states import TERMINAL, WAITING
+from django_ojs.storage import database
+from django_ojs.storage.figures import counts
+
+#: How long maintenance may be late before it is a finding.
+LATE: Final = timedelta(minutes=1)
+#: The same for pruning, for which no one waits.
+PRUNING_LATE: Final = timedelta(minutes=10)
+#: Without a renewal for so long, no worker has the maintenance lease.
+LEASE: Final = timedelta(seconds=10)
+#: Finished jobs that are kept so long are kept forever.
+KEPT_FOREVER: Final = timedelta(days=3650)
+
+
+def _counters() -> Iterator[DoctorFinding]:
+    for queue, state, counted, actual, counted_bytes, size in counts.differences():
+        difference = f"counted {counted:,}, there are {actual:,}"
+        if counted_bytes != size:
+            difference += f"; counted {counted_bytes:,} bytes, there are {size:,}"
+        yield DoctorFinding(
+            found=f"Queue {queue}, {state}: {difference}.",
+            why="Figures and alerts are wrong, and a bounded queue accepts too many jobs or too "
+            "few.",
+            cure="Run `manage.py ojs doctor --repair`; workers and producers can go on meanwhile. "
+            "If it comes back, see the triggers.",
+        )
+
+
+def _types() -> Iterator[DoctorFinding]:
+    known = set(job_types())
+    foreign = {
+        queue for worker in Worker.primary.exclude(owner="") for queue in registry.queues_of(worker)
+    }
+    waiting = Job.primary.filter(state__in=WAITING).values("queue", "type")
+    for row in waiting.annotate(number=Count("pk")).order_by("queue", "type"):
+        # A worker that reports over HTTP has handlers that are not known here.
+        if row["type"] in known or row["queue"] in foreign:
+            continue
+        yield DoctorFinding(
+            found=f"The type {row['type']} has no handler here; its jobs that wait in the queue "
+            f"{row['queue']}: {row['number']:,}.",
+            why="Workers of this project hold them back again and again, and never run them.",
+            cure="Deploy their handler, or put its app into INSTALLED_APPS. If the type was "
+            f"renamed or removed: `manage.py ojs cancel type:{row['type']} queue:{row['queue']}`.",
+        )
+
+
+def _retention() -> Iterator[DoctorFinding]:
+    for (state, dead_letter), kept in retention.current().items():
+        name = "dead letters" if dead_letter else f"{state} jobs"
+        if kept.longest >= KEPT_FOREVER:
+            setting = "KEEP_DEAD_LETTERS" if dead_letter else f"KEEP_{state.upper()}"
+            yield DoctorFinding(
+                found=f"The {name} are kept for {kept.longest.days:,} days.",
+                why="They are never deleted in practice: the table and its backups grow forever.",
+                cure=f"Set OJS['{setting}'], such as 'P30D', or the retention of the queue. "
+                "`manage.py ojs export` archives jobs first.",
+            )
+    for (state, dead_letter), number in pruning.overdue(PRUNING_LATE).items():
+        name = "dead letters" if dead_letter else f"{state} jobs"
+        most = "at least " if number >= pruning.COUNTED else ""
+        yield DoctorFinding(
+            found=f"{name.capitalize()} past their retention: {most}{number:,}.",
+            why="Pruning is behind, or no worker does it: the table grows.",
+            cure="Start a worker. `manage.py ojs prune` deletes them now.",
+        )
+
+
+def _maintenance() -> Iterator[DoctorFinding]:
+    unfinished = sum(n for state, n in counts.totals().items() if state not in TERMINAL)
+    held = Lease.primary.filter(name=lease.MAINTENANCE, until__gt=Now() - LEASE)
+    if unfinished and not held.exists():
+        yield DoctorFinding(
+            found="No worker does the maintenance.",
+            why="Scheduled and retryable jobs do not become available, and the jobs of dead "
+            "workers are not rescued.",
+            cure="Start a worker: `manage.py ojs_worker`.",
+        )
+    due, expired = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
+    for is_late, what in ((due, "became due"), (expired, "expired")):
+        if is_late:
+            yield DoctorFinding(
+                found=f"Jobs that {what} over a minute ago are still waiting.",
+                why="Maintenance is behind: jobs start late.",
+                cure="See whether a worker is running, whether maintenance mode is on, and what "
+                "the workers log.",
+            )
+
+
+CHECKS: Final = (
+    Check(name="counters", about="The counters", run=_counters, repair=counts.repair),
+    Check(name="types", about="The types of waiting jobs", run=_types),
+    Check(name="retention", about="Retention and pruning", run=_retention),
+    Check(name="maintenance", about="Maintenance", run=_maintenance),
+)

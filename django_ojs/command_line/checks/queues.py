@@ -1,0 +1,133 @@
+"""Queues and the workers that fetch from them."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from django.conf import settings as django_settings
+from django.db.models import Count
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.figures import age
+from django_ojs.models import Attempt
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import queues
+from django_ojs.operations.figures import health, queue_overview
+from django_ojs.operations.maintenance import mode
+from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
+from django_ojs.storage.figures import rollup_queries
+
+#: Queues that are checked: the configured ones, and of the others those with the most jobs.
+MOST_QUEUES: Final = 500
+#: The latest failed runs that are read.
+MOST_RUNS: Final = 10_000
+LATELY: Final = timedelta(hours=1)
+
+_WHEN_FULL: Final = {
+    "reject": "Enqueues are rejected.",
+    "block": "Enqueues wait for room, then fail.",
+    "drop_oldest": "Its oldest jobs are dropped for new ones.",
+}
+
+
+def _bounds() -> Iterator[DoctorFinding]:
+    if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
+        return
+    if names := unbounded():
+        found, _, why = message(names).partition(": ")
+        yield DoctorFinding(found=f"{found}.", why=why[:1].upper() + why[1:], cure=BOUND_HINT)
+
+
+def _queues() -> Iterator[DoctorFinding]:
+    statuses = queues.busiest(limit=MOST_QUEUES).queues
+    names = [status.name for status in statuses]
+    listeners = queue_overview.listeners()
+    rows = queue_overview.overview(
+        statuses,
+        flows=rollup_queries.flows(queues=names),
+        oldest={},
+        listens=listeners.by_queue,
+    )
+    found = health.findings(
+        rows,
+        maintenance=mode.status(),
+        stale=listeners.stale,
+        fresh_dead=health.new_dead_letters(),
+        transaction=None,
+    )
+    yield from map(_finding, found)
+
+
+def _finding(each: health.Finding) -> DoctorFinding:
+    since = f" for {age(each.since, timezone.now())}" if each.since else ""
+    match each.kind:
+        case "maintenance":
+            return DoctorFinding(
+                found=f"Maintenance mode is on{since}: {each.text or 'no reason was given'}.",
+                why="Workers fetch no job of any queue.",
+                cure="End it on the overview of the admin, or over HTTP.",
+            )
+        case "full" | "near":
+            full = each.kind == "full"
+            return DoctorFinding(
+                found=f"Queue {each.queue} is {'full' if full else 'nearly full'}{since}: "
+                f"{each.number:,} of {each.of:,}.",
+                why=_WHEN_FULL[each.text] if full else f"When it is full: {_WHEN_FULL[each.text]}",
+                cure=f"Start more workers with --queues {each.queue}, see which jobs wait "
+                f"(`manage.py ojs jobs queue:{each.queue} state:available`), or raise its bound.",
+            )
+        case "unworked":
+            return DoctorFinding(
+                found=f"No worker fetches the available jobs of {each.queue}: {each.number:,}.",
+                why="They never run.",
+                cure=f"Start a worker: `manage.py ojs_worker --queues {each.queue}`.",
+            )
+        case "stale":
+            return DoctorFinding(
+                found=f"Workers that have sent no heartbeat in time: {each.number:,}.",
+                why="Their jobs do not run until another worker rescues them.",
+                cure="See `manage.py ojs workers`. Maintenance of any running worker removes them.",
+            )
+        case "dead_letters":
+            more = "at least " if each.capped else ""
+            return DoctorFinding(
+                found=f"Jobs that became dead letters in the last hour: {more}{each.number:,}.",
+                why="They have spent their attempts, and do not run again by themselves.",
+                cure="See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
+                "`manage.py ojs retry is:dead 'ended:<1h'`.",
+            )
+        case "paused":
+            return DoctorFinding(
+                found=f"Queue {each.queue} is paused{since}; waiting jobs: {each.number:,}.",
+                why="Workers fetch none of them.",
+                cure=f"`manage.py ojs resume {each.queue}`, when its cause is over.",
+            )
+        case _:
+            raise AssertionError(f"The check of open transactions is its own: {each.kind}.")
+
+
+def _lost() -> Iterator[DoctorFinding]:
+    newest = Attempt.primary.order_by("-id").values("pk")[:MOST_RUNS]
+    lost = Attempt.primary.filter(
+        pk__in=list(newest.values_list("pk", flat=True)),
+        outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
+        finished_at__gt=Now() - LATELY,
+    )
+    by_worker = lost.values("worker_id").annotate(jobs=Count("pk")).order_by("-jobs", "worker_id")
+    for row in by_worker:
+        yield DoctorFinding(
+            found=f"The worker {row['worker_id'] or 'without an id'} died, or stopped reporting, "
+            f"in the last hour; jobs that it held: {row['jobs']:,}.",
+            why="They run again, and what their handlers had done may be done twice.",
+            cure="See the log of the worker and of the system (out of memory, kill, a reboot). "
+            "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers.",
+        )
+
+
+CHECKS: Final = (
+    Check(name="bounds", about="The bounds of the queues", run=_bounds),
+    Check(name="queues", about="The queues and their workers", run=_queues),
+    Check(name="lost-workers", about="Workers that died lately", run=_lost),
+)

@@ -1,0 +1,133 @@
+"""Migrations, triggers, indexes and constraints."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.apps import apps
+from django.core import checks as system_checks
+from django.db.models import CheckConstraint, Index
+
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.database_check import unapplied_migrations
+from django_ojs.migrations import _run_sql_files as schema_files
+from django_ojs.storage import database
+from django_ojs.storage.figures import counts
+
+_TRIGGER: Final = re.compile(r"\bTRIGGER (?:IF NOT EXISTS )?(\w+)\s.*?\bON (\w+)", re.DOTALL)
+_ROUTINE: Final = re.compile(r"\bCREATE OR REPLACE (?:FUNCTION|PROCEDURE) (\w+)")
+_REPAIR: Final = "Run `manage.py ojs doctor --repair`."
+
+
+def _settings() -> Iterator[DoctorFinding]:
+    problems = [
+        *system_checks.run_checks(tags=["django_ojs"]),
+        *database.dialect().check(database.connection()),
+    ]
+    for problem in problems:
+        if not problem.is_silenced():
+            yield DoctorFinding(
+                found=f"{problem.msg} ({problem.id})",
+                why="It is a system check of django_ojs, as `manage.py check` shows it.",
+                cure=problem.hint or "See docs/reference/settings.md.",
+            )
+
+
+def _migrations() -> Iterator[DoctorFinding]:
+    for name in unapplied_migrations():
+        yield DoctorFinding(
+            found=f"The migration {name} is not applied.",
+            why="Workers refuse to start, and enqueues fail where a table or column is missing.",
+            cure="Run `manage.py migrate`.",
+        )
+
+
+def _declared_triggers() -> list[tuple[str, str]]:
+    statements = schema_files.all_statements(database.connection().vendor)
+    found = (_TRIGGER.search(statement) for statement in statements)
+    return [(trigger[1], trigger[2]) for trigger in found if trigger]
+
+
+def _routines() -> Iterator[DoctorFinding]:
+    statements = schema_files.all_statements(database.connection().vendor)
+    found = (_ROUTINE.search(statement) for statement in statements)
+    declared = {routine[1] for routine in found if routine}
+    for name in sorted(declared - database.dialect().routines(database.connection())):
+        yield DoctorFinding(
+            found=f"The function or procedure {name} is missing.",
+            why="Enqueues fail, or jobs are not counted.",
+            cure=f"{_REPAIR} It creates it again.",
+        )
+
+
+def _triggers() -> Iterator[DoctorFinding]:
+    yield from _routines()
+    present = database.dialect().triggers(database.connection())
+    for trigger, table in _declared_triggers():
+        fires = present.get((trigger, table))
+        if not fires:
+            yield DoctorFinding(
+                found=f"The trigger {trigger} of {table} is "
+                f"{'missing' if fires is None else 'disabled'}.",
+                why="Jobs that change meanwhile are not counted: the figures are wrong, and "
+                "bounded queues accept too many jobs or too few.",
+                cure=f"{_REPAIR} It creates the triggers again, and corrects the counts.",
+            )
+
+
+def _repair_triggers() -> None:
+    schema_files.create(database.connection())
+    # What changed while there were no triggers was not counted.
+    counts.repair()
+
+
+def _indexes() -> Iterator[DoctorFinding]:
+    connection = database.connection()
+    for name in database.dialect().invalid_indexes(connection):
+        yield DoctorFinding(
+            found=f"The index {name} is not valid: it was not built to its end.",
+            why="No query uses it, and every write still pays for it.",
+            cure=f"REINDEX INDEX CONCURRENTLY {name};",
+        )
+    for model in apps.get_app_config("django_ojs").get_models():
+        if not model._meta.managed or model._meta.proxy:
+            continue
+        with connection.cursor() as cursor:
+            table = model._meta.db_table
+            present = connection.introspection.get_constraints(cursor, table)
+        for index in model._meta.indexes:
+            if index.name not in present:
+                yield DoctorFinding(
+                    found=f"The index {index.name} of {table} is missing.",
+                    why="Queries that need it read the whole table: claims, promotion or pages get "
+                    "slower with every job.",
+                    cure=f"{_creation(model, index)};",
+                )
+        for constraint in model._meta.constraints:
+            if isinstance(constraint, CheckConstraint) and constraint.name not in present:
+                yield DoctorFinding(
+                    found=f"The constraint {constraint.name} of {table} is missing.",
+                    why="Rows that no version of django_ojs writes could be stored.",
+                    cure="Create it again, as the migration 0001_initial does: `manage.py "
+                    "sqlmigrate django_ojs 0001` prints its statement.",
+                )
+
+
+def _creation(model: Any, index: Index) -> str:
+    # Not as a context manager: it executes nothing.
+    editor = database.connection().schema_editor(collect_sql=True)
+    statement = str(index.create_sql(model, editor))
+    return statement.replace("CREATE INDEX", database.dialect().create_index, 1)
+
+
+CHECKS: Final = (
+    Check(name="settings", about="The settings and the database's options", run=_settings),
+    Check(
+        name="triggers",
+        about="The triggers and functions of the schema",
+        run=_triggers,
+        repair=_repair_triggers,
+    ),
+    Check(name="indexes", about="The indexes and constraints", run=_indexes),
+)
+MIGRATIONS: Final = Check(name="migrations", about="The migrations", run=_migrations)

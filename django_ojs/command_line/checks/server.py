@@ -1,0 +1,164 @@
+"""The database server: dead rows, what keeps them, the pooler and the clock."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from django.utils import timezone
+
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.figures import short_duration
+from django_ojs.conf import settings
+from django_ojs.operations.figures.health import OLD
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import HorizonHolder
+
+#: Dead rows of a table that a healthy autovacuum removes soon.
+DEAD_ROWS: Final = 10_000
+#: Above this share of the live rows, autovacuum is behind; by default it starts at a fifth.
+DEAD_SHARE: Final = 0.5
+#: Bytes of a table whose empty space is worth the work, and the share that its rows need at least.
+EMPTY_SIZE: Final = 256 * 1024 * 1024
+NEEDED_SHARE: Final = 0.25
+#: Transactions for which a replica or a slot may keep dead rows.
+TRANSACTIONS: Final = 1_000_000
+#: The difference of the clocks that is left out.
+CLOCK: Final = timedelta(seconds=1)
+
+_SLOWER: Final = (
+    "VACUUM cannot remove rows that were changed since: tables grow, and claims read more and more "
+    "dead rows."
+)
+
+
+def _bloat() -> Iterator[DoctorFinding]:
+    for table in database.dialect().table_use(database.connection()):
+        if not table.autovacuum:
+            yield DoctorFinding(
+                found=f"Autovacuum is off for {table.name}.",
+                why="Dead rows stay: the table grows, and claims get slower with each job.",
+                cure=f"ALTER TABLE {table.name} RESET (autovacuum_enabled); and autovacuum = on in "
+                "postgresql.conf.",
+            )
+        if table.dead > DEAD_ROWS and table.dead > table.live * DEAD_SHARE:
+            yield DoctorFinding(
+                found=f"{table.name} has {table.dead:,} dead rows and {table.live:,} live ones.",
+                why="Claims and pages read the dead rows too, and the table stays larger than its "
+                "jobs.",
+                cure=f"VACUUM (ANALYZE) {table.name}; If they stay: see what holds the horizon. If "
+                "they come back: make autovacuum run more often on this table.",
+            )
+        if (
+            table.needed is not None
+            and table.size > EMPTY_SIZE
+            and table.needed < table.size * NEEDED_SHARE
+        ):
+            yield DoctorFinding(
+                found=f"{table.name} has {table.size >> 20:,} MiB, and its rows need about "
+                f"{table.needed >> 20:,} MiB.",
+                why="The empty space is used again, but never given back: scans, backups and the "
+                "cache pay for it.",
+                cure=f"VACUUM (FULL, ANALYZE) {table.name}; It locks the table until it is done: "
+                "stop the workers and the site, or use pg_repack.",
+            )
+
+
+def _horizon() -> Iterator[DoctorFinding]:
+    for holder in database.dialect().horizon(database.connection()):
+        match holder.kind:
+            case "transaction" if _is_old(holder):
+                yield DoctorFinding(
+                    found=f"A transaction has been open for {_age(holder)}: session {holder.name} "
+                    f"({holder.detail}).",
+                    why=_SLOWER,
+                    cure=f"See what it does (SELECT query FROM pg_stat_activity WHERE pid = "
+                    f"{holder.name};), and end it: SELECT pg_terminate_backend({holder.name});",
+                )
+            case "prepared" if _is_old(holder):
+                yield DoctorFinding(
+                    found=f"The prepared transaction {holder.name!r} of {holder.detail} has been "
+                    f"open for {_age(holder)}.",
+                    why=f"{_SLOWER} It keeps its locks, also over a restart.",
+                    cure=f"COMMIT PREPARED '{holder.name}'; or ROLLBACK PREPARED '{holder.name}';",
+                )
+            case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:
+                used = "is not used" if not holder.active else "is behind"
+                yield DoctorFinding(
+                    found=f"The replication slot {holder.name} ({holder.detail}) {used}; it keeps "
+                    f"{holder.transactions or 0:,} transactions and "
+                    f"{(holder.wal_bytes or 0) >> 20:,} MiB of WAL.",
+                    why=f"The disk fills with WAL that nothing reads. {_SLOWER}",
+                    cure="Start its subscriber; or, if there is none any more: SELECT "
+                    f"pg_drop_replication_slot('{holder.name}');",
+                )
+            case "replica" if (holder.transactions or 0) >= TRANSACTIONS:
+                yield DoctorFinding(
+                    found=f"The replica {holder.name} ({holder.detail}) holds the horizon "
+                    f"{holder.transactions:,} transactions back.",
+                    why=_SLOWER,
+                    cure="End its long queries, or set hot_standby_feedback = off on it.",
+                )
+
+
+def _is_old(holder: HorizonHolder) -> bool:
+    return holder.age is not None and holder.age >= OLD
+
+
+def _age(holder: HorizonHolder) -> str:
+    return short_duration(holder.age.total_seconds() if holder.age else 0)
+
+
+def _pooler() -> Iterator[DoctorFinding]:
+    connection = database.connection()
+    if database.dialect().session(connection) is not None:
+        return
+    if settings().notify:
+        yield DoctorFinding(
+            found="The connection goes through a pooler (such as PgBouncer in transaction mode), "
+            "and NOTIFY is on.",
+            why="LISTEN does not work there: workers find jobs by polling, up to POLL_INTERVAL "
+            "later, and a worker that died is noticed by its missed heartbeats only. Each enqueue "
+            "still pays for a notification.",
+            cure="Connect the workers to PostgreSQL directly, and the site through the pooler; or "
+            "accept polling: OJS = {'NOTIFY': False}.",
+        )
+    if not connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
+        yield DoctorFinding(
+            found="The connection goes through a pooler, and server-side cursors are not disabled.",
+            why="In transaction mode the cursor of an iterator() is on another connection than its "
+            "next fetch, which fails.",
+            cure=f"DATABASES[{connection.alias!r}]['DISABLE_SERVER_SIDE_CURSORS'] = True",
+        )
+
+
+def _clock() -> Iterator[DoctorFinding]:
+    before = timezone.now()
+    there = database.dialect().clock(database.connection())
+    after = timezone.now()
+    # The time of the query itself is no difference.
+    away = max(there - after, before - there)
+    if away > CLOCK:
+        direction = "ahead of" if there > after else "behind"
+        yield DoctorFinding(
+            found=f"The database's clock is {short_duration(away.total_seconds())} {direction} the "
+            "clock of this machine.",
+            why="The database decides what is due. Times that this machine computes, such as "
+            "scheduled_at and the times of ids, are early or late by as much.",
+            cure="Synchronize both clocks: `chronyc tracking` or `timedatectl` shows whether they "
+            "are.",
+        )
+
+
+def _is_server() -> bool:
+    return database.dialect().is_server
+
+
+CHECKS: Final = tuple(
+    Check(name=name, about=about, run=run, applies=_is_server)
+    for name, about, run in (
+        ("bloat", "Dead rows, empty space and autovacuum", _bloat),
+        ("horizon", "Open transactions and replication slots", _horizon),
+        ("pooler", "Notifications and the pooler", _pooler),
+        ("clock", "The clock", _clock),
+    )
+)

@@ -1,0 +1,202 @@
+"""The output of the subcommands: tables and lines for a person, or JSON for a program.
+
+On a terminal, with rich installed, tables fit its width and have colours; otherwise they are
+aligned text. Values of clients are written without their control characters.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from io import StringIO
+from typing import Any, Final, NamedTuple
+
+from django.core.management.base import BaseCommand
+
+from django_ojs.spec import json
+
+#: Shown for no value.
+NONE: Final = "-"
+
+#: Between two columns, and the least width of one that shrinks.
+_GAP, _NARROWEST = 2, 6
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Cell(NamedTuple):
+    """A value of a table, with a style of rich."""
+
+    text: str
+    style: str = ""
+
+
+class TableColumn(NamedTuple):
+    """A column of a table. `shrinks`: its values are cut where the terminal is too narrow."""
+
+    title: str
+    right: bool = False
+    shrinks: bool = False
+
+
+class Console:
+    """Writes to the streams of a command."""
+
+    def __init__(
+        self,
+        command: BaseCommand,
+        *,
+        as_json: bool = False,
+        no_color: bool = False,
+        force_color: bool = False,
+    ) -> None:
+        self.as_json = as_json
+        self._out, self._err = command.stdout, command.stderr
+        self.is_terminal = self._out.isatty()
+        self._has_rich = find_spec("rich") is not None and (self.is_terminal or force_color)
+        self._no_color = no_color or bool(os.environ.get("NO_COLOR"))
+        self._frame: list[str] | None = None
+
+    def json(self, value: Any) -> None:
+        """Write a document in one line."""
+        self._write(f"{json.dumps(value)}\n")
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Write a line."""
+        text = printable(text)
+        if style and self._has_rich:
+            from rich.text import Text
+
+            self._write(self._rendered(Text(text, style), wrap=False))
+        else:
+            self._write(f"{text}\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to stderr, which is not part of the result."""
+        self._err.write(printable(text), ending="\n")
+
+    def progress(self, text: str) -> None:
+        """Show how far a long operation is, where stderr is a terminal; "" removes it."""
+        if self._err.isatty():
+            self._err.write(f"\r{text}{_CLEAR_LINE}", ending="")
+            self._err.flush()
+
+    def table(self, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
+        """Write rows under a head."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        if self._has_rich:
+            self._rich_table(columns, cells)
+            return
+        widths = _widths(columns, cells)
+        titles = [column.title for column in columns]
+        for line in [titles, *([cell.text for cell in row] for row in cells)]:
+            aligned = (
+                text.rjust(width) if column.right else text.ljust(width)
+                for text, width, column in zip(line, widths, columns, strict=True)
+            )
+            self._write((" " * _GAP).join(aligned).rstrip() + "\n")
+
+    def confirmed(self, question: str, *, yes: bool) -> bool | None:
+        """Ask whether to go on. None: there is no terminal to ask on."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            return None
+        self._err.write(f"{printable(question)} [y/N] ", ending="")
+        self._err.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    @contextmanager
+    def screen(self) -> Iterator[None]:
+        """Show frames one over the other, where this is a terminal, and restore it at the end."""
+        if self.as_json or not self.is_terminal:
+            yield
+            return
+        self._write(_ENTER)
+        try:
+            yield
+        finally:
+            self._write(_LEAVE)
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Write what follows at once, in place of the frame before it."""
+        self._frame = []
+        try:
+            yield
+        finally:
+            lines, self._frame = "".join(self._frame).splitlines(), None
+            if self.as_json or not self.is_terminal:
+                self._write("".join(f"{line}\n" for line in lines))
+            else:
+                shown = lines[: shutil.get_terminal_size().lines - 1]
+                text = "".join(f"{line}{_CLEAR_LINE}\n" for line in shown)
+                self._write(f"{_HOME}{text}{_CLEAR_REST}")
+
+    def _write(self, text: str) -> None:
+        if self._frame is not None:
+            self._frame.append(text)
+            return
+        self._out.write(text, ending="")
+        self._out.flush()
+
+    def _rich_table(self, columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for column, width in zip(columns, _fitting(columns, cells), strict=True):
+            justify: Any = "right" if column.right else "left"
+            table.add_column(column.title, justify=justify, no_wrap=True, width=width)
+        for row in cells:
+            table.add_row(*(Text(cell.text, cell.style) for cell in row))
+        self._write(self._rendered(table))
+
+    def _rendered(self, value: Any, *, wrap: bool = True) -> str:
+        from rich.console import Console as RichConsole
+
+        buffer = StringIO()
+        console = RichConsole(
+            file=buffer,
+            force_terminal=True,
+            no_color=self._no_color,
+            color_system=None if self._no_color else "standard",
+            width=shutil.get_terminal_size().columns,
+            highlight=False,
+        )
+        console.print(value, soft_wrap=not wrap)
+        return buffer.getvalue()
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters are replaced: a client chose some of the values."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _fitting(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    """Return the widths of columns, the widest of those that shrink cut to fit the terminal."""
+    widths = _widths(columns, cells)
+    excess = sum(widths) + _GAP * (len(widths) - 1) - shutil.get_terminal_size().columns
+    shrinking = [n for n, column in enumerate(columns) if column.shrinks]
+    while excess > 0 and shrinking:
+        widest = max(shrinking, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _widths(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max([len(column.title), *(len(row[n].text) for row in cells)])
+        for n, column in enumerate(columns)
+    ]
+
+
+def _cell(value: Cell | str) -> Cell:
+    cell = Cell(value) if isinstance(value, str) else value
+    return Cell(printable(cell.text), cell.style)

@@ -1,0 +1,164 @@
+"""`purge` and `prune`: delete the jobs of a queue, or those past their retention."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from typing import Final
+
+from django.utils import timezone
+
+from django_ojs.command_line.changes import ask, number_of_jobs
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.queues import known_queue
+from django_ojs.command_line.subcommand import (
+    FAILED,
+    OK,
+    Options,
+    Subcommand,
+    add_confirmation,
+    duration,
+    usage_error,
+)
+from django_ojs.operations.access import audit
+from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.events import log
+from django_ojs.operations.jobs import bulk, bulk_operations, listing
+from django_ojs.operations.maintenance import pruning
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+
+
+def _purge(console: Console, options: Options) -> int:
+    name, states, older_than = known_queue(options["queue"]).name, options["state"], None
+    if options["older_than"] is not None:
+        older_than = timezone.now() - options["older_than"]
+    try:
+        which = bulk.purged(name, states, older_than)
+    except InvalidRequest as error:
+        raise usage_error(error.message) from None
+    number, more = listing.count(which)
+    what = f"{number_of_jobs(number, more)} of {name} ({', '.join(states)})"
+    if options["dry_run"]:
+        if console.as_json:
+            console.json({"queue": name, "dry_run": True, "matched": number, "more": more})
+        else:
+            console.line(f"This would delete {what}; nothing was changed.")
+        return OK
+    if number > 1 or more:
+        ask(console, f"Delete {what}, with their error histories?", yes=options["yes"])
+    deleted, failed = 0, 0
+    while True:
+        summary = bulk.purge(name, states, older_than=older_than)
+        deleted, failed = deleted + summary.succeeded, summary.failed
+        console.progress(f"{deleted:,} deleted")
+        if not summary.has_more or not summary.succeeded:
+            break
+    console.progress("")
+    audit.note("queue.purged", principal=operator(), queue=name, states=states, deleted=deleted)
+    if console.as_json:
+        console.json({"queue": name, "deleted": deleted, "failed": failed})
+    else:
+        console.line(f"{deleted:,} deleted, {failed:,} failed.")
+        for each in summary.errors:
+            console.note(f"{each.job_id}: {each.error}")
+    return FAILED if failed else OK
+
+
+#: What is deleted beside the jobs: a name, and a step of maintenance.
+_OTHERS: Final[dict[str, Callable[[], int]]] = {
+    "events": log.prune,
+    "bulk_operations": bulk_operations.prune,
+    "outbox": outbox.prune,
+}
+
+
+def _prune(console: Console, options: Options) -> int:
+    overdue = {
+        "dead_letters" if dead_letter else state.value: number
+        for (state, dead_letter), number in pruning.overdue().items()
+    }
+    number = sum(overdue.values())
+    if options["dry_run"]:
+        if console.as_json:
+            console.json({"dry_run": True, "jobs": overdue})
+        else:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in overdue.items())
+            console.line(f"Past their retention: {kinds or 'no jobs'}. Nothing was changed.")
+        return OK
+    if number > 1:
+        ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])
+    deleted = {"jobs": 0}
+    while some := pruning.prune():
+        deleted["jobs"] += some
+        console.progress(f"{deleted['jobs']:,} deleted")
+    by_queue = pruning.QueuePruner()
+    while by_queue.prune():
+        console.progress(f"{deleted['jobs'] + by_queue.deleted:,} deleted")
+    deleted["jobs"] += by_queue.deleted
+    for name, step in _OTHERS.items():
+        deleted[name] = 0
+        while some := step():
+            deleted[name] += some
+            if some < database.BATCH:
+                break
+    console.progress("")
+    audit.note("jobs.pruned", principal=operator(), deleted=deleted)
+    if console.as_json:
+        console.json(deleted)
+    else:
+        counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in deleted.items())
+        console.line(f"Deleted: {counts}.")
+    return OK
+
+
+def _states(text: str) -> tuple[State, ...]:
+    names = [name for name in text.lower().split(",") if name]
+    if not names or not {*names} <= {*State}:
+        raise ArgumentTypeError(f"must be one of {', '.join(State)}")
+    return tuple(dict.fromkeys(State(name) for name in names))
+
+
+def _purge_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("queue", metavar="QUEUE", help="the name of the queue")
+    parser.add_argument(
+        "--state",
+        type=_states,
+        required=True,
+        metavar="A,B",
+        help="delete jobs in these states; active ones cannot be purged",
+    )
+    parser.add_argument(
+        "--older-than",
+        type=duration,
+        metavar="AGE",
+        help="only jobs that ended so long ago; for terminal states",
+    )
+    add_confirmation(parser)
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="purge",
+        help="delete the jobs of a queue in some states",
+        description="Delete jobs of a queue permanently, with their error histories. Running jobs "
+        "continue, and\nthe queue and its configuration stay.",
+        examples="""\
+  manage.py ojs purge email --state available,scheduled --dry-run
+  manage.py ojs purge email --state completed --older-than 7d --yes""",
+        add_arguments=_purge_arguments,
+        run=_purge,
+    ),
+    Subcommand(
+        name="prune",
+        help="delete what is past its retention now",
+        description="Delete finished jobs, events, bulk operations and rows of the outbox that are "
+        "past their retention\n(KEEP_COMPLETED and so on). Workers do this all the time; use it "
+        "where none runs, or when pruning\nis behind.",
+        examples="""\
+  manage.py ojs prune --dry-run
+  manage.py ojs prune --yes          from cron""",
+        add_arguments=add_confirmation,
+        run=_prune,
+    ),
+)

@@ -1,0 +1,137 @@
+"""`doctor`: check the database, the queues and the workers, and say what to do."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from typing import Any, Final
+
+from django.db import ProgrammingError
+
+from django_ojs.command_line.checks import jobs, queues, schema, server
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
+from django_ojs.operations.access import audit
+
+CHECKS: Final[dict[str, Check]] = {
+    each.name: each
+    for each in (
+        schema.MIGRATIONS,
+        *schema.CHECKS,
+        *jobs.CHECKS,
+        *queues.CHECKS,
+        *server.CHECKS,
+    )
+}
+
+
+def _doctor(console: Console, options: Options) -> int:
+    chosen = options["only"] or CHECKS
+    results: list[dict[str, Any]] = []
+    for name, check in CHECKS.items():
+        if name not in chosen or name in options["skip"] or not check.applies():
+            continue
+        findings = _findings(check)
+        repaired = False
+        if findings and options["repair"] and check.repair is not None:
+            check.repair()
+            audit.note("doctor.repaired", principal=operator(), check=name)
+            left = _findings(check)
+            repaired = not left
+            _show(console, check, findings if repaired else left, repaired=repaired)
+            findings = left
+        else:
+            _show(console, check, findings)
+        results.append(_as_json(name, findings, repaired=repaired))
+        if name == schema.MIGRATIONS.name and findings:
+            # The others need the tables of this version.
+            break
+    number = sum(len(result["findings"]) for result in results)
+    if console.as_json:
+        console.json({"ok": not number, "checks": results})
+    else:
+        console.line()
+        console.line(
+            f"Findings: {number}, in {len(results)} checks.", "bold red" if number else "green"
+        )
+    return FAILED if number else OK
+
+
+def _findings(check: Check) -> list[DoctorFinding]:
+    try:
+        return list(check.run())
+    except ProgrammingError as error:
+        reason = str(error).partition("\n")[0]
+        return [
+            DoctorFinding(
+                found=f"The check could not run: {reason}.",
+                why="What it would find is not known.",
+                cure="Run it as a role that may read the tables of django_ojs: "
+                "docs/how-to/database-roles.md.",
+            )
+        ]
+
+
+def _show(
+    console: Console, check: Check, findings: list[DoctorFinding], *, repaired: bool = False
+) -> None:
+    if console.as_json:
+        return
+    if not findings:
+        console.line(f"ok        {check.about} ({check.name})", "green")
+    for each in findings:
+        word, style = ("repaired", "green") if repaired else ("FINDING ", "bold red")
+        console.line(f"{word}  {each.found} ({check.name})", style)
+        console.line(f"          Why: {each.why}")
+        if not repaired:
+            console.line(f"          Do:  {each.cure}")
+
+
+def _as_json(name: str, findings: list[DoctorFinding], *, repaired: bool) -> dict[str, Any]:
+    return {
+        "check": name,
+        "repaired": repaired,
+        "findings": [
+            {"found": each.found, "why": each.why, "cure": each.cure} for each in findings
+        ],
+    }
+
+
+def _names(text: str) -> frozenset[str]:
+    names = frozenset(name for name in text.split(",") if name)
+    if not names or not names <= CHECKS.keys():
+        raise ArgumentTypeError(f"must be some of {', '.join(CHECKS)}")
+    return names
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", type=_names, metavar="A,B", help="run these checks only")
+    chosen.add_argument(
+        "--skip", type=_names, default=frozenset(), metavar="A,B", help="leave these checks out"
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="create missing triggers again, and correct the counters",
+    )
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="doctor",
+        help="check the database, the queues and the workers",
+        description=f"""\
+Check what slows down or stops the jobs: each finding has its cause and what to do. The exit code is
+1 if there is one.
+
+Checks: {", ".join(CHECKS)}.
+The check of the counters reads all jobs, and that of the types all waiting ones: on a large table,
+leave them out with --skip.""",
+        examples="""\
+  manage.py ojs doctor
+  manage.py ojs doctor --skip counters,types --json     every few minutes, for monitoring
+  manage.py ojs doctor --only triggers,counters --repair""",
+        add_arguments=_arguments,
+        run=_doctor,
+    ),
+)

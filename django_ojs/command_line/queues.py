@@ -1,0 +1,71 @@
+"""`pause` and `resume`: whether workers fetch the jobs of a queue."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any, Final
+
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error
+from django_ojs.operations import queues
+from django_ojs.operations.access import audit
+from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.spec.suggestions import did_you_mean
+
+#: Known queues that a message about an unknown one chooses from.
+_MOST_NAMES: Final = 200
+
+
+def known_queue(name: str) -> queues.QueueStatus:
+    """Return a queue. A name that is not known is an error: it is probably misspelt."""
+    try:
+        return queues.get(name)
+    except NotFound:
+        names = [each.name for each in queues.busiest(limit=_MOST_NAMES).queues]
+        hint = did_you_mean(name, names) if names else "No queue has had a job yet."
+        raise usage_error(f"There is no queue {name!r}. {hint}") from None
+    except OJSError as error:
+        raise usage_error(error.message) from None
+
+
+def _each(change: Callable[..., Any], event: str, text: str) -> Callable[[Console, Options], int]:
+    def run(console: Console, options: Options) -> int:
+        # All names are checked before the first queue changes.
+        for name in options["queues"]:
+            known_queue(name)
+        for name in options["queues"]:
+            change(name, by=operator())
+            audit.note(event, principal=operator(), queue=name)
+            if not console.as_json:
+                console.line(f"Queue {name} is {text}")
+        if console.as_json:
+            states = {name: queues.get(name).state.value for name in options["queues"]}
+            console.json({"queues": states})
+        return OK
+
+    return run
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("queues", nargs="+", metavar="QUEUE", help="the name of a queue")
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="pause",
+        help="stop workers from fetching the jobs of a queue",
+        description="Pause queues: they accept jobs, and workers fetch none. Running jobs "
+        "continue. To pause a paused queue changes nothing.",
+        examples="  manage.py ojs pause email reports",
+        add_arguments=_arguments,
+        run=_each(queues.pause, "queue.paused", "paused: it accepts jobs, and workers fetch none."),
+    ),
+    Subcommand(
+        name="resume",
+        help="let workers fetch the jobs of a queue again",
+        description="Resume paused queues.",
+        examples="  manage.py ojs resume email",
+        add_arguments=_arguments,
+        run=_each(queues.resume, "queue.resumed", "resumed: workers fetch its jobs again."),
+    ),
+)

@@ -1,0 +1,71 @@
+"""The arguments that select jobs: the search of the admin, and short forms of its usual words."""
+
+from argparse import ArgumentParser
+from dataclasses import replace
+
+from django_ojs.command_line.subcommand import Options, usage_error
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.search_access import permitted
+from django_ojs.operations.jobs.search_query import QUALIFIERS, parse
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.states import State
+
+SEARCH_HELP = f"""\
+SEARCH is the search of the admin: words such as
+  {", ".join(QUALIFIERS.values())};
+the id of a job, or the beginning of a type. Quote a search that has spaces, < or > for the shell:
+'error:"card was declined" created:<2h'.
+"""
+
+
+def add_search(parser: ArgumentParser) -> None:
+    """Add the arguments that select jobs."""
+    parser.add_argument("words", nargs="*", metavar="SEARCH", help="words of a search; see below")
+    parser.add_argument("--search", metavar="SEARCH", help="the same, as one argument")
+    parser.add_argument("--queue", metavar="NAME", help="only jobs of this queue")
+    parser.add_argument(
+        "--state", metavar="A,B", help=f"only jobs in these states: {', '.join(State)}"
+    )
+
+
+def filter_of(options: Options, *, required: bool = False) -> JobFilter:
+    """Return the filter of the arguments.
+
+    A word that cannot be parsed is an error here: without it, the search would find other jobs.
+    `required`: so is a search that selects every job.
+    """
+    text = " ".join([*options["words"], options["search"] or ""]).strip()
+    search = permitted(parse(text), payload=True)
+    if search.errors:
+        raise usage_error(" ".join(search.errors))
+    which = search.filter
+    if options["state"] is not None:
+        which = replace(which, states=_states(options["state"], which))
+    if options["queue"] is not None:
+        if which.queue not in (None, options["queue"]):
+            raise usage_error("The queue is given twice: in the search, and by --queue.")
+        try:
+            which = replace(which, queue=options["queue"])
+        except OJSError as error:
+            raise usage_error(error.message) from None
+    if required and which.empty:
+        raise usage_error(
+            "Name the jobs: by id, or by a search such as state:discarded queue:email. "
+            "A state alone selects all jobs in it."
+        )
+    return which
+
+
+def has_only_ids(which: JobFilter) -> bool:
+    """Whether the filter names jobs one by one, and nothing else."""
+    return bool(which.ids) and which == JobFilter(ids=which.ids)
+
+
+def _states(text: str, which: JobFilter) -> tuple[State, ...]:
+    names = [name for name in text.lower().split(",") if name]
+    if not names or not {*names} <= {*State}:
+        raise usage_error(f"--state must be one of {', '.join(State)}.")
+    states = tuple(dict.fromkeys(State(name) for name in names))
+    if which.states and which.states != states:
+        raise usage_error("The state is given twice: in the search, and by --state.")
+    return states

@@ -1,0 +1,69 @@
+"""What a subcommand of `manage.py ojs` is, and its exit codes."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from django.core.management.base import CommandError
+
+from django_ojs.command_line.console import Console
+from django_ojs.spec import times
+from django_ojs.spec.errors import OJSError
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subcommand:
+    """A subcommand: its texts, its arguments, and the function that runs it.
+
+    `run` returns the exit code. `examples` are lines of the epilog.
+    """
+
+    name: str
+    help: str
+    description: str
+    examples: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Console, Options], int]
+
+
+def usage_error(message: str) -> CommandError:
+    """Return the error for arguments that are wrong; it ends the command with exit code 2."""
+    return CommandError(message, returncode=USAGE)
+
+
+def add_confirmation(parser: ArgumentParser) -> None:
+    """Add the arguments of a subcommand that changes several jobs."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, and change nothing"
+    )
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask; needed for more than one job where stdin is not a terminal",
+    )
+
+
+def whole_number(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= 1_000_000):
+        raise ArgumentTypeError("must be a whole number from 1 to 1000000")
+    return int(text)
+
+
+def duration(text: str) -> timedelta:
+    """Parse a duration that is longer than zero."""
+    try:
+        found = times.parse_duration(text, "it")
+    except OJSError:
+        found = timedelta(0)
+    if not found:
+        raise ArgumentTypeError("must be a duration such as 90s, 12h, 7d or P30D")
+    return found

@@ -1,0 +1,256 @@
+"""`export` and `import`: jobs as JSON lines, each the envelope of a job.
+
+An import enqueues the jobs as PUSH does: their ids stay, their attempts start anew.
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from uuid import UUID
+
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
+from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations.access import audit
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.jobs.export import stream
+from django_ojs.operations.push import PushOptions, push_batch
+from django_ojs.payloads import offload
+from django_ojs.spec import envelope, json
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError
+from django_ojs.spec.states import TERMINAL, State
+
+#: Lines that are stored in one transaction.
+BATCH: Final = 200
+#: Jobs between two reports of the progress.
+PROGRESS: Final = 1_000
+#: Refused lines that the JSON result names; all are written to stderr.
+MAX_ERRORS: Final = 100
+#: The names and times of a line, beside the envelope and the result.
+_MORE_BYTES: Final = 1024 * 1024
+
+_RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
+
+
+def _export(console: Console, options: Options) -> int:
+    which = filter_of(options)
+    number = offloaded = 0
+    for job in stream(which):
+        console.json(envelope.render(job))
+        number += 1
+        offloaded += "offloaded" in job.options
+        if number % PROGRESS == 0:
+            console.progress(f"{number:,} jobs")
+    console.progress("")
+    console.note(f"Exported jobs: {number:,}, with their arguments.")
+    if offloaded:
+        console.note(
+            f"Jobs with arguments in the bucket of OFFLOAD: {offloaded:,}. They are not in the "
+            "export, and are deleted with the jobs."
+        )
+    audit.note("jobs.exported", principal=operator(), jobs=number)
+    return OK
+
+
+class _Import:
+    """Reads lines, stores them in batches, and counts what became of each."""
+
+    def __init__(self, console: Console, *, dry_run: bool, rerun: bool) -> None:
+        self._console = console
+        self._dry_run = dry_run
+        self._rerun = rerun
+        self._batch: list[tuple[int, dict[str, Any]]] = []
+        self.counts: Counter[str] = Counter()
+        self.errors: list[dict[str, Any]] = []
+
+    def read(self, lines: BinaryIO) -> None:
+        limits = settings().limits
+        longest = limits.envelope_bytes + settings().max_result_bytes + _MORE_BYTES
+        for number, line in _lines(lines, longest):
+            try:
+                if line is None:
+                    raise InvalidRequest(f"The line has more than {longest:,} bytes.")
+                if line.strip():
+                    self._add(number, line)
+            except OJSError as error:
+                self._refuse(number, error.message)
+            if number % PROGRESS == 0:
+                self._console.progress(f"{number:,} lines")
+        self._flush()
+        self._console.progress("")
+
+    def _add(self, number: int, line: bytes) -> None:
+        data = json.loads(line, exact_integers=settings().limits.exact_integers)
+        if not isinstance(data, dict):
+            raise InvalidRequest("The line must be a JSON object: the envelope of a job.")
+        state = data.get("state")
+        if state in _RUNS_AGAIN and not self._rerun:
+            raise InvalidRequest(
+                f"The job was {state} when it was exported, and would run again. --rerun imports "
+                "such jobs."
+            )
+        if state == State.RETRYABLE and data.get("next_attempt_at") is not None:
+            data["scheduled_at"] = data["next_attempt_at"]
+        elif state == State.PENDING:
+            data["pending"] = True
+        # The batch reads it again: a middleware may have changed an envelope that was refused.
+        envelope.validate(_read(data), settings().limits)
+        self._batch.append((number, data))
+        if len(self._batch) == BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, []
+        known = set(Job.primary.filter(pk__in=_ids(batch)).values_list("pk", flat=True))
+        new = []
+        for number, data in batch:
+            key = UUID(data["id"]) if data.get("id") else None
+            if key in known:
+                self._exists(number, key)
+                continue
+            if key is not None:
+                known.add(key)
+            new.append((number, data))
+        if self._dry_run:
+            self.counts["valid"] += len(new)
+        elif new:
+            self._store(new)
+
+    def _store(self, batch: list[tuple[int, dict[str, Any]]]) -> None:
+        while batch:
+            try:
+                results = _push([data for _, data in batch])
+            except OJSError as error:
+                index = error.details.get("index")
+                if index is None and len(batch) > 1:
+                    # Such as a full queue: those of other queues can be stored.
+                    for one in batch:
+                        self._store([one])
+                    return
+                number, data = batch.pop(index or 0)
+                existing = error.details.get("existing_job_id")
+                if isinstance(error, DuplicateJob) and existing == data.get("id"):
+                    self._exists(number, existing)
+                else:
+                    self._refuse(number, error.message)
+            else:
+                for result in results:
+                    self.counts[result.outcome.value] += 1
+                return
+
+    def _exists(self, number: int, key: object) -> None:
+        self.counts["existing"] += 1
+        self._console.note(f"line {number}: the job {key} exists already, and is left as it is.")
+
+    def _refuse(self, number: int, message: str) -> None:
+        self.counts["refused"] += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append({"line": number, "error": message})
+        self._console.note(f"line {number}: {message}")
+
+
+def _read(data: dict[str, Any]) -> Envelope:
+    values = settings()
+    return envelope.parse(data, default_retry=values.default_retry, limits=values.limits)
+
+
+def _push(batch: Sequence[dict[str, Any]]) -> list[EnqueuedJob]:
+    return push_batch(
+        [_read(data) for data in batch],
+        PushOptions(batch=True, offloader=offload.offloader()),
+    )
+
+
+def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:
+    return [UUID(data["id"]) for _, data in batch if data.get("id")]
+
+
+def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line with its number; None for one that is too long to be read."""
+    number = 0
+    while line := lines.readline(longest + 1):
+        number += 1
+        if len(line) <= longest or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while rest := lines.readline(longest):
+            if rest.endswith(b"\n"):
+                break
+        yield number, None
+
+
+def _import(console: Console, options: Options) -> int:
+    name = options["file"]
+    found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
+    if name == "-":
+        found.read(sys.stdin.buffer)
+    else:
+        try:
+            with Path(name).open("rb") as lines:
+                found.read(lines)
+        except OSError as error:
+            raise usage_error(f"{name} cannot be read: {error.strerror}.") from None
+    names = ["valid"] if options["dry_run"] else [each.value for each in Outcome]
+    counts = {each: found.counts[each] for each in (*names, "existing", "refused")}
+    if not options["dry_run"]:
+        audit.note("jobs.imported", principal=operator(), jobs=counts)
+    if console.as_json:
+        console.json({**counts, "errors": found.errors})
+    else:
+        console.line(", ".join(f"{number:,} {each}" for each, number in counts.items()) + ".")
+    return FAILED if counts["refused"] else OK
+
+
+def _import_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="JSON lines (default: stdin)"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check each line and whether its id exists, and store nothing",
+    )
+    parser.add_argument(
+        "--rerun",
+        action="store_true",
+        help="also import jobs that were running or had ended: they run again",
+    )
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="export",
+        help="write jobs as JSON lines",
+        description="Write the envelopes of jobs to stdout, one in a line, with their arguments, "
+        "metadata and\nresults: ADMIN_REDACT hides nothing here. Jobs that change meanwhile are "
+        "written as they are when\nthey are read.\n\n" + SEARCH_HELP,
+        examples="""\
+  manage.py ojs export > jobs.jsonl
+  manage.py ojs export --state discarded --queue email > failed.jsonl
+  manage.py ojs export 'ended:>30d' | gzip > archive.jsonl.gz""",
+        add_arguments=add_search,
+        run=_export,
+    ),
+    Subcommand(
+        name="import",
+        help="enqueue the jobs of an export",
+        description="""\
+Enqueue the job of each line, as PUSH does: with the same checks, middleware, unique policies and
+bounds. An id that exists is reported and left as it is, so an import can be repeated. Attempts
+start anew; a retryable job waits until its next attempt was due. Refused lines are named on stderr,
+and make the exit code 1.""",
+        examples="""\
+  manage.py ojs import jobs.jsonl --dry-run
+  manage.py ojs import jobs.jsonl
+  zcat archive.jsonl.gz | manage.py ojs import --rerun""",
+        add_arguments=_import_arguments,
+        run=_import,
+    ),
+)

@@ -1,0 +1,113 @@
+"""manage.py ojs: parse the arguments and run a subcommand of django_ojs.command_line."""
+
+import os
+import sys
+from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, NotSupportedError
+
+from django_ojs.command_line import (
+    changes,
+    deletion,
+    doctor,
+    figures,
+    jobs,
+    queues,
+    transfer,
+)
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.database_check import require_database
+from django_ojs.command_line.subcommand import FAILED, Subcommand
+from django_ojs.spec.errors import OJSError
+
+DESCRIPTION = """\
+Operate background jobs from a shell: what the admin does, and a check of the whole system.
+
+  manage.py ojs stats --watch                       queues and workers, live
+  manage.py ojs jobs state:discarded queue:email    find jobs, as the search of the admin does
+  manage.py ojs show ID --args                      one job, its runs and its arguments
+  manage.py ojs retry is:dead queue:email           retry all jobs of a search
+  manage.py ojs doctor                              what is wrong, why it matters, what to do
+
+`manage.py ojs SUBCOMMAND --help` has the arguments and examples of each.
+"""
+
+EPILOG = """\
+With --json, a subcommand writes JSON to the standard output, for programs. Progress and errors go
+to the standard error. Colours need rich (`pip install django-ojs[cli]`) and a terminal; NO_COLOR
+turns them off.
+
+Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arguments, or a
+question that was not answered with yes.
+"""
+
+SUBCOMMANDS: Final[dict[str, Subcommand]] = {
+    each.name: each
+    for each in (
+        *figures.SUBCOMMANDS,
+        *jobs.SUBCOMMANDS,
+        *changes.SUBCOMMANDS,
+        *queues.SUBCOMMANDS,
+        *deletion.SUBCOMMANDS,
+        *transfer.SUBCOMMANDS,
+        *doctor.SUBCOMMANDS,
+    )
+}
+
+
+class Command(BaseCommand):
+    help = DESCRIPTION
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        """Keep the layout of the help."""
+        kwargs.setdefault("formatter_class", RawDescriptionHelpFormatter)
+        kwargs.setdefault("epilog", EPILOG)
+        return super().create_parser(prog_name, subcommand, **kwargs)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+        for each in SUBCOMMANDS.values():
+            sub = actions.add_parser(
+                each.name,
+                help=each.help,
+                description=each.description,
+                epilog=f"examples:\n{each.examples}",
+                formatter_class=RawDescriptionHelpFormatter,
+            )
+            each.add_arguments(sub)
+            sub.add_argument("--json", action="store_true", help="write JSON, for programs")
+            # Django's arguments, after the subcommand as well as before it.
+            for flag in ("--no-color", "--force-color", "--traceback"):
+                sub.add_argument(flag, action="store_true", default=SUPPRESS, help=SUPPRESS)
+            for name in ("--settings", "--pythonpath"):
+                sub.add_argument(name, default=SUPPRESS, help=SUPPRESS)
+            sub.add_argument("-v", "--verbosity", type=int, default=SUPPRESS, help=SUPPRESS)
+
+    def handle(self, *, subcommand: str, **options: Any) -> None:
+        """Run the subcommand; a code other than 0 ends the process with it."""
+        console = Console(
+            self,
+            as_json=options["json"],
+            no_color=options["no_color"],
+            force_color=options["force_color"],
+        )
+        try:
+            code = SUBCOMMANDS[subcommand].run(console, options)
+        except OJSError as error:
+            raise CommandError(error.message) from error
+        except NotSupportedError as error:
+            raise CommandError(str(error)) from error
+        except DatabaseError:
+            # It is not there, or not migrated: the message says so.
+            require_database()
+            raise
+        except BrokenPipeError:
+            # The reader, such as `head`, has ended; Python must not write to it at its exit either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = FAILED
+        except KeyboardInterrupt:
+            raise CommandError("Interrupted.") from None
+        if code:
+            raise SystemExit(code)

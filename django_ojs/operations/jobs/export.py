@@ -1,0 +1,48 @@
+"""The whole rows of all jobs of a filter, in constant memory and without a long transaction.
+
+A cursor of the server would hold a snapshot for as long as the export takes, which keeps VACUUM
+from removing dead rows, and does not work through a pooler in transaction mode. So pages follow
+each other by id.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from django_ojs.models import Job
+from django_ojs.operations.jobs.job_filter import JobFilter
+
+#: Ids of one query.
+PAGE: Final = 1_000
+#: Rows of one query, and their bytes without results. A single row may be larger.
+ROWS: Final = 200
+BYTES: Final = 4 * 1024 * 1024
+
+
+def stream(which: JobFilter) -> Iterator[Job]:
+    """Yield the jobs in the order of their ids, each as it is when its page is read."""
+    after: UUID | None = None
+    while True:
+        rest = which.jobs().order_by("pk")
+        if after is not None:
+            rest = rest.filter(pk__gt=after)
+        found = list(rest.values_list("pk", "size_bytes")[:PAGE])
+        for keys in _parts(found):
+            # A job that changed meanwhile and does not match any more is left out.
+            yield from which.narrow(Job.primary.filter(pk__in=keys)).order_by("pk")
+        if len(found) < PAGE:
+            return
+        after = found[-1][0]
+
+
+def _parts(found: list[tuple[UUID, int | None]]) -> Iterator[list[UUID]]:
+    part: list[UUID] = []
+    total = 0
+    for key, size in found:
+        if part and (len(part) == ROWS or total + (size or 0) > BYTES):
+            yield part
+            part, total = [], 0
+        part.append(key)
+        total += size or 0
+    if part:
+        yield part

@@ -1,0 +1,7 @@
+-- Indexes that a CREATE INDEX CONCURRENTLY left behind when it failed.
+SELECT i.relname FROM pg_index AS x
+JOIN pg_class AS i ON i.oid = x.indexrelid
+JOIN pg_class AS t ON t.oid = x.indrelid
+WHERE NOT (x.indisvalid AND x.indisready)
+  AND starts_with(t.relname, 'ojs_') AND pg_table_is_visible(t.oid)
+ORDER BY i.relname

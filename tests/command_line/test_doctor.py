@@ -1,0 +1,471 @@
+"""`doctor`: each fault is made for real, found, removed as the finding says, and found no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import override_settings
+from django.utils import timezone
+
+from django_ojs.command_line.checks import server
+from django_ojs.command_line.doctor import CHECKS
+from django_ojs.models import Attempt, Worker
+from django_ojs.operations import promotion, queues
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.maintenance import lease, mode
+from django_ojs.operations.workers import rescue
+from django_ojs.storage import database
+from django_ojs.storage.dialects.base import HorizonHolder
+from django_ojs.storage.figures import counts
+from tests.command_line.run import Run, ojs
+from tests.databases import ALIASES
+from tests.factories import (
+    HOUR,
+    MINUTE,
+    active,
+    age,
+    connected_to,
+    in_state,
+    push,
+    push_many,
+    silence,
+    worker,
+)
+from tests.faults.bouncer import PROGRAM, bouncer
+from tests.worker.waiting import eventually
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+
+
+def execute(statement: str, *values: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values or None)
+
+
+def doctor(only: str, *more: str) -> Run:
+    return ojs("doctor", "--only", only, *more)
+
+
+def finding(only: str) -> dict[str, str]:
+    """Return the only finding of a check, which both forms of the output have."""
+    run = doctor(only, "--json")
+    (check,) = run.json["checks"]
+    (found,) = check["findings"]
+    assert (run.code, run.json["ok"], check["check"]) == (1, False, only)
+    shown = doctor(only)
+    assert shown.code == 1
+    assert f"FINDING   {found['found']} ({only})\n" in shown.out
+    assert f"Why: {found['why']}\n" in shown.out
+    assert f"Do:  {found['cure']}\n" in shown.out
+    assert isinstance(found, dict)
+    return found
+
+
+def is_well(only: str) -> bool:
+    run = doctor(only, "--json")
+    assert [check["check"] for check in run.json["checks"]] == [only]
+    return run.code == 0 and run.json["ok"]
+
+
+def test_a_site_in_order_has_no_finding() -> None:
+    queues.configure_default({"backpressure": {"max_depth": 100_000}})
+    # Other tests use this server at the same time.
+    with override_settings(OJS={}):
+        run = ojs("doctor", "--skip", "bloat,horizon")
+    assert run.code == 0, run.out
+    # The others are about a server, which SQLite is not.
+    number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
+    assert run.out.count("ok  ") == number
+    assert run.out.endswith(f"Findings: 0, in {number} checks.\n")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_check_that_the_role_may_not_run_is_a_finding_and_the_others_run() -> None:
+    execute("SET ROLE pg_monitor")
+    try:
+        run = doctor("counters,clock", "--json")
+    finally:
+        execute("RESET ROLE")
+    denied, clock = run.json["checks"]
+    assert run.code == 1
+    assert denied["findings"][0]["found"] == (
+        "The check could not run: permission denied for table ojs_count."
+    )
+    assert clock["findings"] == []
+
+
+def test_a_check_that_does_not_exist_ends_with_2() -> None:
+    assert "must be some of migrations, settings, triggers" in ojs("doctor", "--only", "x").err
+
+
+def test_a_missing_migration_is_the_only_finding() -> None:
+    MigrationRecorder(connection).record_unapplied("django_ojs", "0001_initial")
+    run = ojs("doctor", "--json")
+    (check,) = run.json["checks"]
+    assert check["findings"][0]["found"] == "The migration django_ojs.0001_initial is not applied."
+    assert finding("migrations")["cure"] == "Run `manage.py migrate`."
+    MigrationRecorder(connection).record_applied("django_ojs", "0001_initial")
+    assert is_well("migrations")
+
+
+def test_a_system_check_is_a_finding_unless_it_is_silenced() -> None:
+    wrong = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9", "queues": ["far"]}}}
+    open_api = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}
+    with override_settings(OJS=open_api | wrong):
+        assert "(django_ojs.W002)" in finding("settings")["found"]
+        with override_settings(SILENCED_SYSTEM_CHECKS=["django_ojs.W002"]):
+            assert is_well("settings")
+
+
+def break_trigger(name: str) -> str:
+    if connection.vendor == "sqlite":
+        execute(f"DROP TRIGGER {name}")
+        return "missing"
+    execute(f"ALTER TABLE ojs_job DISABLE TRIGGER {name}")
+    return "disabled"
+
+
+def test_a_trigger_that_does_not_fire_is_found_and_repaired() -> None:
+    assert is_well("triggers")
+    state = break_trigger("ojs_job_count_insert")
+    push(queue="mail")
+    found = finding("triggers")
+    assert found["found"] == f"The trigger ojs_job_count_insert of ojs_job is {state}."
+    assert "manage.py ojs doctor --repair" in found["cure"]
+    run = doctor("triggers", "--repair")
+    assert run.code == 0
+    assert f"repaired  {found['found']}" in run.out
+    assert is_well("triggers")
+    assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}
+    push(queue="mail")
+    assert is_well("counters")
+
+
+@pytest.mark.postgresql
+def test_a_missing_trigger_is_created_again() -> None:
+    execute("DROP TRIGGER ojs_count_leave_out ON ojs_count_change")
+    assert finding("triggers")["found"] == (
+        "The trigger ojs_count_leave_out of ojs_count_change is missing."
+    )
+    assert doctor("triggers", "--repair", "--json").json == {
+        "ok": True,
+        "checks": [{"check": "triggers", "repaired": True, "findings": []}],
+    }
+    assert is_well("triggers")
+
+
+@pytest.mark.postgresql
+def test_a_missing_procedure_is_created_again() -> None:
+    execute("DROP ROUTINE ojs_push")
+    assert finding("triggers")["found"] == "The function or procedure ojs_push is missing."
+    assert doctor("triggers", "--repair").code == 0
+    push(queue="mail")
+
+
+def test_wrong_counters_are_found_and_repaired() -> None:
+    push(queue="mail")
+    counts.fold()
+    execute("UPDATE ojs_count SET n = 7 WHERE queue = 'mail'")
+    found = finding("counters")
+    assert found["found"] == "Queue mail, available: counted 7, there are 1."
+    assert doctor("counters", "--repair").code == 0
+    assert is_well("counters")
+    assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}
+
+
+def test_a_missing_index_is_created_by_the_statement_of_its_finding() -> None:
+    execute("DROP INDEX ojs_job_due")
+    found = finding("indexes")
+    assert found["found"] == "The index ojs_job_due of ojs_job is missing."
+    assert ("CONCURRENTLY" in found["cure"]) == (connection.vendor == "postgresql")
+    # A transaction cannot create it concurrently.
+    execute(found["cure"].replace("CONCURRENTLY ", ""))
+    assert is_well("indexes")
+
+
+@pytest.mark.postgresql
+def test_an_invalid_index_is_built_by_the_statement_of_its_finding() -> None:
+    execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ojs_job_expiry'::regclass")
+    found = finding("indexes")
+    assert found["found"].startswith("The index ojs_job_expiry is not valid")
+    execute(found["cure"].replace("CONCURRENTLY ", ""))
+    assert is_well("indexes")
+
+
+@pytest.mark.postgresql
+def test_a_missing_constraint_is_found() -> None:
+    execute("ALTER TABLE ojs_job DROP CONSTRAINT ojs_job_priority")
+    assert finding("indexes")["found"] == ("The constraint ojs_job_priority of ojs_job is missing.")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_dead_rows_are_found_until_vacuum_removed_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "DEAD_ROWS", 1_000)
+
+    def about_leases() -> list[dict[str, str]]:
+        (check,) = doctor("bloat", "--json").json["checks"]
+        return [each for each in check["findings"] if "ojs_lease" in each["found"]]
+
+    execute("ALTER TABLE ojs_lease SET (autovacuum_enabled = false)")
+    try:
+        execute(
+            "INSERT INTO ojs_lease SELECT 'lease ' || n, 'x', now() FROM generate_series(1, 2000) n"
+        )
+        execute("DELETE FROM ojs_lease")
+        execute("SELECT pg_stat_force_next_flush()")
+        off, dead = about_leases()
+        assert off["found"] == "Autovacuum is off for ojs_lease."
+        assert re.fullmatch(r"ojs_lease has 2,\d{3} dead rows and \d+ live ones\.", dead["found"])
+        execute(dead["cure"].partition(";")[0])
+        assert about_leases() == [off]
+        execute(off["cure"].partition(";")[0])
+        assert about_leases() == []
+    finally:
+        execute("ALTER TABLE ojs_lease RESET (autovacuum_enabled)")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_empty_space_is_found_until_the_table_is_written_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "EMPTY_SIZE", 1024 * 1024)
+
+    def about_leases() -> list[dict[str, str]]:
+        (check,) = doctor("bloat", "--json").json["checks"]
+        return [each for each in check["findings"] if "ojs_lease has" in each["found"]]
+
+    execute(
+        "INSERT INTO ojs_lease SELECT 'lease ' || n, repeat('x', 250), now() "
+        "FROM generate_series(1, 6000) n"
+    )
+    # The last page stays in use, so that VACUUM cannot cut the file.
+    execute("DELETE FROM ojs_lease WHERE name <> 'lease 6000'")
+    execute("VACUUM (ANALYZE) ojs_lease")
+    (found,) = about_leases()
+    assert re.fullmatch(r"ojs_lease has [12] MiB, and its rows need about 0 MiB\.", found["found"])
+    execute(found["cure"].partition(";")[0])
+    assert about_leases() == []
+
+
+@pytest.fixture
+def second() -> Iterator[BaseDatabaseWrapper]:
+    """Another session."""
+    other = connections.create_connection("default")
+    try:
+        yield other
+    finally:
+        other.close()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)  # A transaction reads the sessions once.
+def test_an_old_transaction_is_found_and_ended_by_the_statement_of_its_finding(
+    second: BaseDatabaseWrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "OLD", timedelta(0))
+    second.set_autocommit(False)
+    with second.cursor() as cursor:
+        cursor.execute("SET application_name = 'the old one'")
+        cursor.execute("SELECT pg_current_xact_id(), pg_backend_pid()")
+        _, pid = cursor.fetchone()
+    found = _horizon_of(f"session {pid} ")
+    assert "the old one" in found["found"]
+    assert "idle in transaction" in found["found"]
+    execute(found["cure"].rpartition(": ")[2])
+    eventually(lambda: f"session {pid} " not in doctor("horizon").out, "the session has ended")
+
+
+def _horizon_of(name: str) -> dict[str, str]:
+    run = doctor("horizon", "--json")
+    assert run.code == 1
+    (check,) = run.json["checks"]
+    (found,) = [each for each in check["findings"] if name in each["found"]]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.postgresql
+def test_a_replication_slot_without_a_reader_is_found() -> None:
+    execute("SELECT pg_create_physical_replication_slot('ojs_doctor', true)")
+    try:
+        found = _horizon_of("ojs_doctor")
+        assert re.search(
+            r"slot ojs_doctor \(physical\) is not used; it keeps .* MiB", found["found"]
+        )
+        execute(found["cure"].rpartition(": ")[2])
+        assert "ojs_doctor" not in doctor("horizon").out
+    finally:
+        execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+            "WHERE slot_name = 'ojs_doctor'"
+        )
+
+
+@pytest.mark.postgresql
+def test_prepared_transactions_and_replicas_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server of the tests permits no prepared transaction, and has no replica.
+    holders = [
+        HorizonHolder("prepared", "order-7", "shop", HOUR, 5, True, None),
+        HorizonHolder("prepared", "new", "shop", MINUTE, 5, True, None),
+        HorizonHolder("replica", "standby", "10.0.0.2", None, 2_000_000, True, None),
+        HorizonHolder("replica", "close", "10.0.0.3", None, 5, True, None),
+        HorizonHolder("slot", "used", "logical", None, 5, True, 0),
+    ]
+    monkeypatch.setattr(type(database.dialect()), "horizon", lambda *_: holders)
+    (check,) = doctor("horizon", "--json").json["checks"]
+    prepared, replica = check["findings"]
+    assert prepared["found"] == "The prepared transaction 'order-7' of shop has been open for 1h."
+    assert "ROLLBACK PREPARED 'order-7';" in prepared["cure"]
+    assert "standby (10.0.0.2) holds the horizon 2,000,000" in replica["found"]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True, databases=ALIASES)
+@pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (package: pgbouncer)")
+def test_a_pooler_is_found_until_the_settings_fit_it() -> None:
+    assert is_well("pooler")
+    with bouncer(connection.settings_dict, 2) as clients, connected_to(clients):
+        (check,) = doctor("pooler", "--json").json["checks"]
+        notifications, cursors = [each["found"] for each in check["findings"]]
+        assert "through a pooler (such as PgBouncer in transaction mode)" in notifications
+        assert "server-side cursors are not disabled" in cursors
+        with connected_to({"DISABLE_SERVER_SIDE_CURSORS": True}):
+            assert "NOTIFY is on" in finding("pooler")["found"]
+            with override_settings(OJS={"NOTIFY": False}):
+                assert is_well("pooler")
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(("by", "words"), [(HOUR, "behind"), (-HOUR, "ahead of")])
+def test_clocks_that_differ_are_found(
+    by: timedelta, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_well("clock")
+    true = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: true() + by)
+    (check,) = doctor("clock", "--json").json["checks"]
+    (found,) = check["findings"]
+    assert re.search(rf"clock is (1h|59min 59s) {words} the clock of", found["found"])
+
+
+def test_a_queue_without_a_bound_is_found_until_it_has_one() -> None:
+    push(queue="mail")
+    found = finding("bounds")
+    assert found["found"] == "The queue mail has no limit."
+    with override_settings(SILENCED_SYSTEM_CHECKS=["django_ojs.W003"]):
+        assert is_well("bounds")
+    queues.configure("mail", {"backpressure": {"max_depth": 0}})
+    assert is_well("bounds")
+
+
+def test_a_queue_that_no_worker_fetches_from_is_found() -> None:
+    push_many(2, queue="mail")
+    worker(registration=Registration(queues=("reports",)))
+    found = finding("queues")
+    assert found["found"] == "No worker fetches the available jobs of mail: 2."
+    assert "`manage.py ojs_worker --queues mail`" in found["cure"]
+    worker("second", registration=Registration(queues=("mail",)))
+    assert is_well("queues")
+
+
+def test_full_paused_and_stopped_queues_are_found() -> None:
+    push_many(4, queue="mail")
+    worker(registration=Registration(queues=("mail",)))
+    assert is_well("queues")
+    queues.configure("mail", {"backpressure": {"max_depth": 4}})
+    assert "Queue mail is full: 4 of 4." in finding("queues")["found"]
+    queues.configure("mail", {"backpressure": {"max_depth": 5}})
+    near = finding("queues")
+    assert near["found"] == "Queue mail is nearly full: 4 of 5."
+    assert near["why"] == "When it is full: Enqueues are rejected."
+    queues.configure("mail", {"backpressure": {"max_depth": 0}})
+    queues.pause("mail")
+    found = doctor("queues", "--json").json["checks"][0]["findings"]
+    assert re.fullmatch(r"Queue mail is paused for .*; waiting jobs: 4\.", found[0]["found"])
+    ojs("resume", "mail")
+    mode.enable(reason="the new disk")
+    found = doctor("queues", "--json").json["checks"][0]["findings"]
+    assert re.fullmatch(r"Maintenance mode is on for .*: the new disk\.", found[0]["found"])
+
+
+def test_stale_workers_and_new_dead_letters_are_found() -> None:
+    in_state("discarded", queue="mail")
+    assert finding("queues")["found"] == "Jobs that became dead letters in the last hour: 1."
+    ojs("retry", "is:dead")
+    active(queue="reports")
+    worker("gone", registration=Registration(queues=("mail",)))
+    silence("gone", HOUR)
+    found = doctor("queues", "--json").json["checks"][0]["findings"]
+    assert "Workers that have sent no heartbeat in time: 1." in [each["found"] for each in found]
+
+
+def test_a_type_without_a_handler_is_found_until_its_jobs_are_gone() -> None:
+    push_many(2, queue="mail", type="no.handler")
+    found = finding("types")
+    assert found["found"] == (
+        "The type no.handler has no handler here; its jobs that wait in the queue mail: 2."
+    )
+    # A worker in another language may know it.
+    worker("node", registration=Registration(queues=("mail",)))
+    Worker.objects.filter(pk="node").update(owner="api key x")
+    assert is_well("types")
+    Worker.objects.filter(pk="node").delete()
+    cancel = re.search(r"`manage\.py ojs (cancel .*)`", found["cure"])
+    assert cancel is not None
+    assert ojs(*cancel[1].split(), "--yes").code == 0
+    assert is_well("types")
+
+
+def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
+    job = in_state("completed", queue="mail")
+    assert is_well("retention")
+    age(job.pk, 8 * DAY)
+    found = finding("retention")
+    assert found["found"] == "Completed jobs past their retention: 1."
+    assert ojs("prune").code == 0
+    assert is_well("retention")
+
+
+def test_jobs_that_are_kept_forever_are_found() -> None:
+    with override_settings(OJS={"KEEP_COMPLETED": "P4000D"}):
+        found = finding("retention")
+    assert found["found"] == "The completed jobs are kept for 4,000 days."
+    assert "OJS['KEEP_COMPLETED']" in found["cure"]
+
+
+def test_jobs_without_maintenance_are_found() -> None:
+    push(queue="mail")
+    assert finding("maintenance")["found"] == "No worker does the maintenance."
+    assert lease.take("worker-a")
+    assert is_well("maintenance")
+    job = in_state("scheduled", queue="mail")
+    age(job.pk, 2 * HOUR)
+    assert finding("maintenance")["found"] == (
+        "Jobs that became due over a minute ago are still waiting."
+    )
+    promotion.promote()
+    assert is_well("maintenance")
+
+
+def test_a_worker_that_died_lately_is_found() -> None:
+    active(queue="mail")
+    worker()
+    assert is_well("lost-workers")
+    rescue.rescue(["worker-a"])
+    assert finding("lost-workers")["found"] == (
+        "The worker worker-a died, or stopped reporting, in the last hour; jobs that it held: 1."
+    )
+    Attempt.objects.update(finished_at=timezone.now() - 2 * HOUR)
+    assert is_well("lost-workers")

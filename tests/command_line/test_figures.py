@@ -1,0 +1,188 @@
+"""`stats` and `workers`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from django_ojs.operations import queues
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.maintenance import mode
+from tests.command_line.run import Terminal, ojs
+from tests.factories import (
+    HOUR,
+    active,
+    age,
+    connected_to,
+    in_state,
+    push,
+    push_many,
+    silence,
+    worker,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_stats_without_jobs_says_so() -> None:
+    run = ojs("stats")
+    assert run.code == 0
+    assert "Jobs: 0 scheduled" in run.out
+    assert "No queue has had a job yet." in run.out
+
+
+def test_stats_shows_each_queue_and_the_sums() -> None:
+    waiting = push_many(3, queue="mail")
+    age([job.pk for job in waiting], HOUR)
+    active(queue="reports")
+    queues.configure("mail", {"backpressure": {"max_depth": 4}})
+    queues.pause("mail")
+    worker(registration=Registration(queues=("reports",)))
+    run = ojs("stats")
+    assert "3 available" in run.out
+    assert "1 active" in run.out
+    assert "Workers: 1" in run.out
+    head, mail, reports = [line.split() for line in run.out.splitlines()[-3:]]
+    assert head[:2] == ["QUEUE", "AVAILABLE"]
+    assert dict(zip(head, mail, strict=True)) | {"IN/MIN": ""} == {
+        "QUEUE": "mail",
+        "AVAILABLE": "3",
+        "SCHEDULED": "0",
+        "RETRYABLE": "0",
+        "ACTIVE": "0",
+        "IN/MIN": "",
+        "OUT/MIN": "0.0",
+        "OLDEST": "1h",
+        "FULL": "75%",
+        "WORKERS": "0",
+        "STATE": "paused",
+    }
+    assert (reports[0], reports[4], reports[-2:]) == ("reports", "1", ["1", "active"])
+
+
+def test_stats_as_json_has_the_numbers_of_the_table() -> None:
+    push_many(2, queue="mail")
+    in_state("discarded", queue="other")
+    run = ojs("stats", "--json", "--queue", "mail")
+    (mail,) = run.json["queues"]
+    assert (mail["name"], mail["depth"], mail["jobs"]["available"]) == ("mail", 2, 2)
+    assert (mail["max_depth"], mail["pressure"], mail["workers"]) == (None, None, 0)
+    assert run.json["jobs"]["discarded"] == 1
+    assert run.json["maintenance_mode"] is False
+
+
+def test_stats_limits_the_queues_and_says_how_many_more_there_are() -> None:
+    push_many(3, queue="deep")
+    push(queue="flat")
+    run = ojs("stats", "--limit", "1")
+    assert "deep" in run.out
+    assert "flat" not in run.out
+    assert "Queues that are not shown: 1 (--limit, or --queue NAME)." in run.out
+
+
+def test_stats_of_an_unknown_queue_fails() -> None:
+    run = ojs("stats", "--queue", "no-queue")
+    assert (run.code, run.out) == (1, "")
+    assert run.err == "There is no queue with this name.\n"
+
+
+def test_maintenance_mode_and_stale_workers_are_shown() -> None:
+    mode.enable(reason="the new disk")
+    worker("gone")
+    silence("gone", HOUR)
+    run = ojs("stats")
+    assert "Maintenance mode is on: the new disk" in run.out
+    assert "Workers: 1, 1 stale" in run.out
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    active(queue="mail")
+    assert "\x1b[" in ojs("stats", out=Terminal()).out
+    assert "\x1b[" not in ojs("stats").out
+    assert "\x1b[3" not in ojs("stats", "--no-color", out=Terminal()).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = ojs("stats", out=Terminal()).out
+    assert "\x1b[3" not in plain
+    assert "mail" in plain
+
+
+def test_a_terminal_without_rich_gets_the_same_aligned_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    active(queue="mail")
+    monkeypatch.setattr("django_ojs.command_line.console.find_spec", lambda name: None)
+    run = ojs("stats", out=Terminal())
+    assert "\x1b[" not in run.out
+    assert run.out.splitlines()[-1].startswith("mail ")
+
+
+def test_a_table_fits_the_terminal_and_its_ids_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = push(queue="mail", type=f"a.very.long.type.{'x' * 60}")
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
+    head, row = shown.splitlines()
+    assert max(len(head), len(row)) <= 100
+    assert row.split()[0] == str(job.pk)
+    assert re.fullmatch(r"a\.very\.\S*…", row.split()[1])
+    assert "available" in row
+    # A file has all of it.
+    assert job.type in ojs("jobs").out
+
+
+def test_workers_shows_what_each_does() -> None:
+    assert "manage.py ojs_worker" in ojs("workers").out
+    known = Registration(queues=("mail", "reports"), hostname="web-1", pid=7, concurrency=4)
+    worker("busy", registration=known)
+    worker("gone")
+    silence("gone", HOUR)
+    head, busy, gone = [line.split() for line in ojs("workers").out.splitlines()]
+    assert head == ["WORKER", "STATE", "JOBS", "SEEN", "QUEUES", "HOST", "PID", "LABELS"]
+    assert (busy[0], busy[1], busy[2]) == ("busy", "running", "0/4")
+    assert busy[-4:] == ["mail,reports", "web-1", "7", "-"]
+    assert gone[:2] == ["gone", "stale"]
+    found = ojs("workers", "--json").json
+    assert (found["total"], found["running"], found["stale"]) == (2, 1, 1)
+    assert found["workers"][0]["queues"] == ["mail", "reports"]
+
+
+def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:
+    worker("busy", registration=Registration(hostname="web\x1b[2Jx"))
+    assert "web?[2Jx" in ojs("workers").out
+
+
+def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        ([], ("Exit codes: 0 success", "retry is:dead queue:email")),
+        (["stats"], ("examples:", "ojs stats --watch")),
+        (["jobs"], ("args.user_id:42", "state:retryable or state:available,scheduled")),
+    ):
+        with pytest.raises(SystemExit) as end:
+            call_command("ojs", *arguments, "--help")
+        assert end.value.code == 0
+        shown = capsys.readouterr().out
+        assert all(word in shown for word in words), shown
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("arguments", [["stats"], ["doctor"], ["jobs"]])
+def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list[str]) -> None:
+    name = "no_such_database" if connection.vendor == "postgresql" else "/no/such/folder/db"
+    with connected_to({"NAME": name}):
+        run = ojs(*arguments)
+    assert run.code == 1
+    assert run.err.startswith("The database 'default' does not respond (OperationalError: ")
+
+
+def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_ojs.storage.database._DIALECTS", {})
+    run = ojs("stats")
+    assert run.code == 1
+    assert "django_ojs keeps jobs in PostgreSQL or SQLite" in run.err
+
+
+def test_djangos_arguments_are_understood_after_the_subcommand() -> None:
+    assert ojs("stats", "--no-color", "--verbosity", "0").code == 0

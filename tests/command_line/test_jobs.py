@@ -1,0 +1,151 @@
+"""`jobs` and `show`."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import override_settings
+
+from django_ojs.operations import fail
+from django_ojs.operations.jobs import listing
+from django_ojs.operations.jobs.redaction import HIDDEN
+from django_ojs.spec import ids
+from django_ojs.spec.failure import Failure
+from tests.command_line.run import ojs
+from tests.factories import active, hourly, in_state, push, push_many
+
+pytestmark = pytest.mark.django_db
+
+SECRET = {"card": 4111}
+
+
+def failed(**values: object) -> str:
+    claimed = active(retry=hourly(1), **values)
+    fail.fail(claimed.id, Failure(type="Boom", message="only dust is left"))
+    return str(claimed.id)
+
+
+def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
+    job = failed(queue="mail", type="mail.send", args=[SECRET])
+    push(queue="mail")
+    for search in (
+        ["state:discarded", "queue:mail"],
+        ["state:discarded queue:mail"],
+        ["--state", "discarded", "--queue", "mail"],
+        ["--search", "error_type:Boom"],
+        ["args.card:4111"],
+        ["mail.se"],
+        [job],
+    ):
+        run = ojs("jobs", *search)
+        (row,) = run.out.splitlines()[1:]
+        assert row.split()[:6] == [job, "mail.send", "mail", "dead", "letter", "1/1"]
+        assert row.split()[-1] == "Boom"
+        assert "4111" not in run.out
+        assert "dust" not in run.out
+
+
+def test_without_a_job_it_says_so() -> None:
+    run = ojs("jobs", "queue:none")
+    assert (run.code, run.out) == (0, "No job matches.\n")
+    assert ojs("jobs", "queue:none", "--json").json == {"jobs": [], "next": None}
+
+
+def test_pages_follow_each_other_and_hold_every_job_once() -> None:
+    wanted = {str(job.pk) for job in push_many(5, queue="mail")}
+    seen: list[str] = []
+    after: list[str] = []
+    while True:
+        page = ojs("jobs", "queue:mail", "--limit", "2", "--json", *after).json
+        seen += [job["id"] for job in page["jobs"]]
+        if page["next"] is None:
+            break
+        after = ["--after", page["next"]]
+    assert len(seen) == 5
+    assert set(seen) == wanted
+    assert "There are 5 jobs." in ojs("jobs", "queue:mail", "--limit", "2").out
+
+
+def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each scan reads two jobs.
+    defaults = {**(listing.list_jobs.__kwdefaults__ or {}), "scan_limit": 2}
+    monkeypatch.setattr(listing.list_jobs, "__kwdefaults__", defaults)
+    wanted = [str(push(queue="mail", tags=["rare"]).pk)]
+    push_many(9, queue="mail")
+    assert [job["id"] for job in ojs("jobs", "tag:rare", "--json").json["jobs"]] == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["colour:red"], "There is no qualifier colour."),
+        (["state:late"], "state must be one of scheduled,"),
+        (["--state", "late"], "--state must be one of scheduled,"),
+        (["state:active", "--state", "discarded"], "The state is given twice"),
+        (["queue:a", "--queue", "b"], "The queue is given twice"),
+        (["--queue", "A B"], "queue must consist of"),
+        (["--after", "x"], "--after must be the `next` of the same search."),
+    ],
+)
+def test_a_search_that_cannot_be_understood_ends_with_2(arguments: list[str], message: str) -> None:
+    run = ojs("jobs", *arguments)
+    assert (run.code, run.out) == (2, "")
+    assert message in run.err
+
+
+def test_show_hides_what_a_job_carries_unless_it_is_asked_for() -> None:
+    job = failed(queue="mail", type="mail.send", args=[SECRET], meta={"tenant": "acme"})
+    run = ojs("show", job)
+    assert run.out.startswith(f"mail.send {job}\n")
+    assert "state      discarded (dead letter)" in run.out
+    assert "queue      mail, priority 0" in run.out
+    assert "1  failed" in run.out
+    assert "Boom" in run.out
+    assert "Arguments, metadata and result: --args." in run.out
+    for hidden in ("4111", "acme", "dust"):
+        assert hidden not in run.out
+        assert hidden not in ojs("show", job, "--json").out
+        assert hidden in ojs("show", job, "--args").out
+        assert hidden in ojs("show", job, "--args", "--json").out
+
+
+def test_show_as_json_is_the_envelope() -> None:
+    job = failed(queue="mail", type="mail.send", args=[SECRET])
+    shown = ojs("show", job, "--json").json
+    assert (shown["id"], shown["type"], shown["state"]) == (job, "mail.send", "discarded")
+    assert shown["error"]["type"] == "Boom"
+    assert shown["errors"][0]["attempt"] == 1
+    assert "args" not in shown
+    assert ojs("show", job, "--json", "--args").json["args"] == [SECRET]
+
+
+def test_what_the_settings_hide_is_not_shown_and_not_searched() -> None:
+    job = failed(args=[SECRET, {"order": 7}])
+    with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
+        run = ojs("show", job, "--args")
+        assert "4111" not in run.out
+        assert HIDDEN in run.out
+        assert '"order": 7' in run.out
+        assert ojs("show", job, "--args", "--json").json["args"] == [{"card": HIDDEN}, {"order": 7}]
+        refused = ojs("jobs", "args.card:4111")
+        assert refused.code == 2
+        assert "This site hides" in refused.err
+    with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
+        for more in ([], ["--json"]):
+            run = ojs("show", job, "--args", *more)
+            assert "4111" not in run.out
+            assert "dust" not in run.out
+
+
+def test_show_of_what_is_no_job_fails() -> None:
+    unknown = ojs("show", ids.uuid7())
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "There is no job with this id." in unknown.err
+    wrong = ojs("show", "7")
+    assert wrong.code == 2
+    assert "id" in wrong.err
+
+
+def test_a_running_job_shows_its_worker() -> None:
+    job = in_state("active")
+    assert "worker     worker-a" in ojs("show", job.pk).out
+    assert ojs("show", job.pk, "--json").json["worker_id"] == "worker-a"
