@@ -8,6 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from django_ojs.management.commands.ojs import SUBCOMMANDS
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
@@ -152,6 +153,13 @@ def test_workers_shows_what_each_does() -> None:
 def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:
     worker("busy", registration=Registration(hostname="web\x1b[2Jx"))
     assert "web?[2Jx" in ojs("workers").out
+
+
+def test_without_a_subcommand_the_help_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ojs().code == 2
+    text = capsys.readouterr().out
+    for name in SUBCOMMANDS:
+        assert f"\n    {name} " in text
 
 
 def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

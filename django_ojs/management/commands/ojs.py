@@ -19,7 +19,7 @@ from django_ojs.command_line import (
 )
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.database_check import require_database
-from django_ojs.command_line.subcommand import FAILED, Subcommand
+from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
 from django_ojs.spec.errors import OJSError
 
 DESCRIPTION = """\
@@ -67,7 +67,7 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, **kwargs)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+        actions = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
         for each in SUBCOMMANDS.values():
             sub = actions.add_parser(
                 each.name,
@@ -85,8 +85,11 @@ class Command(BaseCommand):
                 sub.add_argument(name, default=SUPPRESS, help=SUPPRESS)
             sub.add_argument("-v", "--verbosity", type=int, default=SUPPRESS, help=SUPPRESS)
 
-    def handle(self, *, subcommand: str, **options: Any) -> None:
+    def handle(self, *, subcommand: str | None, **options: Any) -> None:
         """Run the subcommand; a code other than 0 ends the process with it."""
+        if subcommand is None:
+            self.print_help("manage.py", "ojs")
+            raise SystemExit(USAGE)
         console = Console(
             self,
             as_json=options["json"],
