@@ -15,3 +15,13 @@ TASKS = {
     "default": {"BACKEND": BACKEND, "QUEUES": ["default", "email"]},
     "second": {"BACKEND": BACKEND, "QUEUES": ["default", "slow"]},
 }
+# Receivers of Django log each signal of a task.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"console": {"class": "logging.StreamHandler"}},
+    "loggers": {
+        name: {"handlers": ["console"], "level": "INFO", "propagate": False}
+        for name in ("django.tasks", "django_tasks")
+    },
+}
