@@ -26,6 +26,7 @@ from django_ojs.tasks.compat import (
     Task,
     TaskResult,
 )
+from django_ojs.tasks.queue_names import job_queue
 
 if TYPE_CHECKING:
     from django_ojs.options import OptionArguments, Options
@@ -95,7 +96,7 @@ class OJSBackend(BaseTaskBackend):
     def validate_task(self, task: AnyTask) -> None:
         """Check a task, and register it for the workers. Raises InvalidTask."""
         try:
-            check_queue(task.queue_name, field="queue_name")
+            check_queue(job_queue(self, task.queue_name), field="queue_name")
         except OJSError as error:
             raise InvalidTask(_cure(task.queue_name, error)) from None
         super().validate_task(task)
@@ -134,11 +135,13 @@ class OJSBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Check OPTIONS and QUEUES of the backend."""
         found: list[CheckMessage] = [*super().check(**kwargs)]
-        for name in sorted(set(self.options) - {"modules"}):
-            found.append(self._error(f"['OPTIONS'] has no {name!r}; it may have 'modules'."))
+        for name in sorted(set(self.options) - {"modules", "queues"}):
+            found.append(
+                self._error(f"['OPTIONS'] has no {name!r}; it may have 'modules' and 'queues'.")
+            )
         for queue in sorted(self.queues):
             try:
-                check_queue(queue)
+                check_queue(job_queue(self, queue))
             except OJSError as error:
                 found.append(self._error(f"['QUEUES']: {_cure(queue, error)}"))
         return found
@@ -150,4 +153,7 @@ class OJSBackend(BaseTaskBackend):
 def _cure(queue: str, error: OJSError) -> str:
     """Return what is wrong with the name of a queue, and a name that is like it."""
     similar = re.sub(r"[^a-z0-9.]+", "-", str(queue).lower()).strip("-.")
-    return f"{queue!r} is no name of a queue: {error.message}. Name it {similar!r}."
+    return (
+        f"{queue!r} is no name of a queue: {error.message}. Name it {similar!r}; where the name is "
+        f"another package's, set OPTIONS['queues'] = {{{queue!r}: {similar!r}}}."
+    )

@@ -23,6 +23,7 @@ from django_ojs.tasks.compat import (
 from django_ojs.tasks.exceptions import TaskDiscarded
 from django_ojs.tasks.handler import META, TaskHandler
 from django_ojs.tasks.job_type import job_type_of
+from django_ojs.tasks.queue_names import job_queue
 from django_ojs.tasks.results import error_of
 
 
@@ -40,7 +41,7 @@ def enqueue(
     if backend.alias != handler.task.backend:
         meta["backend"] = backend.alias
     given = Options(
-        queue=task.queue_name,
+        queue=job_queue(backend, task.queue_name),
         priority=int(task.priority),
         # As text, which keeps its microseconds.
         scheduled_at=None if task.run_after is None else task.run_after.isoformat(),

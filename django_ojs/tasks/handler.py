@@ -23,6 +23,7 @@ from django_ojs.tasks.compat import (
     task_started,
 )
 from django_ojs.tasks.job_type import job_type_of
+from django_ojs.tasks.queue_names import job_queue
 from django_ojs.unique_arguments import has_json_default
 
 #: The member of `meta` in which a job keeps what its arguments do not say.
@@ -143,7 +144,8 @@ def register(task: AnyTask, options: Options | None = None, *, atomic: bool = Fa
     known = registry.handlers.get(job_type)
     if options is None and known is not None and known.function is task.func:
         return
-    given = Options(queue=task.queue_name, priority=int(task.priority))
+    queue = job_queue(task.get_backend(), task.queue_name)
+    given = Options(queue=queue, priority=int(task.priority))
     defaults = given if options is None else options.over(given)
     check_defaults(job_type, defaults)
     registry.add(TaskHandler(task, atomic=atomic, options=defaults))

@@ -10,8 +10,16 @@ from django_ojs.spec import times
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
-from django_ojs.tasks.compat import AnyResult, AnyTask, TaskError, TaskResult, TaskResultStatus
+from django_ojs.tasks.compat import (
+    AnyResult,
+    AnyTask,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    task_backends,
+)
 from django_ojs.tasks.exceptions import TaskCancelled, TaskDiscarded, TaskFailed
+from django_ojs.tasks.queue_names import task_queue
 
 _STATUS = {
     State.ACTIVE: TaskResultStatus.RUNNING,
@@ -74,7 +82,7 @@ def stored_task(task: AnyTask, job: Job | Claimed, backend: str) -> AnyTask:
     values = {
         **{field.name: getattr(task, field.name) for field in fields(task)},
         "priority": job.priority,
-        "queue_name": job.queue,
+        "queue_name": task_queue(task_backends[backend], job.queue),
         "backend": backend,
         "run_after": _run_after(job.options.get("scheduled_at")),
     }
@@ -121,4 +129,4 @@ def error_of(
 def _traceback(path: str, message: str, error: dict[str, Any]) -> str:
     frames = "".join(f"  {frame}\n" for frame in error.get("backtrace", ()))
     header = "Traceback (most recent call last):\n" if frames else ""
-    return f"{header}{frames}{path}: {message}\n"
+    return f"{header}{frames}{path.removeprefix('builtins.')}: {message}\n"

@@ -97,13 +97,13 @@ def test_options_stand_above_task(tasks: ModuleType) -> None:
 def test_options_leave_a_task_of_another_backend_alone(tasks: ModuleType, settings: Any) -> None:
     path = task_backends["default"].__class__.__mro__[1].__module__.rpartition(".")[0]
     settings.TASKS = {
-        "default": {"BACKEND": f"{path}.dummy.DummyBackend"},
+        "default": {"BACKEND": f"{path}.immediate.ImmediateBackend"},
         "ojs": settings.TASKS["default"],
     }
     other = task(plain)
     assert options(timeout=1)(other) is other
     assert not isinstance(other, OJSTask)
-    assert other.enqueue(1).status == TaskResultStatus.READY
+    assert other.enqueue(1).status == TaskResultStatus.SUCCESSFUL
     assert not Job.objects.exists()
     with pytest.raises(InvalidTask, match=r"write @task\(backend='ojs'\)"):
         other.using(backend="ojs")
@@ -120,6 +120,27 @@ def test_the_name_of_a_queue_is_refused_with_its_cure(
     (problem,) = task_backends["default"].check()
     assert problem.id == "django_ojs.E007"
     assert f"Name it '{cure}'" in problem.msg
+    assert f"OPTIONS['queues'] = {{'{queue}': '{cure}'}}" in problem.msg
+
+
+def test_the_queue_of_a_package_has_another_name_here(tasks: ModuleType, settings: Any) -> None:
+    from django_ojs.registry import registry
+
+    settings.TASKS = {
+        "default": {
+            **settings.TASKS["default"],
+            "QUEUES": ["default", "low_priority"],
+            "OPTIONS": {"queues": {"low_priority": "low-priority"}},
+        }
+    }
+    assert task_backends["default"].check() == []
+    try:
+        result = task(queue_name="low_priority")(plain).enqueue(1)
+        assert job_of(result).queue == "low-priority"
+        assert task_backends["default"].get_result(result.id) == result
+        assert registry.handlers[f"{__name__}.plain"].defaults.queue == "low-priority"
+    finally:
+        registry.remove(f"{__name__}.plain")
 
 
 def test_an_option_of_the_backend_that_is_unknown_is_found_by_the_check(
@@ -128,7 +149,10 @@ def test_an_option_of_the_backend_that_is_unknown_is_found_by_the_check(
     assert task_backends["default"].check() == []
     settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": {"module": []}}}
     (problem,) = task_backends["default"].check()
-    assert problem.msg == "TASKS['default']['OPTIONS'] has no 'module'; it may have 'modules'."
+    assert (
+        problem.msg
+        == "TASKS['default']['OPTIONS'] has no 'module'; it may have 'modules' and 'queues'."
+    )
 
 
 def test_any_queue_where_the_backend_names_none(tasks: ModuleType, settings: Any) -> None:

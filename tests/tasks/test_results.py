@@ -66,7 +66,7 @@ def test_a_failed_run_is_an_error_and_the_task_is_ready_again(tasks: ModuleType)
     lines = error.traceback.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-2].endswith("in fail")
-    assert lines[-1] == "builtins.ValueError: no such order"
+    assert lines[-1] == "ValueError: no such order"
 
     for worker_id in ("worker-b", "worker-c"):
         age(job_of(result).pk, timedelta(hours=1))

@@ -26,7 +26,7 @@ def work(worker_id: str = "worker-a", *queues: str) -> int:
         try:
             result = context.result(_call(handler.run, context, is_async=handler.is_async))
             ack.ack(job.id, claim=claim, result=result)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failure = Failure.from_exception(error, keep_class=handler.keeps_exception_class)
             fail.fail(job.id, failure, claim=claim)
     return len(claimed)
