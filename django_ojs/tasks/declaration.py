@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from django_ojs.tasks.backend import OJSTask, read_options
 from django_ojs.tasks.compat import Task
@@ -14,11 +13,20 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-def options(
-    *, atomic: bool = False, **options: Unpack[OptionArguments]
-) -> Callable[[Task[P, R]], OJSTask[P, R]]:
+class Decorator(Protocol):
+    """The type of `@options(...)`, which keeps that of the task."""
+
+    @overload
+    def __call__(self, task: Task[P, R], /) -> OJSTask[P, R]: ...
+
+    @overload  # A task of the backport.
+    def __call__(self, task: T, /) -> T: ...
+
+
+def options(*, atomic: bool = False, **options: Unpack[OptionArguments]) -> Decorator:
     """Give a task the options of `@ojs.job` that `@task` does not know.
 
     @options(retry=ojs.RetryPolicy(max_attempts=5), timeout=30)
@@ -32,13 +40,13 @@ def options(
 
     given = read_options(options)
 
-    def decorate(task: Task[P, R]) -> OJSTask[P, R]:
+    def decorate(task: Any) -> Any:
         if not isinstance(task, Task):
             raise TypeError("@options(...) stands above @task.")
         if not isinstance(task, OJSTask):
-            return cast("OJSTask[P, R]", task)
-        declared = replace(task, options=given)
+            return task
+        declared: OJSTask[..., Any] = replace(task, options=given)
         register(declared, given, atomic=atomic)
         return declared
 
-    return decorate
+    return cast("Decorator", decorate)

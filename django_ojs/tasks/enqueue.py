@@ -1,5 +1,6 @@
 """Enqueue a task as a job in the caller's transaction, and find its result."""
 
+from datetime import UTC
 from typing import Any, cast
 
 from django_ojs.operations import info
@@ -44,7 +45,7 @@ def enqueue(
         queue=job_queue(backend, task.queue_name),
         priority=int(task.priority),
         # As text, which keeps its microseconds.
-        scheduled_at=None if task.run_after is None else task.run_after.isoformat(),
+        scheduled_at=task.run_after and task.run_after.astimezone(UTC).isoformat(),
         meta={META: meta} if meta else None,
     )
     request = Request(

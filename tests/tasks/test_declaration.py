@@ -109,6 +109,21 @@ def test_options_leave_a_task_of_another_backend_alone(tasks: ModuleType, settin
         other.using(backend="ojs")
 
 
+def test_a_package_that_imports_the_backport_on_django_6(tasks: ModuleType) -> None:
+    backport = pytest.importorskip("django_tasks")
+    from django_ojs.registry import registry
+
+    try:
+        theirs = backport.task()(plain)
+        result = theirs.enqueue(1)
+        work()
+        result.refresh()
+    finally:
+        registry.remove(f"{__name__}.plain")
+    assert isinstance(theirs, OJSTask)
+    assert result.status == TaskResultStatus.SUCCESSFUL
+
+
 @pytest.mark.parametrize("queue", ["email_low", "Email", "_email_low"])
 def test_the_name_of_a_queue_is_refused_with_its_cure(
     tasks: ModuleType, settings: Any, queue: str
