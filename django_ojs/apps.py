@@ -51,7 +51,7 @@ class DjangoOJSConfig(AppConfig):
 def _has_tasks() -> bool:
     """Whether `TASKS` has a backend of ours. One that cannot be imported is reported by Django."""
     for params in getattr(django_settings, "TASKS", {}).values():
-        with suppress(ImportError, TypeError, KeyError):
+        with suppress(ImportError, TypeError, KeyError, AttributeError):
             backend = import_string(params["BACKEND"])
             if any(each.__module__.startswith("django_ojs.tasks") for each in backend.__mro__):
                 return True

@@ -16,7 +16,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Decorator(Protocol):
+class OptionsDecorator(Protocol):
     """The type of `@options(...)`, which keeps that of the task."""
 
     @overload
@@ -26,7 +26,7 @@ class Decorator(Protocol):
     def __call__(self, task: T, /) -> T: ...
 
 
-def options(*, atomic: bool = False, **options: Unpack[OptionArguments]) -> Decorator:
+def options(*, atomic: bool = False, **options: Unpack[OptionArguments]) -> OptionsDecorator:
     """Give a task the options of `@ojs.job` that `@task` does not know.
 
     @options(retry=ojs.RetryPolicy(max_attempts=5), timeout=30)
@@ -49,4 +49,4 @@ def options(*, atomic: bool = False, **options: Unpack[OptionArguments]) -> Deco
         register(declared, given, atomic=atomic)
         return declared
 
-    return cast("Decorator", decorate)
+    return cast("OptionsDecorator", decorate)

@@ -1,8 +1,11 @@
 """Find the tasks of a project, and send Django's signal when one has finished."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from django_ojs import signals
@@ -20,13 +23,20 @@ def start() -> None:
     """Prepare a process of a project that has an `OJSBackend`."""
     while waiting:
         register(waiting.pop(0))
-    for alias in task_backends.settings:
-        backend = task_backends[alias]
-        if isinstance(backend, OJSBackend):
-            for module in backend.options.get("modules", ()):
-                import_module(module)
+    for backend in _backends():
+        for module in backend.options.get("modules", ()):
+            import_module(module)
     autodiscover_modules("tasks")
     connect()
+
+
+def _backends() -> Iterator[OJSBackend]:
+    for alias in task_backends.settings:
+        # Django reports a backend that it cannot make, when it is used.
+        with suppress(ImproperlyConfigured):
+            backend = task_backends[alias]
+            if isinstance(backend, OJSBackend):
+                yield backend
 
 
 def connect() -> None:
