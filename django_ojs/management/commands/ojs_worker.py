@@ -185,7 +185,7 @@ class Command(BaseCommand):
         )
         if not job_types():
             self.stderr.write(
-                "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
+                "No handlers were found: is the app with your jobs.py or tasks.py in INSTALLED_APPS? "
                 "Until then all jobs are held back."
             )
         self._log_start(config)
