@@ -1,13 +1,15 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from django.apps import AppConfig
+from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_finished
 from django.db.models.signals import post_migrate
-from django.utils.module_loading import autodiscover_modules
+from django.utils.module_loading import autodiscover_modules, import_string
 
 from django_ojs.conf import settings
 
@@ -22,6 +24,8 @@ class DjangoOJSConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app.
+
+        With a backend in `TASKS`, import `tasks.py` too.
 
         After `migrate`, functions and triggers that are missing are created.
 
@@ -38,6 +42,20 @@ class DjangoOJSConfig(AppConfig):
         if _is_command() and not _settings_are_valid():
             return  # The check E001 reports them; without settings no handler can be declared.
         autodiscover_modules("jobs")
+        if _has_tasks():
+            from django_ojs.tasks import discovery
+
+            discovery.start()
+
+
+def _has_tasks() -> bool:
+    """Whether `TASKS` has a backend of ours. One that cannot be imported is reported by Django."""
+    for params in getattr(django_settings, "TASKS", {}).values():
+        with suppress(ImportError, TypeError, KeyError, AttributeError):
+            backend = import_string(params["BACKEND"])
+            if any(each.__module__.startswith("django_ojs.tasks") for each in backend.__mro__):
+                return True
+    return False
 
 
 def _is_command() -> bool:

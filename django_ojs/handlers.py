@@ -73,6 +73,10 @@ class Enqueuer(Generic[P]):
 class Handler(Enqueuer[P], Generic[P, R]):
     """A function that runs jobs of one type. Calling it calls the function directly."""
 
+    takes_context: bool
+    #: Whether a failed run keeps the importable path of its exception's class.
+    keeps_exception_class: bool = False
+
     def __init__(
         self, function: Callable[..., R], type: str, *, atomic: bool, options: Options
     ) -> None:
@@ -80,9 +84,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.type = type
         self.atomic = atomic
         self.is_async = inspect.iscoroutinefunction(function)
-        _check_context(function, type)
-        self.takes_context = _takes_context(function)
-        self._signature = _signature_of_args(function, self.takes_context, type)
+        self._signature = self.read_signature()
         self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
         self.unique_arguments = UniqueArguments(type, self._signature)
@@ -97,6 +99,12 @@ class Handler(Enqueuer[P], Generic[P, R]):
                 f"The handler of {type!r} is async def and atomic=True: a transaction belongs to "
                 "one thread. Make it a plain def."
             )
+
+    def read_signature(self) -> inspect.Signature:
+        """Read from the function how it takes the arguments of a job. `__init__` calls this."""
+        _check_context(self.function, self.type)
+        self.takes_context = _takes_context(self.function)
+        return _signature_of_args(self.function, self.takes_context, self.type)
 
     def __repr__(self) -> str:
         return f"<Handler {self.type}>"
@@ -198,12 +206,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
         )
     check_type(type, settings().limits)
     defaults = read_options(options)
-    if defaults.id is not None:
-        raise InvalidRequest.of("id", "must be set for each job, not for its type.")
-    # The defaults are checked here, not at the first enqueue.
-    wanted = Request(type=type, args=(), options=defaults)
-    validate(envelope_of(wanted), settings().limits)
-    push_options_of(wanted)
+    check_defaults(type, defaults)
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
         _check_function(function, type)
@@ -212,6 +215,15 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
         return handler
 
     return typing.cast("Decorator", decorate)
+
+
+def check_defaults(type: str, defaults: Options) -> None:
+    """Check the options of a type when it is declared, not at its first enqueue."""
+    if defaults.id is not None:
+        raise InvalidRequest.of("id", "must be set for each job, not for its type.")
+    wanted = Request(type=type, args=(), options=defaults)
+    validate(envelope_of(wanted), settings().limits)
+    push_options_of(wanted)
 
 
 def get_handler(type: str) -> Handler[..., Any] | None:

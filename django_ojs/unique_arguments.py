@@ -60,7 +60,7 @@ class UniqueArguments:
                     "order: dict.",
                 )
         for parameter in self._parameters[: self._last(self.at(policy))]:
-            if policy.args_keys and not _has_json_default(parameter):
+            if policy.args_keys and not has_json_default(parameter):
                 raise UniqueKeyInvalid.of(
                     "unique.args_keys",
                     f"needs the default of {parameter.name!r} of {self._label} in the job, and "
@@ -75,7 +75,7 @@ class UniqueArguments:
         """
         completed = list(args)
         for parameter in self._parameters[len(completed) : self._last(policy)]:
-            if parameter.default is inspect.Parameter.empty or not _has_json_default(parameter):
+            if parameter.default is inspect.Parameter.empty or not has_json_default(parameter):
                 break
             completed.append(parameter.default)
         return completed
@@ -98,7 +98,8 @@ def _may_be_object(parameter: inspect.Parameter) -> bool:
     return not _NOT_OBJECTS.issuperset(names)
 
 
-def _has_json_default(parameter: inspect.Parameter) -> bool:
+def has_json_default(parameter: inspect.Parameter) -> bool:
+    """Whether a job can carry the default of a parameter; also where it has none."""
     if parameter.default is inspect.Parameter.empty:
         return True
     try:

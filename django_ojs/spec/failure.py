@@ -73,6 +73,9 @@ class Failure:
     code: str | None = None
     retryable: bool | None = None
     details: dict[str, Any] | None = None
+    #: Where the class of the exception can be imported. Never read from a request, because a
+    #: reader of the failure may import it.
+    exception_class: str | None = None
     delay: timedelta | None = None
 
     @classmethod
@@ -110,11 +113,15 @@ class Failure:
         )
 
     @classmethod
-    def from_exception(cls, exception: BaseException, *, backtrace: bool = True) -> Self:
+    def from_exception(
+        cls, exception: BaseException, *, backtrace: bool = True, keep_class: bool = False
+    ) -> Self:
         """Describe an exception: `ojs_type` or class name, message, the innermost frames.
 
-        Its `ojs_retryable`, if it has one, says whether another attempt makes sense.
+        Its `ojs_retryable`, if it has one, says whether another attempt makes sense. With
+        `keep_class` the failure also has the path of its class.
         """
+        path = f"{exception.__class__.__module__}.{exception.__class__.__qualname__}"
         kind = getattr(exception, "ojs_type", None)
         code = exception.code if isinstance(exception, HandlerResponse) else None
         details = exception.details if isinstance(exception, OJSError) else None
@@ -128,6 +135,7 @@ class Failure:
             code=code,
             retryable=getattr(exception, "ojs_retryable", None),
             details=_details(details) if details else None,
+            exception_class=clean(path, MAX_TYPE_CHARACTERS) if keep_class else None,
             delay=exception.delay if isinstance(exception, Retry) else None,
         )
 
@@ -142,6 +150,8 @@ class Failure:
             out["retryable"] = self.retryable
         if self.details is not None:
             out["details"] = self.details
+        if self.exception_class is not None:
+            out["exception_class"] = self.exception_class
         return out
 
 

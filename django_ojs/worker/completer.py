@@ -86,7 +86,11 @@ class Completer:
         seconds = time.monotonic() - run.started
         self._in_flight.release_slot()
         if error is not None:
-            failure = Failure.from_exception(error, backtrace=settings().backtraces)
+            failure = Failure.from_exception(
+                error,
+                backtrace=settings().backtraces,
+                keep_class=run.handler.keeps_exception_class,
+            )
             others = 0
             if isinstance(error, MemoryError):
                 # The frames of the handler hold what it allocated.

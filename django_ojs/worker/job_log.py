@@ -108,7 +108,7 @@ class JobLog:
             f"type {run_type}",
             f"No handler for the job type {run_type!r} here: its jobs are held back and offered "
             "again later, without spending an attempt. Is a deployment under way, or is the app "
-            "with its jobs.py missing from INSTALLED_APPS?",
+            "with its jobs.py or tasks.py missing from INSTALLED_APPS?",
         )
 
     def database_away(self, error: Exception) -> None:

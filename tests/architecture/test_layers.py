@@ -29,6 +29,7 @@ FLOORS = {
     "handlers": 4,
     "registry": 4,
     "options": 4,
+    "tasks": 4,
     "unique_arguments": 4,
     "payloads": 4,
     "middleware": 3,

@@ -22,10 +22,14 @@ import unittest
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
+import django
 from asgiref.sync import async_to_sync
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand
@@ -37,6 +41,12 @@ from django_ojs import handlers, middleware, testing
 from tests.docs import curl
 from tests.docs.pages import ROOT, Block
 
+#: What stands for `django.tasks` where Django has none.
+BACKPORT = (
+    import_module("django_tasks")
+    if django.VERSION < (6, 0) and find_spec("django_tasks") is not None
+    else None
+)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -51,6 +61,8 @@ class PageRun:
     def __enter__(self) -> PageRun:
         known = set(handlers.job_types())
         modules = set(sys.modules)
+        if BACKPORT is not None:
+            self._cleanup.enter_context(patch.dict(sys.modules, {"django.tasks": BACKPORT}))
         self._cleanup.callback(_forget_handlers, known)
         self._cleanup.callback(_forget_modules, modules)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
@@ -103,6 +115,8 @@ class PageRun:
             assert path is ... or import_string(path)
         for app in values.get("INSTALLED_APPS", ()):
             assert app is ... or app in sys.modules or app == "shop", app
+        if "TASKS" in values:
+            self._cleanup.enter_context(override_settings(TASKS=values["TASKS"]))
         if "OJS" in values:
             self._cleanup.enter_context(override_settings(OJS=values["OJS"]))
             # Reading them is the check: a wrong key, value or path raises.

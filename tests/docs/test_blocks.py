@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import django
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
@@ -15,7 +16,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from tests.docs import curl
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
-from tests.docs.runner import PageRun
+from tests.docs.runner import BACKPORT, PageRun
 
 LANGUAGES = {"python", "pycon", "console", "ini", "dockerfile", "text", "sql", "nginx"}
 
@@ -38,6 +39,8 @@ def shell_for(page: Path, request: pytest.FixtureRequest) -> curl.Shell | None:
 def test_the_blocks_of_a_page_run_in_their_order(
     page: Path, request: pytest.FixtureRequest
 ) -> None:
+    if django.VERSION < (6, 0) and BACKPORT is None and "django.tasks import" in page.read_text():
+        pytest.skip("django-tasks is not installed")
     before = handlers.job_types()
     with PageRun(shell_for(page, request)) as reading:
         for block in blocks(page):

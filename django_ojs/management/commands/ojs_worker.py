@@ -185,8 +185,8 @@ class Command(BaseCommand):
         )
         if not job_types():
             self.stderr.write(
-                "No handlers were found: is the app with your jobs.py in INSTALLED_APPS? "
-                "Until then all jobs are held back."
+                "No handlers were found: is the app with your jobs.py or tasks.py in "
+                "INSTALLED_APPS? Until then all jobs are held back."
             )
         self._log_start(config)
         self._warn_of_unbounded(config)

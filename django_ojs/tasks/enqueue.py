@@ -1,0 +1,105 @@
+"""Enqueue a task as a job in the caller's transaction, and find its result."""
+
+from datetime import UTC
+from typing import Any, cast
+
+from django_ojs.operations import info
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.push import push
+from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_options_of
+from django_ojs.registry import registry
+from django_ojs.spec import ids
+from django_ojs.spec.errors import OJSError
+from django_ojs.storage import database
+from django_ojs.tasks.compat import (
+    AnyResult,
+    AnyTask,
+    BaseTaskBackend,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_enqueued,
+)
+from django_ojs.tasks.exceptions import TaskDiscarded
+from django_ojs.tasks.handler import META, TaskHandler
+from django_ojs.tasks.job_type import job_type_of
+from django_ojs.tasks.queue_names import job_queue
+from django_ojs.tasks.results import error_of
+
+
+def enqueue(
+    backend: BaseTaskBackend, task: AnyTask, args: list[Any], kwargs: dict[str, Any]
+) -> AnyResult:
+    """Store a job for a task whose handler is registered. Raises as `ojs.enqueue` does."""
+    handler: TaskHandler = registry.handlers[job_type_of(task.module_path)]
+    args = cast("list[Any]", normalize_json(args))
+    kwargs = cast("dict[str, Any]", normalize_json(kwargs))
+    # What a job's arguments do not say, where there is something to say.
+    meta: dict[str, Any] = {}
+    if kwargs:
+        meta |= {"positional": len(args), "keywords": list(kwargs)}
+    if backend.alias != handler.task.backend:
+        meta["backend"] = backend.alias
+    given = Options(
+        queue=job_queue(backend, task.queue_name),
+        priority=int(task.priority),
+        # As text, which keeps its microseconds.
+        scheduled_at=task.run_after and task.run_after.astimezone(UTC).isoformat(),
+        meta={META: meta} if meta else None,
+    )
+    request = Request(
+        type=handler.type,
+        args=handler.bind(tuple(args), kwargs),
+        options=given.over(getattr(task, "options", None) or NO_OPTIONS),
+    )
+    job = push(envelope_of(request), push_options_of(request))
+    if job.outcome is Outcome.DUPLICATE:
+        return handler.result_of(job.model())
+    result = _result(backend, task, job, args, kwargs)
+    if job.outcome is not Outcome.DROPPED:
+        sender = type(backend)
+        database.after_commit(lambda: task_enqueued.send_robust(sender, task_result=result))
+    return result
+
+
+def get_result(result_id: str) -> AnyResult:
+    """Return the result of a job. Raises TaskResultDoesNotExist."""
+    try:
+        job = info.info(ids.parse_id(result_id))
+    except OJSError:
+        raise TaskResultDoesNotExist(result_id) from None
+    handler = registry.handlers.get(job.type)
+    if not isinstance(handler, TaskHandler):
+        # Its type may be what a producer made up: no module is imported for it.
+        raise TaskResultDoesNotExist(
+            f"{result_id} is a job of the type {job.type!r}, which is no task of this process. "
+            "Tasks are found in the modules tasks.py of installed apps and in those that "
+            'OPTIONS["modules"] of the backend names.'
+        )
+    return handler.result_of(job)
+
+
+def _result(
+    backend: BaseTaskBackend,
+    task: AnyTask,
+    job: EnqueuedJob,
+    args: list[Any],
+    kwargs: dict[str, Any],
+) -> AnyResult:
+    dropped = job.outcome is Outcome.DROPPED
+    error = error_of(TaskDiscarded, "An enqueue middleware dropped the job.")
+    return TaskResult(
+        task=task,
+        id=str(job.id),
+        status=TaskResultStatus.FAILED if dropped else TaskResultStatus.READY,
+        enqueued_at=job.stored.created_at if job.stored is not None else None,
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+        args=args,
+        kwargs=kwargs,
+        backend=backend.alias,
+        errors=[error] if dropped else [],
+        worker_ids=[],
+    )
