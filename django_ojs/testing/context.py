@@ -10,7 +10,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.handlers import Enqueuer
+from django_ojs.handlers import Enqueuer, get_handler
 from django_ojs.models import Job
 from django_ojs.spec.states import State
 from django_ojs.storage import interceptor, process_state
@@ -18,7 +18,7 @@ from django_ojs.testing import runner
 from django_ojs.testing.clock import Clock
 from django_ojs.testing.database_store import DatabaseStore
 from django_ojs.testing.drain import Drained, drain
-from django_ojs.testing.expectation import Expectation, TypeOrHandler, type_of
+from django_ojs.testing.expectation import Expectation, Task, TypeOrHandler, type_of
 from django_ojs.testing.failures import Error, Failures
 from django_ojs.testing.inline_store import InlineStore
 from django_ojs.testing.memory_store import MemoryStore
@@ -202,18 +202,24 @@ class TestContext:
         """Run available jobs; see `drain`."""
         return await sync_to_async(self.drain)(queue, **options)
 
-    def perform(self, handler: Enqueuer[...], *args: Any, **kwargs: Any) -> Any:
+    def perform(self, handler: Enqueuer[...] | Task, *args: Any, **kwargs: Any) -> Any:
         """Run a handler as a worker does, with middleware and JobContext, and return its result.
 
         No job is stored. `handler.options(...)` gives the job options. Exceptions are raised.
         """
-        if not isinstance(handler, Enqueuer):
-            raise TypeError(f"perform() needs a handler made by @ojs.job, not {handler!r}.")
-        request = handler.request(*args, **kwargs)
+        enqueuer: Any = handler
+        if hasattr(handler, "module_path"):
+            enqueuer = get_handler(type_of(handler))
+        if not isinstance(enqueuer, Enqueuer):
+            raise TypeError(
+                f"perform() needs a handler made by @ojs.job, or a task of OJSBackend, not "
+                f"{handler!r}."
+            )
+        request = enqueuer.request(*args, **kwargs)
         in_memory = self.mode != "real"
         return runner.perform(request, self._failures, in_memory=in_memory)
 
-    async def aperform(self, handler: Enqueuer[...], *args: Any, **kwargs: Any) -> Any:
+    async def aperform(self, handler: Enqueuer[...] | Task, *args: Any, **kwargs: Any) -> Any:
         """Run a handler; see `perform`."""
         return await sync_to_async(self.perform)(handler, *args, **kwargs)
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from reprlib import Repr
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from django.db import connections
 
@@ -15,7 +15,17 @@ from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.testing.store import Store
 
-TypeOrHandler = str | Handler[..., Any]
+
+class Task(Protocol):
+    """A task of `django.tasks`, which runs as a job."""
+
+    @property
+    def module_path(self) -> str:
+        """The import path of its function."""
+        ...
+
+
+TypeOrHandler = str | Handler[..., Any] | Task
 
 __unittest = True  # See `context`.
 
@@ -33,7 +43,13 @@ def type_of(given: TypeOrHandler) -> str:
         return given.type
     if isinstance(given, str):
         return given
-    raise TypeError(f"A job type or a handler is needed, not {given!r}.")
+    path = getattr(given, "module_path", None)
+    if isinstance(path, str):
+        # The package needs `django.tasks` or its backport.
+        from django_ojs.tasks.job_type import job_type_of
+
+        return job_type_of(path)
+    raise TypeError(f"A job type, a handler or a task is needed, not {given!r}.")
 
 
 class Expectation:
@@ -54,7 +70,7 @@ class Expectation:
         states: Collection[State] | None = None,
     ) -> None:
         self._type = type_of(type)
-        self._handler = type if isinstance(type, Handler) else get_handler(type)
+        self._handler = type if isinstance(type, Handler) else get_handler(self._type)
         self._args = None if args is None else as_stored(list(args))
         self._kwargs = None if kwargs is None else self._checked(as_stored(dict(kwargs)))
         self._queue = queue

@@ -39,10 +39,10 @@ class Failures:
 
 
 def _failing(handler: Handler[..., Any], error: Error) -> Handler[..., Any]:
-    def fail(*args: Any) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
         raise error if isinstance(error, type) else error.with_traceback(None)
 
-    async def afail(*args: Any) -> None:
+    async def afail(*args: Any, **kwargs: Any) -> None:
         fail()
 
     failing = copy.copy(handler)

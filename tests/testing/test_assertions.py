@@ -293,7 +293,7 @@ def test_what_makes_no_sense_is_an_error(ojs_fake: TestContext) -> None:
         ojs_fake.assert_enqueued(send, kwargs={"templte": "receipt"})
     with pytest.raises(LookupError, match=r"kwargs= needs the handler of 'elsewhere.run'"):
         ojs_fake.assert_enqueued("elsewhere.run", kwargs={"a": 1})
-    with pytest.raises(TypeError, match="A job type or a handler is needed"):
+    with pytest.raises(TypeError, match="A job type, a handler or a task is needed"):
         ojs_fake.assert_enqueued(send.function)  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="times must be at least 1"):
         ojs_fake.fail_next(send, ValueError, times=0)
