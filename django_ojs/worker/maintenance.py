@@ -76,7 +76,7 @@ class MaintenanceThread:
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(self._dead_workers.take_back, TICK),
-            Step(rescue.lapse, 1.0),
+            Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
@@ -100,7 +100,7 @@ class MaintenanceThread:
         self._helping = [
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
-            Step(partial(rescue.lapse_if_behind, BEHIND), 5.0),
+            Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
             Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0),
         ]
         self._stop = threading.Event()

@@ -313,6 +313,18 @@ class Dialect(ABC):
         values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
         self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
 
+    def take_back(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
+    ) -> list[tuple[UUID, str, str, str]]:
+        """LAPSE: make active jobs, which the caller has locked, available again.
+
+        `spends`: the run counts as an attempt, and jobs that have spent theirs are discarded. The
+        error is JSON. Return (id, queue, type, state) of each.
+        """
+        values = {"keys": self.ids(keys), "error": error, "spends": spends}
+        rows = self._rows(connection, "take_back", values)
+        return [(self.uuid(key), queue, type, state) for key, queue, type, state in rows]
+
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> str:
         """Return ids as one parameter of a statement."""

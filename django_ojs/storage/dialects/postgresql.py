@@ -31,6 +31,7 @@ _SQL = load_all(
     "postgresql",
     channel=CHANNEL,
     count_differences=load("postgresql", "count_differences"),
+    dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{name: f"{{{name}}}" for name in ("calls", "named", "on_conflict", "where_admitted")},
 ) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the ids were generated, and whether the queues are asked for room.

@@ -30,9 +30,12 @@ from django_ojs.storage.dialects.sql_files import load, load_all
 #: As Django stores times: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
-_SQL = load_all("sqlite", now=_NOW, room="{room}") | {
-    "due_queues": load("common", "due_queues", now=_NOW)
-}
+_SQL = load_all(
+    "sqlite",
+    now=_NOW,
+    room="{room}",
+    dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
+) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the queues are asked for room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
