@@ -82,7 +82,7 @@ class MaintenanceThread:
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
-            Step(pruning.prune, 10.0),
+            Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
@@ -101,7 +101,7 @@ class MaintenanceThread:
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
             Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
-            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0),
+            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)

@@ -325,6 +325,33 @@ class Dialect(ABC):
         rows = self._rows(connection, "take_back", values)
         return [(self.uuid(key), queue, type, state) for key, queue, type, state in rows]
 
+    def old_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        state: str,
+        dead_letter: bool,
+        age: timedelta,
+        limit: int,
+    ) -> list[UUID]:
+        """Return the ids of the oldest jobs of a kind that finished so long ago, locked.
+
+        Jobs that another transaction has locked are left out.
+        """
+        values = {"state": state, "dead_letter": dead_letter, "age": self.before(age)}
+        rows = self._rows(connection, "old_jobs", {**values, "limit": limit})
+        return [self.uuid(key) for (key,) in rows]
+
+    @abstractmethod
+    def before(self, age: timedelta) -> Any:
+        """Return a duration that is subtracted from the time now, as a parameter of a statement."""
+
+    def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
+        """Delete jobs, which the caller has locked, and their attempts. Return how many jobs."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
+            return int(cursor.rowcount)
+
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> str:
         """Return ids as one parameter of a statement."""

@@ -255,6 +255,9 @@ class PostgreSQL(Dialect):
             or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
         )
 
+    def before(self, age: timedelta) -> timedelta:
+        return age
+
     def ids(self, keys: Collection[UUID]) -> str:
         return as_array(keys)
 

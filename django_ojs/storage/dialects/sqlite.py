@@ -207,6 +207,14 @@ class SQLite(Dialect):
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
 
+    def before(self, age: timedelta) -> str:
+        # A modifier of strftime.
+        return f"-{age.total_seconds():.6f} seconds"
+
+    def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
+        self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
+        return super().erase(connection, keys)
+
     def ids(self, keys: Collection[UUID]) -> str:
         return as_json(keys)
 
