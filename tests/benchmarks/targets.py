@@ -114,8 +114,8 @@ def targets(results: Results) -> list[Target]:
         Target(measure=poison.POISON, about=poison.POISONED, against=poison.PLAIN, at_least=0.5),
     ]
     every += [
-        Target(measure=measure, about=name, at_most=1_000)
-        for measure in names.READS
+        Target(measure=measure, about=name, at_most=limit)
+        for measure, limit in names.READS.items()
         for name in results.contenders(measure)
     ]
     every += _of_bounds(results)

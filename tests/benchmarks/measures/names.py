@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 METRICS, QUEUES, STATISTICS = "/ojs/metrics", "GET /queues", "GET /admin/stats"
 
-READS = (METRICS, QUEUES, STATISTICS)
+#: And how many milliseconds each may take. Prometheus waits ten seconds by default.
+READS = {METRICS: 10_000, QUEUES: 1_000, STATISTICS: 1_000}
 
 _FEW = 20
 
