@@ -5,7 +5,7 @@ Counters and histograms come from the rollups, which processes write every ten s
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -96,7 +96,7 @@ def _totals(within: Collection[str] | None) -> all_time.Totals:
     return all_time.largest(totals, MAX_SERIES)
 
 
-def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: list[int]) -> None:
+def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: Sequence[int]) -> None:
     # The n-th bucket ends at 2**n ms; the last one has no end.
     total, buckets = 0, []
     for index, number in enumerate(histogram[:-1]):

@@ -39,7 +39,7 @@ def _cancel(job_id: UUID) -> tuple[Job, State]:
 
 def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
-    running = [job for job in held if job.state == State.ACTIVE]
+    running = [job.pk for job in held if job.state == State.ACTIVE]
     record(running, AttemptOutcome.CANCELLED, None)
     keys = [job.pk for job in held]
     transitions.apply(

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection
 from uuid import UUID
 
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Job
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, transitions
-from django_ojs.storage.dialects.expressions import OneOf
 
 #: Called with the keys of jobs that are about to be deleted, in the transaction that deletes them.
 before_erase: list[Callable[[Collection[UUID]], None]] = []
@@ -43,7 +42,4 @@ def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
     for callback in before_erase:
         callback(keys)
-    alias = database.alias()
-    # `_raw_delete`: no other rows refer to the jobs, so the collector would find nothing.
-    Attempt.objects.using(alias).filter(OneOf("job_id", keys))._raw_delete(alias)
-    return int(Job.primary.filter(OneOf("pk", keys))._raw_delete(alias))
+    return database.dialect().erase(database.connection(), keys)

@@ -1,7 +1,7 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -122,7 +122,7 @@ def _requeue(
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
     if error is not None:
-        record([job], outcome, error)
+        record([job.pk], outcome, error)
     transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
@@ -142,13 +142,12 @@ def _requeue(
 
 
 def record(
-    ended: Iterable[Job],
+    keys: Collection[UUID],
     outcome: AttemptOutcome,
     error: dict[str, object] | None,
     delay: timedelta | None = None,
 ) -> None:
     """Store that the runs of these jobs ended, which the caller has locked and changes next."""
-    keys = [job.pk for job in ended]
     if keys:
         database.dialect().add_attempts(
             database.connection(),
@@ -171,7 +170,7 @@ def _wait(
 ) -> None:
     error = _error_of(failure)
     if outcome is not None:
-        record([job], outcome, error, delay)
+        record([job.pk], outcome, error, delay)
     transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
@@ -187,7 +186,7 @@ def _wait(
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = _error_of(failure)
-    record([job], outcome, error)
+    record([job.pk], outcome, error)
     transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

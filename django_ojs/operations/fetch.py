@@ -86,18 +86,19 @@ def fetch(
     return jobs
 
 
-def isolated_wait(queues: Sequence[str] | None) -> bool:
-    """Whether a job is available that must run alone, in one of these queues that is not paused.
+def isolated_waiting(queues: Sequence[str] | None, *, limit: int) -> int:
+    """Return how many available jobs must run alone, in those of these queues that are not paused.
 
-    None stands for all queues.
+    None stands for all queues. If there are more than `limit`, return that.
     """
     listed = f"AND queue IN ({', '.join(['%s'] * len(queues))})" if queues else ""
-    return raw_queries.exists(
+    return raw_queries.count(
         Job,
         f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} {listed} "
         "AND NOT EXISTS (SELECT 1 FROM ojs_queue AS q WHERE q.name IN (ojs_job.queue, %s) "
         "AND q.paused_at IS NOT NULL)",
         [*(queues or ()), ALL_QUEUES],
+        limit=limit,
     )
 
 

@@ -6,6 +6,7 @@ The ORM takes 0.3 ms to build the statement of a row by its key, and the databas
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from django.db.models import Model
 
@@ -51,6 +52,24 @@ def exists(
     with database.connection(using).cursor() as cursor:
         cursor.execute(statement, values)
         return bool(cursor.fetchone()[0])
+
+
+def keys(model: type[Model], where: str, *, limit: int) -> list[UUID]:
+    """Return the keys of up to `limit` rows for which `where` holds, in no particular order."""
+    statement = f"SELECT id FROM {model._meta.db_table} WHERE {where} LIMIT %s"
+    with database.connection().cursor() as cursor:
+        cursor.execute(statement, [limit])
+        found = cursor.fetchall()
+    read = database.dialect().uuid
+    return [read(key) for (key,) in found]
+
+
+def count(model: type[Model], where: str, values: Sequence[Any], *, limit: int) -> int:
+    """Return for how many rows `where` holds; `limit` if there are more."""
+    rows = f"SELECT 1 FROM {model._meta.db_table} WHERE {where} LIMIT {limit}"
+    with database.connection().cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM ({rows}) AS found", values)
+        return int(cursor.fetchone()[0])
 
 
 def _columns(

@@ -2,12 +2,12 @@
 
 Every transition is one conditional UPDATE: its condition has the expected states and, where a claim
 is given, the claim. An operation that comes too late changes nothing and raises. The transitions
-are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote)
+are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote, take back)
 belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 from uuid import UUID
@@ -131,6 +131,19 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
     """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
     return database.dialect().promote_by_queue(database.connection(), queues, each)
+
+
+def take_back(
+    keys: Collection[UUID], error: Mapping[str, object], *, spends: bool
+) -> list[tuple[UUID, str, str, str]]:
+    """Make active jobs, which the caller has locked, available again.
+
+    `spends`: the run counts as an attempt, and jobs that have spent theirs are discarded. Return
+    (id, queue, type, state) of each.
+    """
+    return database.dialect().take_back(
+        database.connection(), keys, error=json.dumps(error), spends=spends
+    )
 
 
 def apply(

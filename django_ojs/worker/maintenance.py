@@ -76,13 +76,13 @@ class MaintenanceThread:
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(self._dead_workers.take_back, TICK),
-            Step(rescue.lapse, 1.0),
+            Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
             Step(stats.coarsen_rollups, 60.0),
-            Step(pruning.prune, 10.0),
+            Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
@@ -100,8 +100,8 @@ class MaintenanceThread:
         self._helping = [
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
-            Step(partial(rescue.lapse_if_behind, BEHIND), 5.0),
-            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0),
+            Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
+            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)

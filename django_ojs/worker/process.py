@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import IntEnum
 
@@ -13,7 +14,7 @@ from django.db import Error, connections
 from django_ojs.conf import settings
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.fetch import fetch, isolated_wait, may_be_cut
+from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut
 from django_ojs.operations.workers import removal
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
@@ -34,7 +35,7 @@ from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
-from django_ojs.worker.process_status import ProcessStatus
+from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.queue_selection import ALL, QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
@@ -227,11 +228,14 @@ class WorkerProcess:
             return
         self._isolated_checked_at = now
         try:
-            if isolated_wait(None if ALL in self._config.queues else self._config.queues):
-                self._status.note_isolated()
+            self._note_isolated(self._status)
         except Error as error:
             self.job_log.database_away(error)
             connections.close_all()
+
+    def _note_isolated(self, status: ProcessStatus) -> None:
+        queues = None if ALL in self._config.queues else self._config.queues
+        status.note_isolated(isolated_waiting(queues, limit=MAX_ISOLATED))
 
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
@@ -319,6 +323,10 @@ class WorkerProcess:
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
         rollups.flush()
+        if self._isolation is Isolation.ALONE and self._claimed and self._status is not None:
+            # The next one starts at once. After none was found it does not: that might go on.
+            with suppress(Error):
+                self._note_isolated(self._status)
         if stored:
             try:
                 removal.remove(

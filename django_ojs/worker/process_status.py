@@ -16,9 +16,12 @@ PULSE_INTERVAL = 0.5
 #: The most jobs in the table. A process that has more has no table.
 CAPACITY = 4096
 
-# The number of pulses, and three flags.
+#: The most processes that run one job alone, besides those of the configuration.
+MAX_ISOLATED = 4
+
+# The number of pulses, two flags, and how many jobs wait that must run alone.
 _PULSES = struct.Struct("=Q")
-_HAS_RUN, _TOO_MANY, _ISOLATED_WAIT = 8, 9, 10
+_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING = 8, 9, 10
 # A job's id and its run.
 _ENTRY = struct.Struct("=16sI")
 _TABLE = 16
@@ -88,14 +91,14 @@ class ProcessStatus:
         entries = _ENTRY.iter_unpack(self._memory[_TABLE:])
         return {(UUID(bytes=key), run) for key, run in entries if key != _NO_ENTRY}
 
-    def note_isolated(self) -> None:
-        """Note that a job is available which must run alone."""
-        self._memory[_ISOLATED_WAIT] = True
+    def note_isolated(self, number: int) -> None:
+        """Note that so many jobs are available which must run alone; MAX_ISOLATED at most."""
+        self._memory[_ISOLATED_WAITING] = number
 
-    def take_isolated(self) -> bool:
-        """Return whether the process has noted such a job since the last call."""
-        noted = bool(self._memory[_ISOLATED_WAIT])
-        self._memory[_ISOLATED_WAIT] = False
+    def take_isolated(self) -> int:
+        """Return how many such jobs the process has noted since the last call."""
+        noted = self._memory[_ISOLATED_WAITING]
+        self._memory[_ISOLATED_WAITING] = 0
         return noted
 
     def close(self) -> None:

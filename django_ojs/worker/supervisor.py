@@ -27,7 +27,7 @@ from django_ojs.storage import background_writer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
-from django_ojs.worker.process_status import ProcessStatus
+from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.signal_handlers import signal_handlers
 
 logger = logging.getLogger("django_ojs.worker")
@@ -42,13 +42,13 @@ SIGNALS = {
 #: Seconds between two rounds of the supervisor's loop.
 TICK = 0.1
 
+#: The same while a process runs a job alone: more such jobs wait for its end.
+ISOLATED_TICK = 0.02
+
 #: A process that dies within this many seconds, before it ran a job, probably cannot run here at
 #: all: its replacement starts after a delay, which doubles each time up to the limit.
 EARLY_EXIT = 5.0
 MAX_RESTART_DELAY = 15.0
-
-#: The most processes that run one job alone, besides those of the configuration.
-MAX_ISOLATED = 4
 
 #: The most seconds between two rounds that count as silence of a process: if there are more, the
 #: machine was suspended or too busy, and the process could not run either.
@@ -88,7 +88,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._wanted = config.processes
         self._stall_timeout = config.stall_timeout.total_seconds()
-        self._isolated_wait = False
+        self._isolated_waiting = 0
         self._quiet = False
         self._stopping = False
         self._reload = False
@@ -119,7 +119,8 @@ class Supervisor:
                     logger.info("Code changed: the worker restarts.")
                     self._reload = True
                     self._received.append(signal.SIGTERM)
-            time.sleep(TICK)
+            runs_alone = any(child.runs_alone for child in self._children.values())
+            time.sleep(ISOLATED_TICK if runs_alone else TICK)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
@@ -144,11 +145,11 @@ class Supervisor:
         for _ in range(self._wanted - (len(self._children) - alone)):
             if time.monotonic() >= self._next_start:
                 self._fork(self._config, Isolation.SHARED)
-        if self._isolated_wait and alone < MAX_ISOLATED:
+        for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
             # It runs one job, and no second one after it: that may have been damaged by the first.
             one = replace(self._config, threads=1, once=True, max_jobs=1, max_rss_mb=None)
             self._fork(one, Isolation.ALONE)
-        self._isolated_wait = False
+        self._isolated_waiting = 0
 
     def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
         worker_id = f"worker_{ids.uuid7()}"
@@ -192,7 +193,7 @@ class Supervisor:
         now = time.monotonic()
         passed, self._checked_at = min(now - self._checked_at, MAX_ROUND), now
         for child in self._children.values():
-            self._isolated_wait |= child.status.take_isolated()
+            self._note_isolated(child)
             pulses = child.status.pulses
             if pulses != child.pulses or child.is_stopped:
                 child.pulses, child.silence = pulses, 0.0
@@ -200,6 +201,9 @@ class Supervisor:
                 child.silence += passed
                 if 0 < self._stall_timeout <= child.silence:
                     self._end_stalled(child)
+
+    def _note_isolated(self, child: Child) -> None:
+        self._isolated_waiting = max(self._isolated_waiting, child.status.take_isolated())
 
     def _end_stalled(self, child: Child) -> None:
         # A developer's debugger may have stopped the threads of the process, and not all of it.
@@ -220,17 +224,15 @@ class Supervisor:
             self._kill(child, signal.SIGKILL)
 
     def _ended(self, child: Child, code: int) -> None:
-        if code == Exit.OK:
-            # Stopped by a signal or a directive: it is not replaced. One that runs a job alone
-            # found none.
-            if not child.runs_alone:
-                self._wanted -= 1
-                if not self._wanted:
-                    self._received.append(signal.SIGTERM)
+        if child.runs_alone and code in (Exit.OK, Exit.REPLACE):
+            self._note_isolated(child)
             self._rescue(child)  # Outcomes that it could not store any more.
             return
-        if child.runs_alone and code == Exit.REPLACE:
-            self._isolated_wait = True
+        if code == Exit.OK:
+            # Stopped by a signal or a directive: it is not replaced.
+            self._wanted -= 1
+            if not self._wanted:
+                self._received.append(signal.SIGTERM)
             self._rescue(child)
             return
         if code == Exit.REPLACE:

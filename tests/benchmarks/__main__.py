@@ -12,7 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tests.benchmarks.field import Field
-from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, maintenance, tables
+from tests.benchmarks.measures import (
+    bounds,
+    drain,
+    enqueue,
+    figures,
+    http,
+    idle,
+    large,
+    maintenance,
+    names,
+    poison,
+    tables,
+)
 from tests.benchmarks.results import Results
 from tests.benchmarks.scale import QUICK, SMOKE, WHOLE, Scale
 from tests.benchmarks.server import ROOT, Server
@@ -26,6 +38,10 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "tables": tables.measure,
     "bounds": bounds.measure,
     "maintenance": maintenance.measure,
+    "figures": figures.measure,
+    "names": names.measure,
+    "large": large.measure,
+    "poison": poison.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import django_ojs as ojs
@@ -18,6 +19,13 @@ def noop(number: int) -> None:
 async def async_noop(number: int) -> None:
     """Do nothing, on the event loop."""
     record_start(number)
+
+
+@ojs.job("bench.poison")
+def poison(number: int) -> None:
+    """Kill the process."""
+    record_start(number)
+    os._exit(1)
 
 
 @ojs.job("bench.nap")

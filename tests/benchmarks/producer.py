@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
-from tests.benchmarks.measures import bounds, http, maintenance, tables
+from tests.benchmarks.measures import bounds, figures, http, large, maintenance, names, tables
 from tests.benchmarks.server import NAME_VARIABLE
 
 
@@ -148,6 +148,10 @@ TASKS = {
         maintenance.maintain,
         maintenance.rest,
         maintenance.beside,
+        figures.figures,
+        names.make_names,
+        names.read_names,
+        large.fetch_large,
     )
 }
 

@@ -33,6 +33,8 @@ class Scale:
     http_requests: int
     #: Jobs that maintenance has to catch up with.
     backlog: int
+    #: Names of queues that producers have made up.
+    names: int
     #: Contenders other than django_ojs in the measures with two processes and of pickup.
     thorough: bool = True
 
@@ -53,6 +55,7 @@ WHOLE = Scale(
     http_rounds=7,
     http_requests=1_200,
     backlog=300_000,
+    names=100_000,
 )
 
 QUICK = Scale(
@@ -71,6 +74,7 @@ QUICK = Scale(
     http_rounds=3,
     http_requests=600,
     backlog=50_000,
+    names=10_000,
     thorough=False,
 )
 
@@ -92,5 +96,6 @@ SMOKE = Scale(
     http_rounds=1,
     http_requests=12,
     backlog=600,
+    names=100,
     thorough=False,
 )

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
-from tests.benchmarks.measures import bounds, drain, enqueue, http, idle, maintenance, tables
+from tests.benchmarks.measures import (
+    bounds,
+    drain,
+    enqueue,
+    figures,
+    http,
+    idle,
+    large,
+    maintenance,
+    names,
+    poison,
+    tables,
+)
 from tests.benchmarks.results import Results
 
 OURS, CEILING = contenders.OURS, contenders.CEILING
@@ -94,6 +106,18 @@ def targets(results: Results) -> list[Target]:
             beside="of the drain",
         ),
     ]
+    every += [
+        Target(
+            measure=figures.FIGURES, about=figures.NOTED, against=figures.LEFT_OUT, at_least=0.9
+        ),
+        Target(measure=large.SIZE, at_most=16),
+        Target(measure=poison.POISON, about=poison.POISONED, against=poison.PLAIN, at_least=0.5),
+    ]
+    every += [
+        Target(measure=measure, about=name, at_most=limit)
+        for measure, limit in names.READS.items()
+        for name in results.contenders(measure)
+    ]
     every += _of_bounds(results)
     sizes = [name for name in results.contenders(tables.PUSH) if name != tables.EMPTY]
     for name in sizes:
@@ -160,6 +184,25 @@ SECTIONS = (
     Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
     Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),
     Section(measure=maintenance.PRUNING, title="Pruning", unit="jobs/s"),
+    Section(
+        measure=figures.FIGURES,
+        title="Enqueue with figures",
+        unit="jobs/s",
+        base=figures.LEFT_OUT,
+    ),
+    *(
+        Section(measure=name, title=f"{name}, by number of queues", unit="ms", base=names.FEW)
+        for name in names.READS
+    ),
+    Section(measure=large.SIZE, title="FETCH of 250 jobs of 256 KiB", unit="MB"),
+    Section(measure=large.TIME, title="The same", unit="ms"),
+    Section(measure=large.MEMORY, title="Memory that it adds", unit="MB"),
+    Section(
+        measure=poison.POISON,
+        title="Jobs of 5 ms beside one that kills its process",
+        unit="jobs/s",
+        base=poison.PLAIN,
+    ),
     *(
         Section(
             measure=name,

@@ -10,7 +10,7 @@ import pytest
 
 from django_ojs.spec import ids
 from django_ojs.worker import process_status
-from django_ojs.worker.process_status import ProcessStatus
+from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from tests.worker.waiting import eventually
 
 
@@ -87,8 +87,8 @@ def test_threads_that_start_jobs_at_once_have_entries_of_their_own() -> None:
 def test_an_isolated_job_is_noted_once() -> None:
     status = ProcessStatus()
     assert not status.take_isolated()
-    in_child(status, ("note_isolated", ()))
-    assert status.take_isolated()
+    in_child(status, ("note_isolated", (MAX_ISOLATED,)))
+    assert status.take_isolated() == MAX_ISOLATED
     assert not status.take_isolated()
 
 

@@ -14,7 +14,7 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.worker import supervisor as supervisors
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
-from django_ojs.worker.process_status import ProcessStatus
+from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.supervisor import Child, Supervisor
 
 
@@ -131,11 +131,39 @@ def test_a_process_that_died_before_any_job_is_replaced_later_each_time(bench: B
 
 @pytest.mark.parametrize("code", [Exit.OK, Exit.REPLACE, -signal.SIGKILL])
 def test_the_end_of_a_process_that_ran_a_job_alone_ends_no_other(bench: Bench, code: int) -> None:
-    bench.supervisor._ended(bench.child(Isolation.ALONE), code)
+    child = bench.child(Isolation.ALONE)
+    child.status.note_isolated(2)
+    bench.supervisor._ended(child, code)
     assert bench.supervisor._wanted == 1
     assert bench.supervisor._next_start == 0.0
-    # There may be another such job; after a death the others find it, so that no loop is hot.
-    assert bench.supervisor._isolated_wait is (code == Exit.REPLACE)
+    # More such jobs wait. After a death the other processes find them, so that no loop is hot.
+    assert bench.supervisor._isolated_waiting == (2 if code > 0 else 0)
+
+
+def test_as_many_processes_start_as_jobs_wait_that_run_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[Isolation] = []
+
+    def fork(config: WorkerConfig, isolation: Isolation) -> None:
+        assert (config.threads, config.max_jobs) == (1, 1)
+        forked.append(isolation)
+        bench.child(isolation)
+
+    monkeypatch.setattr(bench.supervisor, "_fork", fork)
+    shared = bench.child()
+    shared.status.note_isolated(3)
+    bench.check_after(1)
+    bench.supervisor._start_missing()
+    assert forked == [Isolation.ALONE] * 3
+    shared.status.note_isolated(MAX_ISOLATED)
+    bench.check_after(1)
+    bench.supervisor._start_missing()
+    assert forked == [Isolation.ALONE] * MAX_ISOLATED
+    # Noted once, not for ever.
+    bench.check_after(1)
+    bench.supervisor._start_missing()
+    assert len(forked) == MAX_ISOLATED
 
 
 def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Bench) -> None:

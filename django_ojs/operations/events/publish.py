@@ -4,7 +4,7 @@ An operation publishes inside its transaction, so that the event commits with th
 all. A type that is not recorded and a signal without receivers cost one set lookup.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from uuid import UUID
@@ -138,25 +138,39 @@ def postponed(job: Job, failure: Failure, *, worker_id: str | None) -> None:
     send_after_commit(signals.job_returned, job)
 
 
-def runs_lost(again: Sequence[Job], spent: Sequence[Job], failure: Failure) -> None:
+def runs_lost(
+    again: Collection[UUID],
+    spent: Collection[UUID],
+    failure: Failure,
+    *,
+    workers: Mapping[UUID, str | None],
+) -> None:
     """Runs ended without their worker's response: `again` are available, `spent` are discarded.
 
-    The jobs have the values they had while they ran.
+    `workers` are the workers that held them.
     """
-    if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED, EventType.JOB_DISCARDED):
-        error = failure.render()
-        events = []
-        for job in again if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED) else ():
-            worker_id = job.worker_id
-            events.append(job_events.failed(job, error, State.AVAILABLE, worker_id=worker_id))
-            events.append(job_events.enqueued(job))
-        for job in spent:
-            worker_id, dead = job.worker_id, job.retry_policy.on_exhaustion == "dead_letter"
-            events.append(job_events.failed(job, error, State.DISCARDED, worker_id=worker_id))
-            events.append(job_events.discarded(job, error, worker_id=worker_id, dead_letter=dead))
-        record(events)
-    send_all_after_commit(signals.job_returned, [job.pk for job in again])
-    send_all_after_commit(signals.job_discarded, [job.pk for job in spent])
+    keys: list[UUID] = []
+    if is_recorded(EventType.JOB_FAILED, EventType.JOB_ENQUEUED):
+        keys = [*again, *spent]
+    elif is_recorded(EventType.JOB_DISCARDED):
+        keys = [*spent]
+    if keys:
+        record(_of_lost(keys, failure.render(), workers))
+    send_all_after_commit(signals.job_returned, again)
+    send_all_after_commit(signals.job_discarded, spent)
+
+
+def _of_lost(
+    keys: Collection[UUID], error: dict[str, object], workers: Mapping[UUID, str | None]
+) -> Iterator[NewEvent]:
+    for job in Job.primary.filter(OneOf("pk", keys)):
+        state, worker_id = State(job.state), workers[job.pk]
+        yield job_events.failed(job, error, state, worker_id=worker_id)
+        if state is State.DISCARDED:
+            dead = job.dead_letter
+            yield job_events.discarded(job, error, worker_id=worker_id, dead_letter=dead)
+        else:
+            yield job_events.enqueued(job)
 
 
 def expired(keys: Collection[UUID]) -> None:

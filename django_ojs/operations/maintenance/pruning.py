@@ -13,10 +13,12 @@ from django_ojs.models import Job
 from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import retention
 from django_ojs.operations.maintenance.retention import Kind, Retention
-from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
+
+#: How many jobs of a kind are deleted in one transaction. None waits for their locks.
+PRUNED: Final = 2 * BATCH
 
 #: How many jobs one step of a walk reads. It deletes at most so many.
 WALK: Final = BATCH
@@ -29,14 +31,13 @@ COUNTED: Final = 100_000
 WALK_AGAIN: Final = 3600.0
 
 
-def prune(limit: int = BATCH, *, since: timedelta = timedelta(0)) -> int:
+def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
     """Delete finished jobs that no queue keeps, past their retention time for `since`, or longer.
 
     At most `limit` of each kind. Return how many.
     """
     return sum(
-        _prune(state, dead_letter, kept.longest + since, limit)
-        for (state, dead_letter), kept in retention.current().items()
+        _prune(kind, kept.longest + since, limit) for kind, kept in retention.current().items()
     )
 
 
@@ -68,11 +69,22 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     return jobs.filter(due)
 
 
-def _prune(state: State, dead_letter: bool, age: timedelta, limit: int) -> int:
-    ended = Job.primary.filter(state=state, dead_letter=dead_letter)
-    old = ended.filter(finished_at__lte=Now() - age).order_by("finished_at", "pk")
-    # Not `exists()`: it drops the order, without which the planner may not use the index.
-    return 0 if old.values_list("pk", flat=True).first() is None else _erase(old, limit)
+def _prune(kind: Kind, age: timedelta, limit: int) -> int:
+    # Usually there are none: no transaction is opened.
+    return _erase_old(kind, age, limit) if _old_jobs(kind, age, 1) else 0
+
+
+@database.write_transaction
+def _erase_old(kind: Kind, age: timedelta, limit: int) -> int:
+    keys = _old_jobs(kind, age, limit)
+    return erase(keys) if keys else 0
+
+
+def _old_jobs(kind: Kind, age: timedelta, limit: int) -> list[UUID]:
+    state, dead_letter = kind
+    return database.dialect().old_jobs(
+        database.connection(), state=state.value, dead_letter=dead_letter, age=age, limit=limit
+    )
 
 
 @database.write_transaction

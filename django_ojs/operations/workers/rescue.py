@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Count, F, Q, QuerySet
@@ -29,26 +29,57 @@ from django_ojs.storage.transitions import Claim
 logger = logging.getLogger("django_ojs.worker")
 
 
+#: How many lapsed leases are found at once. That reads all active jobs: no index has the leases,
+#: because each heartbeat would write to it.
+FOUND: Final = 20 * BATCH
+
+
 def lapse(limit: int = BATCH) -> int:
     """Take back jobs whose lease lapsed without ACK or FAIL (worker-protocol §5.5).
 
     They become available at once, or are discarded when their attempts are spent. Return how many.
     """
-    now = database.dialect().now
-    if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}' AND lease_until <= {now}"):
+    return _lapse(_find_lapsed(limit))
+
+
+class LapseCheck:
+    """Does the same in steps of one batch, for many of which it finds the jobs at once.
+
+    With `since`, it does nothing until a lease lapsed that long ago: maintenance is behind.
+    """
+
+    def __init__(self, *, since: timedelta = timedelta(0)) -> None:
+        self._since = since
+        self._found: list[UUID] = []
+
+    def lapse(self) -> int:
+        """Take back one batch. Return how many; at least `BATCH` when there may be more."""
+        if not self._found and self._is_wanted():
+            self._found = _find_lapsed(FOUND)
+        batch, self._found = self._found[:BATCH], self._found[BATCH:]
+        # Another worker may have taken them back, or their worker has extended its leases.
+        count = _lapse(batch)
+        return max(count, BATCH) if self._found else count
+
+    def _is_wanted(self) -> bool:
+        late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - self._since)
+        return not self._since or late.exists()
+
+
+def _find_lapsed(limit: int) -> list[UUID]:
+    where = f"state = '{State.ACTIVE.value}' AND lease_until <= {database.dialect().now}"
+    return raw_queries.keys(Job, where, limit=limit)
+
+
+def _lapse(keys: Collection[UUID]) -> int:
+    if not keys:
         return 0
-    lapsed = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now())
     failure = Failure(
         type="visibility_timeout",
         message="The lease expired before the worker reported an outcome.",
     )
-    return _take_back(lapsed, failure, AttemptOutcome.LAPSED, limit)
-
-
-def lapse_if_behind(overdue: timedelta) -> int:
-    """Do the same if a lease lapsed so long ago that maintenance is behind. Return how many."""
-    late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - overdue)
-    return lapse() if late.exists() else 0
+    lapsed = Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+    return _take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)
 
 
 def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
@@ -158,26 +189,6 @@ class DeadWorkers:
         return rescue(sorted(silent | {worker for worker, _ in twice}))
 
 
-#: What the decision and the events need; not the arguments, which may be large.
-_READ: Final = (
-    "type",
-    "queue",
-    "priority",
-    "options",
-    "attempt",
-    "max_attempts",
-    "returned",
-    "due_at",
-    "worker_id",
-)
-
-
-_UNSPENT: dict[str, Any] = {
-    "returned": F("returned") + 1,
-    "lost_with_others": F("lost_with_others") + 1,
-}
-
-
 def _take_back(
     which: QuerySet[Job],
     failure: Failure,
@@ -186,53 +197,30 @@ def _take_back(
     *,
     spends: bool = True,
 ) -> int:
-    return _take_back_some(which, failure, outcome, limit, spends) if which.exists() else 0
+    return _take_back_some(which, failure, outcome, limit, spends=spends) if which.exists() else 0
 
 
 @database.write_transaction
 def _take_back_some(
-    which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, spends: bool
+    which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, *, spends: bool
 ) -> int:
     # Without an order: it waits for no lock, and a sort would read all of them for each batch.
-    held = list(which.only(*_READ).select_for_update(skip_locked=True, no_key=True)[:limit])
+    locked = which.select_for_update(skip_locked=True, no_key=True)
+    held: dict[UUID, str | None] = dict(locked.values_list("pk", "worker_id")[:limit])
+    if not held:
+        return 0
     error = failure.render()
     record(held, outcome, error)
-    spent = [job for job in held if spends and job.spent >= job.max_attempts]
-    again = [job for job in held if not spends or job.spent < job.max_attempts]
-    for dead_letter in (True, False):
-        keys = [
-            job.pk
-            for job in spent
-            if (job.retry_policy.on_exhaustion == "dead_letter") is dead_letter
-        ]
-        transitions.apply(
-            Trigger.LAPSE,
-            State.DISCARDED,
-            Job.primary.filter(OneOf("pk", keys)),
-            finished_at=Now(),
-            error=error,
-            lease_until=None,
-            dead_letter=dead_letter,
-            discard_reason="exhausted",
-        )
-    transitions.apply(
-        Trigger.LAPSE,
-        State.AVAILABLE,
-        Job.primary.filter(OneOf("pk", [job.pk for job in again])),
-        enqueued_at=Now(),
-        started_at=None,
-        error=error,
-        lease_until=None,
-        worker_id=None,
-        **({} if spends else _UNSPENT),
-    )
-    notify.workers_of(job.queue for job in again)
+    taken = transitions.take_back(held, error, spends=spends)
+    again = {key: queue for key, queue, _, state in taken if state == State.AVAILABLE}
+    spent = {key: (queue, type) for key, queue, type, _ in taken if key not in again}
+    notify.workers_of(again.values())
     if not spends:
-        publish.jobs_available([job.pk for job in again], signals.job_returned)
+        publish.jobs_available(again, signals.job_returned)
         return len(held)
-    rollups.note_after_commit(rollups.FAILED, [(job.queue, job.type) for job in held])
-    rollups.note_after_commit(rollups.DISCARDED, [(job.queue, job.type) for job in spent])
-    publish.runs_lost(again, spent, failure)
+    rollups.note_after_commit(rollups.FAILED, [(queue, type) for _, queue, type, _ in taken])
+    rollups.note_after_commit(rollups.DISCARDED, spent.values())
+    publish.runs_lost(again, spent, failure, workers=held)
     return len(held)
 
 

@@ -349,6 +349,45 @@ class Dialect(ABC):
         values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
         self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
 
+    def take_back(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
+    ) -> list[tuple[UUID, str, str, str]]:
+        """LAPSE: make active jobs, which the caller has locked, available again.
+
+        `spends`: the run counts as an attempt, and jobs that have spent theirs are discarded. The
+        error is JSON. Return (id, queue, type, state) of each.
+        """
+        values = {"keys": self.ids(keys), "error": error, "spends": spends}
+        rows = self._rows(connection, "take_back", values)
+        return [(self.uuid(key), queue, type, state) for key, queue, type, state in rows]
+
+    def old_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        state: str,
+        dead_letter: bool,
+        age: timedelta,
+        limit: int,
+    ) -> list[UUID]:
+        """Return the ids of the oldest jobs of a kind that finished so long ago, locked.
+
+        Jobs that another transaction has locked are left out.
+        """
+        values = {"state": state, "dead_letter": dead_letter, "age": self.before(age)}
+        rows = self._rows(connection, "old_jobs", {**values, "limit": limit})
+        return [self.uuid(key) for (key,) in rows]
+
+    @abstractmethod
+    def before(self, age: timedelta) -> Any:
+        """Return a duration that is subtracted from the time now, as a parameter of a statement."""
+
+    def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
+        """Delete jobs, which the caller has locked, and their attempts. Return how many jobs."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
+            return int(cursor.rowcount)
+
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> str:
         """Return ids as one parameter of a statement."""

@@ -39,6 +39,7 @@ _SQL = load_all(
     "postgresql",
     channel=CHANNEL,
     count_differences=load("postgresql", "count_differences"),
+    dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{name: f"{{{name}}}" for name in ("calls", "named", "on_conflict", "where_admitted")},
 ) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the ids were generated, and whether the queues are asked for room.
@@ -263,6 +264,9 @@ class PostgreSQL(Dialect):
             super().is_unavailable_error(error)
             or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
         )
+
+    def before(self, age: timedelta) -> timedelta:
+        return age
 
     def ids(self, keys: Collection[UUID]) -> str:
         return as_array(keys)

@@ -2,8 +2,8 @@
 
 Those that both databases understand are in `sql/common`.
 
-States come from the transition table only: `{before_<trigger>}` is the condition on
-the old state, `{after_<trigger>}` the new state, and `{<state>}` one in which PUSH stores a job.
+States come from the transition table only: `{before_<transition>}` is the condition on
+the old state, `{after_<transition>}` the new state, and `{<state>}` one in which PUSH stores a job.
 """
 
 import re
@@ -16,11 +16,14 @@ from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
 _FOLDER: Final = files(__package__) / "sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
+#: By name, which is the trigger's except for the second transition of LAPSE.
 _TRANSITIONS: Final = {
-    Trigger.FETCH: State.ACTIVE,
-    Trigger.ACK: State.COMPLETED,
-    Trigger.TIMER: State.AVAILABLE,
-    Trigger.EXPIRE: State.DISCARDED,
+    "fetch": (Trigger.FETCH, State.ACTIVE),
+    "ack": (Trigger.ACK, State.COMPLETED),
+    "timer": (Trigger.TIMER, State.AVAILABLE),
+    "expire": (Trigger.EXPIRE, State.DISCARDED),
+    "lapse": (Trigger.LAPSE, State.AVAILABLE),
+    "last_lapse": (Trigger.LAPSE, State.DISCARDED),
 }
 
 
@@ -56,6 +59,8 @@ _PLACEHOLDERS: Final = {
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
     },
-    **{f"before_{trigger}": _before(trigger, target) for trigger, target in _TRANSITIONS.items()},
-    **{f"after_{trigger}": _quoted(target.value) for trigger, target in _TRANSITIONS.items()},
+    # In a statement that may count a run as an attempt: this one was the last.
+    "spent": "(%(spends)s AND attempt - returned >= max_attempts)",
+    **{f"before_{name}": _before(*transition) for name, transition in _TRANSITIONS.items()},
+    **{f"after_{name}": _quoted(target.value) for name, (_, target) in _TRANSITIONS.items()},
 }

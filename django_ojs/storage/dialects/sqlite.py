@@ -31,9 +31,12 @@ from django_ojs.storage.dialects.sql_files import load, load_all
 #: As Django stores times: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
-_SQL = load_all("sqlite", now=_NOW, room="{room}") | {
-    "due_queues": load("common", "due_queues", now=_NOW)
-}
+_SQL = load_all(
+    "sqlite",
+    now=_NOW,
+    room="{room}",
+    dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
+) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the queues are asked for room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
@@ -206,6 +209,14 @@ class SQLite(Dialect):
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
+
+    def before(self, age: timedelta) -> str:
+        # A modifier of strftime.
+        return f"-{age.total_seconds():.6f} seconds"
+
+    def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
+        self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
+        return super().erase(connection, keys)
 
     def ids(self, keys: Collection[UUID]) -> str:
         return as_json(keys)

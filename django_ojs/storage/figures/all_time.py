@@ -5,12 +5,12 @@ A process sums up the old minutes once, and later only those that were added sin
 
 import heapq
 import threading
-from copy import copy
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from django.db.models import QuerySet
+from django.db.models import Case, JSONField, Q, QuerySet, When
 
 from django_ojs.conf import settings
 from django_ojs.models import Rollup
@@ -27,19 +27,24 @@ OTHERS: Final = "_other"
 MAX_KEPT: Final = 20_000
 
 
+#: The histogram of no jobs. Very many names have this one, and no job that was completed.
+_EMPTY: Final[Sequence[int]] = (0,) * BUCKETS
+
+
 @dataclass(slots=True)
 class Total:
     """The sums of a queue and type. Histograms as `rollups.bucket` has them."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * len(COLUMNS))
-    waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
-    ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    counts: Sequence[int] = (0,) * len(COLUMNS)
+    waited: Sequence[int] = _EMPTY
+    ran: Sequence[int] = _EMPTY
 
     def add(self, other: "Total") -> None:
         """Add other sums. The lists themselves stay as they are: a copy may share them."""
-        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
-        self.waited = [a + b for a, b in zip(self.waited, other.waited, strict=True)]
-        self.ran = [a + b for a, b in zip(self.ran, other.ran, strict=True)]
+        self.counts = list(map(int.__add__, self.counts, other.counts))
+        if other.waited is not _EMPTY or other.ran is not _EMPTY:
+            self.waited = [a + b for a, b in zip(self.waited, other.waited, strict=True)]
+            self.ran = [a + b for a, b in zip(self.ran, other.ran, strict=True)]
 
 
 #: By (queue, type), in the order of their first rows.
@@ -96,11 +101,20 @@ def largest(totals: Totals, number: int) -> Totals:
 
 def _added(totals: Totals, rows: QuerySet[Rollup]) -> Totals:
     added: Totals = {}
-    found = rows.order_by("pk").values_list("queue", "type", "waited", "ran", *COLUMNS)
+    # Empty histograms are not parsed: most rows of names that a producer makes up have them.
+    histograms = [
+        Case(When(~Q((column, list(_EMPTY))), then=column), output_field=JSONField())
+        for column in ("waited", "ran")
+    ]
+    found = rows.order_by("pk").values_list("queue", "type", *histograms, *COLUMNS)
     for queue, type, waited, ran, *counts in found.iterator(chunk_size=2000):
         key = (queue, type)
-        if key not in added:
-            # A copy: others read the known sums.
-            added[key] = copy(totals[key]) if key in totals else Total()
-        added[key].add(Total(counts, waited, ran))
+        total = Total(counts, waited or _EMPTY, ran or _EMPTY)
+        if key in added:
+            added[key].add(total)
+        else:
+            # The known sums stay: others read them.
+            if key in totals:
+                total.add(totals[key])
+            added[key] = total
     return totals | added

@@ -1,7 +1,7 @@
 """Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -182,7 +182,7 @@ def today(queue: str) -> tuple[int, int]:
     return sums["completed"] or 0, sums["failed"] or 0
 
 
-def mean(histogram: list[int]) -> float | None:
+def mean(histogram: Sequence[int]) -> float | None:
     """Return the mean of a histogram in milliseconds; None when it is empty.
 
     A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.

@@ -162,16 +162,16 @@ def test_of_several_jobs_of_a_dead_worker_none_spends_an_attempt_twice() -> None
 def test_a_job_that_was_lost_twice_beside_others_is_claimed_alone() -> None:
     first, second = (active(queue="a", retry=hourly(3)).id for _ in range(2))
     rescue.rescue([WORKER])
-    assert not fetch.isolated_wait(["a"])
+    assert not fetch.isolated_waiting(["a"], limit=9)
     jobs().filter(pk=second).update(lost_with_others=ISOLATED_AFTER)
-    assert fetch.isolated_wait(["b", "a"])
-    assert not fetch.isolated_wait(["b"])
-    assert fetch.isolated_wait(None)
+    assert fetch.isolated_waiting(["b", "a"], limit=9)
+    assert not fetch.isolated_waiting(["b"], limit=9)
+    assert fetch.isolated_waiting(None, limit=9) == 1
     shared = fetch.fetch(["a"], count=9, worker_id=WORKER, isolation=Isolation.SHARED)
     assert [job.id for job in shared] == [first]
     assert alone("a") == [second]
     assert alone("a") == []
-    assert not fetch.isolated_wait(["a"])
+    assert not fetch.isolated_waiting(["a"], limit=9)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,15 @@ def test_no_job_waits_for_a_process_of_its_own_while_its_queue_is_paused() -> No
     rescue.rescue([WORKER])
     jobs().update(lost_with_others=ISOLATED_AFTER)
     queues.pause("a")
-    assert not fetch.isolated_wait(["a"])
+    assert not fetch.isolated_waiting(["a"], limit=9)
     queues.resume("a")
-    assert fetch.isolated_wait(["a"])
+    assert fetch.isolated_waiting(["a"], limit=9) == 1
+
+
+def test_jobs_that_must_run_alone_are_counted_up_to_a_limit() -> None:
+    push_many(3, queue="a")
+    jobs().update(lost_with_others=ISOLATED_AFTER)
+    assert [fetch.isolated_waiting(["a"], limit=limit) for limit in (2, 4)] == [2, 3]
 
 
 def test_the_jobs_that_were_lost_with_the_cause_run_beside_others_again() -> None:
@@ -286,9 +292,28 @@ def test_a_step_is_bounded_and_a_rescue_goes_on_until_all_are_back() -> None:
 def test_a_helper_takes_back_only_when_a_lease_lapsed_long_ago() -> None:
     job = active(visibility_timeout_ms=1000)
     age(job.id, timedelta(seconds=30))
-    assert rescue.lapse_if_behind(MINUTE) == 0
+    check = rescue.LapseCheck(since=MINUTE)
+    assert check.lapse() == 0
     age(job.id, MINUTE)
-    assert rescue.lapse_if_behind(MINUTE) == 1
+    assert check.lapse() == 1
+
+
+def test_jobs_are_found_for_many_batches_and_a_lease_that_was_extended_since_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rescue, "BATCH", 1)
+    push_many(3, queue="a")
+    keys = [job.id for job in fetch.fetch(["a"], count=3, worker_id=WORKER)]
+    age(keys, HOUR)
+    check = rescue.LapseCheck()
+    assert check.lapse() == 1
+    active_jobs = jobs().filter(state="active").values_list("pk", flat=True)
+    ended, extended = sorted(active_jobs, key=check._found.index)
+    ack.ack(ended)
+    beat.beat(WORKER, holding=[extended])
+    # The first is no reason to stop: another one was found.
+    assert [check.lapse(), check.lapse(), check.lapse()] == [1, 0, 0]
+    assert [read(key).state for key in (ended, extended)] == ["completed", "active"]
 
 
 def test_nobody_dead_nothing_to_do() -> None:

@@ -1,0 +1,2 @@
+-- Deletes jobs whose attempts are deleted.
+DELETE FROM ojs_job WHERE id IN (SELECT value FROM json_each(%(keys)s))
