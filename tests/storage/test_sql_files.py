@@ -39,7 +39,7 @@ def test_a_file_is_used(path: Path) -> None:
         sources, used = [*storage.glob("**/*.py")], rf'load\("common", {name}'
     else:
         sources = [storage / f"dialects/{module}.py" for module in ("base", folder)]
-        used = rf"self\._r(ows|un)\(connection, {name}|_SQL\[{name}\]"
+        used = rf"self\._r(ows|un)\(connection, {name}|(_SQL|self\.sql)\[{name}\]"
     assert any(re.search(used, source.read_text()) for source in sources)
 
 
