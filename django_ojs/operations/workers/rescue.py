@@ -43,7 +43,7 @@ def lapse(limit: int = BATCH) -> int:
 
 
 class LapseCheck:
-    """Does the same in steps of one batch, for many of which it finds the jobs at once.
+    """Takes back lapsed leases one batch at a time, and finds the jobs of many batches at once.
 
     With `since`, it does nothing until a lease lapsed that long ago: maintenance is behind.
     """
