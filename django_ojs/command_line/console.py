@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import Any, Final, NamedTuple
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.spec import json
 
@@ -140,8 +140,15 @@ class Console:
         if self._frame is not None:
             self._frame.append(text)
             return
-        self._out.write(text, ending="")
-        self._out.flush()
+        try:
+            self._out.write(text, ending="")
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Such as a full disk.
+            discard_output()
+            raise CommandError(f"The output cannot be written: {error.strerror}.") from error
 
     def _rich_table(self, columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> None:
         from rich.table import Table
@@ -169,6 +176,16 @@ class Console:
         )
         console.print(value, soft_wrap=not wrap)
         return buffer.getvalue()
+
+
+def discard_output() -> None:
+    """Let Python write what is left for stdout and stderr nowhere, where they cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def printable(text: str) -> str:

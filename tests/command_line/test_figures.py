@@ -86,8 +86,8 @@ def test_stats_limits_the_queues_and_says_how_many_more_there_are() -> None:
 
 def test_stats_of_an_unknown_queue_fails() -> None:
     run = ojs("stats", "--queue", "no-queue")
-    assert (run.code, run.out) == (1, "")
-    assert run.err == "There is no queue with this name.\n"
+    assert (run.code, run.out) == (2, "")
+    assert run.err == "There is no queue 'no-queue'. No queue has had a job yet.\n"
 
 
 def test_maintenance_mode_and_stale_workers_are_shown() -> None:
