@@ -155,14 +155,17 @@ class Console:
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-        for column, width in zip(columns, _fitting(columns, cells), strict=True):
+        widths = _fitting(columns, cells)
+        for column, width in zip(columns, widths, strict=True):
             justify: Any = "right" if column.right else "left"
             table.add_column(column.title, justify=justify, no_wrap=True, width=width)
         for row in cells:
             table.add_row(*(Text(cell.text, cell.style) for cell in row))
-        self._write(self._rendered(table))
+        # Where columns that do not shrink are wider, the lines wrap: half an id is of no use.
+        needed = 0 if self._frame is not None else sum(widths) + _GAP * len(widths)
+        self._write(self._rendered(table, width=needed))
 
-    def _rendered(self, value: Any, *, wrap: bool = True) -> str:
+    def _rendered(self, value: Any, *, wrap: bool = True, width: int = 0) -> str:
         from rich.console import Console as RichConsole
 
         buffer = StringIO()
@@ -171,7 +174,7 @@ class Console:
             force_terminal=True,
             no_color=self._no_color,
             color_system=None if self._no_color else "standard",
-            width=shutil.get_terminal_size().columns,
+            width=max(width, shutil.get_terminal_size().columns),
             highlight=False,
         )
         console.print(value, soft_wrap=not wrap)

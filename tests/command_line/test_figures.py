@@ -134,6 +134,17 @@ def test_a_table_fits_the_terminal_and_its_ids_stay_whole(monkeypatch: pytest.Mo
     assert job.type in ojs("jobs").out
 
 
+def test_an_id_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = in_state("completed", queue="mail")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
+    assert len(shown.splitlines()) == 2
+    row = shown.splitlines()[1].split()
+    assert (row[0], row[3]) == (str(job.pk), "completed")
+
+
 def test_workers_shows_what_each_does() -> None:
     assert "manage.py ojs_worker" in ojs("workers").out
     known = Registration(queues=("mail", "reports"), hostname="web-1", pid=7, concurrency=4)
