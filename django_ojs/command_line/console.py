@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import Any, Final, NamedTuple
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.spec import json
 
@@ -140,22 +140,32 @@ class Console:
         if self._frame is not None:
             self._frame.append(text)
             return
-        self._out.write(text, ending="")
-        self._out.flush()
+        try:
+            self._out.write(text, ending="")
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Such as a full disk.
+            discard_output()
+            raise CommandError(f"The output cannot be written: {error.strerror}.") from error
 
     def _rich_table(self, columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> None:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-        for column, width in zip(columns, _fitting(columns, cells), strict=True):
+        widths = _fitting(columns, cells)
+        for column, width in zip(columns, widths, strict=True):
             justify: Any = "right" if column.right else "left"
             table.add_column(column.title, justify=justify, no_wrap=True, width=width)
         for row in cells:
             table.add_row(*(Text(cell.text, cell.style) for cell in row))
-        self._write(self._rendered(table))
+        # Where columns that do not shrink are wider, the lines wrap: half an id is of no use.
+        needed = 0 if self._frame is not None else sum(widths) + _GAP * len(widths)
+        self._write(self._rendered(table, width=needed))
 
-    def _rendered(self, value: Any, *, wrap: bool = True) -> str:
+    def _rendered(self, value: Any, *, wrap: bool = True, width: int = 0) -> str:
         from rich.console import Console as RichConsole
 
         buffer = StringIO()
@@ -164,11 +174,21 @@ class Console:
             force_terminal=True,
             no_color=self._no_color,
             color_system=None if self._no_color else "standard",
-            width=shutil.get_terminal_size().columns,
+            width=max(width, shutil.get_terminal_size().columns),
             highlight=False,
         )
         console.print(value, soft_wrap=not wrap)
         return buffer.getvalue()
+
+
+def discard_output() -> None:
+    """Let Python write what is left for stdout and stderr nowhere, where they cannot be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def printable(text: str) -> str:

@@ -48,14 +48,17 @@ def _purge(console: Console, options: Options) -> int:
     if number > 1 or more:
         ask(console, f"Delete {what}, with their error histories?", yes=options["yes"])
     deleted, failed = 0, 0
-    while True:
-        summary = bulk.purge(name, states, older_than=older_than)
-        deleted, failed = deleted + summary.succeeded, summary.failed
-        console.progress(f"{deleted:,} deleted")
-        if not summary.has_more or not summary.succeeded:
-            break
+    try:
+        while True:
+            summary = bulk.purge(name, states, older_than=older_than)
+            deleted, failed = deleted + summary.succeeded, summary.failed
+            console.progress(f"{deleted:,} deleted")
+            if not summary.has_more or not summary.succeeded:
+                break
+    finally:
+        # Also when it is interrupted: what was deleted is gone.
+        audit.note("queue.purged", principal=operator(), queue=name, states=states, deleted=deleted)
     console.progress("")
-    audit.note("queue.purged", principal=operator(), queue=name, states=states, deleted=deleted)
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})
     else:
@@ -89,27 +92,34 @@ def _prune(console: Console, options: Options) -> int:
     if number > 1:
         ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])
     deleted = {"jobs": 0}
-    while some := pruning.prune():
-        deleted["jobs"] += some
-        console.progress(f"{deleted['jobs']:,} deleted")
-    by_queue = pruning.QueuePruner()
-    while by_queue.prune():
-        console.progress(f"{deleted['jobs'] + by_queue.deleted:,} deleted")
-    deleted["jobs"] += by_queue.deleted
-    for name, step in _OTHERS.items():
-        deleted[name] = 0
-        while some := step():
-            deleted[name] += some
-            if some < database.BATCH:
-                break
+    try:
+        _delete_overdue(console, deleted)
+    finally:
+        audit.note("jobs.pruned", principal=operator(), deleted=deleted)
     console.progress("")
-    audit.note("jobs.pruned", principal=operator(), deleted=deleted)
     if console.as_json:
         console.json(deleted)
     else:
         counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in deleted.items())
         console.line(f"Deleted: {counts}.")
     return OK
+
+
+def _delete_overdue(console: Console, deleted: dict[str, int]) -> None:
+    """Delete what is past its retention, and count it in `deleted` as it goes."""
+    while some := pruning.prune():
+        deleted["jobs"] += some
+        console.progress(f"{deleted['jobs']:,} deleted")
+    by_queue, before = pruning.QueuePruner(), deleted["jobs"]
+    while by_queue.prune():
+        deleted["jobs"] = before + by_queue.deleted
+        console.progress(f"{deleted['jobs']:,} deleted")
+    for name, step in _OTHERS.items():
+        deleted[name] = 0
+        while some := step():
+            deleted[name] += some
+            if some < database.BATCH:
+                break
 
 
 def _states(text: str) -> tuple[State, ...]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from django_ojs import formatting
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, duration, whole_number
 from django_ojs.operations import queues
 from django_ojs.operations.figures import queue_overview, stats
@@ -47,7 +48,7 @@ class _Figures:
 
 def _read(names: list[str], limit: int) -> _Figures:
     if names:
-        statuses, more = [queues.get(name) for name in names], 0
+        statuses, more = [known_queue(name) for name in names], 0
     else:
         listing = queues.busiest(limit=limit)
         statuses = listing.queues

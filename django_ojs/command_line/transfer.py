@@ -6,7 +6,8 @@ An import enqueues the jobs as PUSH does: their ids stay, their attempts start a
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import UUID
@@ -42,12 +43,16 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 def _export(console: Console, options: Options) -> int:
     which = filter_of(options)
     number = offloaded = 0
-    for job in stream(which):
-        console.json(envelope.render(job))
-        number += 1
-        offloaded += "offloaded" in job.options
-        if number % PROGRESS == 0:
-            console.progress(f"{number:,} jobs")
+    try:
+        for job in stream(which):
+            number += 1
+            console.json(envelope.render(job))
+            offloaded += "offloaded" in job.options
+            if number % PROGRESS == 0:
+                console.progress(f"{number:,} jobs")
+    finally:
+        # Also when its reader ends early: it has these jobs.
+        audit.note("jobs.exported", principal=operator(), jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {number:,}, with their arguments.")
     if offloaded:
@@ -55,7 +60,6 @@ def _export(console: Console, options: Options) -> int:
             f"Jobs with arguments in the bucket of OFFLOAD: {offloaded:,}. They are not in the "
             "export, and are deleted with the jobs."
         )
-    audit.note("jobs.exported", principal=operator(), jobs=number)
     return OK
 
 
@@ -91,6 +95,9 @@ class _Import:
         if not isinstance(data, dict):
             raise InvalidRequest("The line must be a JSON object: the envelope of a job.")
         state = data.get("state")
+        if state is not None and state not in [*State]:
+            # It would be enqueued, although a job of another state may have run already.
+            raise InvalidRequest(f"state must be one of {', '.join(State)}.")
         if state in _RUNS_AGAIN and not self._rerun:
             raise InvalidRequest(
                 f"The job was {state} when it was exported, and would run again. --rerun imports "
@@ -186,21 +193,30 @@ def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
         yield number, None
 
 
+def _opened(name: str) -> AbstractContextManager[BinaryIO]:
+    if name == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise usage_error(f"{name} cannot be read: {error.strerror}.") from None
+
+
+def _counts(found: _Import, names: Iterable[str]) -> dict[str, int]:
+    return {str(each): found.counts[each] for each in (*names, "existing", "refused")}
+
+
 def _import(console: Console, options: Options) -> int:
     name = options["file"]
     found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
-    if name == "-":
-        found.read(sys.stdin.buffer)
-    else:
+    with _opened(name) as lines:
         try:
-            with Path(name).open("rb") as lines:
-                found.read(lines)
-        except OSError as error:
-            raise usage_error(f"{name} cannot be read: {error.strerror}.") from None
-    names = ["valid"] if options["dry_run"] else [each.value for each in Outcome]
-    counts = {each: found.counts[each] for each in (*names, "existing", "refused")}
-    if not options["dry_run"]:
-        audit.note("jobs.imported", principal=operator(), jobs=counts)
+            found.read(lines)
+        finally:
+            # Also when it is interrupted: the batches before that are stored.
+            if not options["dry_run"]:
+                audit.note("jobs.imported", principal=operator(), jobs=_counts(found, Outcome))
+    counts = _counts(found, ["valid"] if options["dry_run"] else Outcome)
     if console.as_json:
         console.json({**counts, "errors": found.errors})
     else:

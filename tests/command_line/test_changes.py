@@ -6,6 +6,7 @@ import io
 import logging
 
 import pytest
+from django.db import connection
 
 from django_ojs.command_line.operator import operator
 from django_ojs.models import BulkOperation, Event, Job
@@ -217,3 +218,26 @@ def test_a_misspelt_queue_is_not_paused_and_neither_are_the_others() -> None:
     assert run.err == "There is no queue 'mial'. Did you mean mail?\n"
     assert not queues.get("mail").paused
     assert ojs("pause", "MAIL").code == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_may_only_be_read_ends_the_command_without_a_traceback() -> None:
+    push(queue="mail")
+    is_sqlite = connection.vendor == "sqlite"
+    on, off = (
+        ("PRAGMA query_only = ON", "PRAGMA query_only = OFF")
+        if is_sqlite
+        else ("SET default_transaction_read_only = on", "RESET default_transaction_read_only")
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(on)
+        try:
+            run = ojs("pause", "mail")
+        finally:
+            cursor.execute(off)
+    reason = (
+        "attempt to write a readonly database"
+        if is_sqlite
+        else "cannot execute INSERT in a read-only transaction"
+    )
+    assert (run.code, run.err) == (1, f"The database reported an error: {reason}.\n")

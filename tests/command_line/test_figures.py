@@ -86,8 +86,8 @@ def test_stats_limits_the_queues_and_says_how_many_more_there_are() -> None:
 
 def test_stats_of_an_unknown_queue_fails() -> None:
     run = ojs("stats", "--queue", "no-queue")
-    assert (run.code, run.out) == (1, "")
-    assert run.err == "There is no queue with this name.\n"
+    assert (run.code, run.out) == (2, "")
+    assert run.err == "There is no queue 'no-queue'. No queue has had a job yet.\n"
 
 
 def test_maintenance_mode_and_stale_workers_are_shown() -> None:
@@ -132,6 +132,17 @@ def test_a_table_fits_the_terminal_and_its_ids_stay_whole(monkeypatch: pytest.Mo
     assert "available" in row
     # A file has all of it.
     assert job.type in ojs("jobs").out
+
+
+def test_an_id_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = in_state("completed", queue="mail")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ojs("jobs", out=Terminal()).out)
+    assert len(shown.splitlines()) == 2
+    row = shown.splitlines()[1].split()
+    assert (row[0], row[3]) == (str(job.pk), "completed")
 
 
 def test_workers_shows_what_each_does() -> None:

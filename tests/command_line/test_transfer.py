@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import logging
 import tracemalloc
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +14,15 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from django_ojs.command_line import transfer
+from django_ojs.command_line.console import Console
 from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk, export
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
+from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.command_line.run import Run, ojs
 from tests.factories import age, in_state, jobs, push, push_many
@@ -180,6 +185,100 @@ def test_jobs_that_would_run_again_are_refused_unless_that_is_meant(load: Any) -
     }
 
 
+@pytest.mark.parametrize("state", ["Completed", ["completed"], {}])
+def test_a_line_with_an_unknown_state_is_refused(load: Any, state: object) -> None:
+    run = load([envelope(state=state), envelope(state="available")], "--rerun", "--json")
+    assert (run.code, run.json["stored"], run.json["refused"]) == (1, 1, 1)
+    assert run.err == f"line 1: state must be one of {', '.join(State)}.\n"
+
+
+class Refusing(io.StringIO):
+    """A stream whose writes fail after the first."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str, /) -> int:
+        if self.getvalue():
+            raise self.error
+        return super().write(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (BrokenPipeError(), ""),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "The output cannot be written: No space left on device.\n",
+        ),
+    ],
+)
+def test_an_export_that_cannot_be_written_fails_and_is_in_the_audit_trail(
+    caplog: pytest.LogCaptureFixture, error: OSError, message: str
+) -> None:
+    push_many(5, queue="mail")
+    with caplog.at_level(logging.INFO, "django_ojs.audit"):
+        run = ojs("export", out=Refusing(error))
+    assert (run.code, run.err) == (1, message)
+    assert audited(caplog) == ("jobs.exported", {"jobs": 2})
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> tuple[str, Any]:
+    """Return the type and the detail of the only record of the audit trail."""
+    (record,) = [each for each in caplog.records if each.name == "django_ojs.audit"]
+    return record.__dict__["event_type"], record.__dict__["detail"]
+
+
+def test_an_import_that_is_interrupted_is_in_the_audit_trail(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, load: Any
+) -> None:
+    monkeypatch.setattr(transfer, "BATCH", 2)
+    interrupt_at_second_call(monkeypatch, transfer, "push_batch")
+    with caplog.at_level(logging.INFO, "django_ojs.audit"):
+        run = load([envelope() for _ in range(5)])
+    assert (run.code, run.err) == (1, "Interrupted.\n")
+    event, detail = audited(caplog)
+    assert (event, detail["jobs"]["stored"], jobs().count()) == ("jobs.imported", 2, 2)
+
+
+def interrupt_at_second_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """Raise KeyboardInterrupt when this function is called again."""
+    function, calls = getattr(owner, name), 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_a_purge_that_is_interrupted_is_in_the_audit_trail(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_many(3, queue="mail")
+    monkeypatch.setattr(bulk.purge, "__kwdefaults__", {"older_than": None, "limit": 2})
+    interrupt_at_second_call(monkeypatch, bulk, "purge")
+    with caplog.at_level(logging.INFO, "django_ojs.audit"):
+        assert ojs("purge", "mail", "--state", "available", "--yes").code == 1
+    event, detail = audited(caplog)
+    assert (event, detail["deleted"], jobs().count()) == ("queue.purged", 2, 1)
+
+
+def test_a_prune_that_is_interrupted_is_in_the_audit_trail(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    age(in_state("completed", queue="mail").pk, 1000 * DAY)
+    interrupt_at_second_call(monkeypatch, pruning, "prune")
+    with caplog.at_level(logging.INFO, "django_ojs.audit"):
+        assert ojs("prune", "--yes").code == 1
+    assert audited(caplog) == ("jobs.pruned", {"deleted": {"jobs": 1}})
+
+
 def test_a_dry_run_of_an_import_checks_and_stores_nothing(load: Any) -> None:
     existing = push(queue="mail")
     run = load([envelope(), envelope(id=str(existing.pk)), envelope(args=7)], "--dry-run")
@@ -234,6 +333,17 @@ def test_a_file_that_is_not_there_ends_with_2() -> None:
         2,
         "/no/such/file cannot be read: No such file or directory.\n",
     )
+
+
+def test_a_stderr_that_cannot_be_written_is_no_fault_of_the_file(
+    load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(Console, "note", refuse)
+    run = load(["not json"])
+    assert (run.code, run.err) == (1, "")
 
 
 def test_purge_deletes_the_jobs_of_a_queue_in_these_states(

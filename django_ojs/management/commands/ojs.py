@@ -1,7 +1,5 @@
 """manage.py ojs: parse the arguments and run a subcommand of django_ojs.command_line."""
 
-import os
-import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any, Final
 
@@ -17,7 +15,7 @@ from django_ojs.command_line import (
     queues,
     transfer,
 )
-from django_ojs.command_line.console import Console
+from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database
 from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
 from django_ojs.spec.errors import OJSError
@@ -102,13 +100,15 @@ class Command(BaseCommand):
             raise CommandError(error.message) from error
         except NotSupportedError as error:
             raise CommandError(str(error)) from error
-        except DatabaseError:
-            # It is not there, or not migrated: the message says so.
+        except DatabaseError as error:
+            # Where it is not there, or not migrated, this says so.
             require_database()
-            raise
+            # Such as a role that may only read. The lines after the first may hold values of a row.
+            reason = str(error).partition("\n")[0]
+            raise CommandError(f"The database reported an error: {reason}.") from error
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output()
             code = FAILED
         except KeyboardInterrupt:
             raise CommandError("Interrupted.") from None
