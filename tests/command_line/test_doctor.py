@@ -448,6 +448,10 @@ def test_jobs_that_are_kept_forever_are_found() -> None:
 def test_jobs_without_maintenance_are_found() -> None:
     push(queue="mail")
     assert finding("maintenance")["found"] == "No worker does the maintenance."
+    # One that is alive takes the lease soon, when another one has given it back.
+    worker("second")
+    assert is_well("maintenance")
+    Worker.primary.all().delete()
     assert lease.take("worker-a")
     assert is_well("maintenance")
     job = in_state("scheduled", queue="mail")

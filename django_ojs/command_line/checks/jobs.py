@@ -83,7 +83,9 @@ def _retention() -> Iterator[DoctorFinding]:
 def _maintenance() -> Iterator[DoctorFinding]:
     unfinished = sum(n for state, n in counts.totals().items() if state not in TERMINAL)
     held = Lease.primary.filter(name=lease.MAINTENANCE, until__gt=Now() - LEASE)
-    if unfinished and not held.exists():
+    # A worker that stops gives the lease back, and another one takes it within seconds.
+    alive = Worker.primary.filter(owner="", beat_at__gt=Now() - LATE)
+    if unfinished and not held.exists() and not alive.exists():
         yield DoctorFinding(
             found="No worker does the maintenance.",
             why="Scheduled and retryable jobs do not become available, and the jobs of dead "
