@@ -74,3 +74,20 @@ def test_drain_keeps_the_class_of_an_exception(tasks: ModuleType) -> None:
         ojs.drain(max_jobs=1)
         result.refresh()
         assert [each.exception_class for each in result.errors] == [ValueError]
+
+
+def test_keywords_of_a_task_are_expected_by_name(tasks: ModuleType) -> None:
+    with testing.fake() as ojs:
+        tasks.book.enqueue(7)
+        ojs.assert_enqueued(tasks.book, args=[7])
+        ojs.assert_enqueued(tasks.book, args=[7, {}])
+        ojs.assert_enqueued(tasks.book, kwargs={"order": 7, "note": ""})
+        ojs.refute_enqueued(tasks.book, args=[])
+        tasks.describe.enqueue("ada", 1, tone="dry", more=2)
+        ojs.assert_enqueued(tasks.describe, args=["ada", 1], kwargs={"tone": "dry", "more": 2})
+        ojs.refute_enqueued(tasks.describe, args=["ada", 1])
+        ojs.refute_enqueued(tasks.describe, kwargs={"other": 2})
+        with pytest.raises(AssertionError, match=r"tone: expected 'curt', got 'dry'"):
+            ojs.assert_enqueued(tasks.describe, kwargs={"name": "ada", "tone": "curt"})
+        with pytest.raises(TypeError, match=r"book has no parameter not"):
+            ojs.assert_enqueued(tasks.book, kwargs={"not": ""})
