@@ -144,6 +144,14 @@ class Handler(Enqueuer[P], Generic[P, R]):
         """The parameters that take the arguments of a job, by name."""
         return self._signature.parameters
 
+    def split_keywords(self, args: list[JSON]) -> tuple[list[JSON], dict[str, JSON] | None]:
+        """Return the arguments of a job, and those for keywords if the handler has any."""
+        return args, None
+
+    def keyword_parameter(self, name: str) -> inspect.Parameter | None:
+        """Return the parameter that takes a keyword, unless it takes an argument of a job."""
+        return None
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:
         """Return the positional arguments of a job.
 

@@ -28,9 +28,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let a marked test use the fixture `ojs`."""
-    if item.get_closest_marker("ojs") is None or not isinstance(item, pytest.Function):
+    """Let a marked test use the fixture `ojs`, and one with `ojs` in real mode the fixture `db`.
+
+    pytest-django creates the test databases of the fixtures that are known once tests are
+    collected. Without `db` among them, the test would run on the project's own database.
+    """
+    if not isinstance(item, pytest.Function):
         return
+    if item.get_closest_marker("ojs") is not None:
+        _add_ojs(item)
+    if (
+        "ojs" in item.fixturenames
+        and _mode_of(item) == "real"
+        and item.config.pluginmanager.has_plugin("django")
+    ):
+        # Tests of one function with several parameters share the list, and may differ in mode.
+        item.fixturenames = [*item.fixturenames, "db"]
+
+
+def _add_ojs(item: pytest.Function) -> None:
     _mode_of(item)
     if item.cls is not None and issubclass(item.cls, unittest.TestCase):
         raise pytest.UsageError(

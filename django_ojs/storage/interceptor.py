@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
 
@@ -20,6 +20,10 @@ class Interceptor(Protocol):
 
     def get(self, job_id: UUID) -> Job | None:
         """Return a job that is kept elsewhere; None where jobs are in the database."""
+        ...
+
+    def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        """Return the ended runs of a job that is kept elsewhere, or None as `get` does."""
         ...
 
     def cancel(self, job_id: UUID) -> tuple[Job, State] | None:

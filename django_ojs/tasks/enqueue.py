@@ -10,7 +10,7 @@ from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_o
 from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database
+from django_ojs.storage import database, interceptor
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,
@@ -56,9 +56,16 @@ def enqueue(
     job = push(envelope_of(request), push_options_of(request))
     if job.outcome is Outcome.DUPLICATE:
         return handler.result_of(job.model())
+    sender = type(backend)
+    active = interceptor.current()
+    if active is not None and job.outcome is Outcome.STORED:
+        in_memory = active.get(job.id)
+        if in_memory is not None:
+            result = handler.result_of(in_memory)
+            task_enqueued.send_robust(sender, task_result=result)
+            return result
     result = _result(backend, task, job, args, kwargs)
     if job.outcome is not Outcome.DROPPED:
-        sender = type(backend)
         database.after_commit(lambda: task_enqueued.send_robust(sender, task_result=result))
     return result
 

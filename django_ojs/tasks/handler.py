@@ -117,6 +117,22 @@ class TaskHandler(Handler[..., Any]):
             )
         return args[:-1], args[-1]
 
+    def split_keywords(self, args: list[JSON]) -> tuple[list[JSON], dict[str, JSON] | None]:
+        """Return the positional arguments of a job and its keywords; see `Handler`."""
+        if self._has_keywords and args and isinstance(args[-1], dict):
+            return args[:-1], args[-1]
+        return args, None
+
+    def keyword_parameter(self, name: str) -> inspect.Parameter | None:
+        """Return the keyword-only parameter of a name, or `**kwargs`; see `Handler`."""
+        if name in self.parameters and name in self._callable.parameters:
+            return None
+        parameters = [p for p in self._callable.parameters.values() if p.kind in _KEYWORDS]
+        return next(
+            (p for p in parameters if p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD),
+            None,
+        )
+
     def _given_arguments(
         self, args: list[Any], given: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:

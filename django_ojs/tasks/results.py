@@ -9,6 +9,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec import times
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import State
+from django_ojs.storage import interceptor
 from django_ojs.storage.claims import Claimed
 from django_ojs.tasks.compat import (
     AnyResult,
@@ -49,7 +50,7 @@ def result_of(
     state = State(job.state)
     # A first run that is not over, or succeeded, has left no row.
     has_history = job.run > 1 or (job.run and state not in (State.ACTIVE, State.COMPLETED))
-    ended = list(Attempt.primary.filter(job_id=job.pk).order_by("id")) if has_history else []
+    ended = _attempts(job) if has_history else []
     # A run that was returned did not begin.
     begun = [run for run in ended if run.outcome != AttemptOutcome.RETURNED]
     worker_ids = [run.worker_id or "" for run in begun]
@@ -72,6 +73,14 @@ def result_of(
     )
     object.__setattr__(result, "_return_value", job.result)
     return result
+
+
+def _attempts(job: Job | Claimed) -> list[Attempt]:
+    active = interceptor.current()
+    in_memory = None if active is None else active.attempts(job.pk)
+    if in_memory is not None:
+        return in_memory
+    return list(Attempt.primary.filter(job_id=job.pk).order_by("id"))
 
 
 def stored_task(task: AnyTask, job: Job | Claimed, backend: str) -> AnyTask:

@@ -3,7 +3,7 @@
 import atexit
 import sqlite3
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any, Protocol
 from unittest import mock
@@ -41,7 +41,8 @@ class Clock:
             raise ValueError("freeze() needs a datetime with a time zone.")
         self._moment = moment.astimezone(UTC)
         if self._patch is None:
-            self._patch = mock.patch.object(timezone, "now", self._now)
+            # Not `timezone.now` itself: modules and the defaults of fields have imported it.
+            self._patch = mock.patch.object(timezone, "datetime", self._datetime())
             self._patch.start()
             if self._of_database:
                 link = database.connection()
@@ -62,9 +63,22 @@ class Clock:
             self._database.reset()
             self._database = None
 
-    def _now(self) -> datetime:
-        assert self._moment is not None
-        return self._moment
+    def _datetime(self) -> type[datetime]:
+        clock = self
+
+        class Frozen(datetime, metaclass=_AnyDatetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Any:
+                assert clock._moment is not None
+                moment = clock._moment.astimezone(tz)
+                return moment if tz is not None else moment.replace(tzinfo=None)
+
+        return Frozen
+
+
+class _AnyDatetime(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, datetime)
 
 
 class _PostgreSQL:

@@ -61,6 +61,9 @@ class DatabaseStore:
     def get(self, job_id: UUID) -> None:
         return None
 
+    def attempts(self, job_id: UUID) -> None:
+        return None
+
     def cancel(self, job_id: UUID) -> None:
         return None
 

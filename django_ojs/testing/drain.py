@@ -84,7 +84,7 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
         try:
             result, committed = runner.call(run, store.complete_atomic)
         except (Exception, SystemExit) as error:
-            failure = runner.failure_of(error)
+            failure = runner.failure_of(run, error)
             with savepoint():
                 failed = store.fail(run, failure)
             log.failed(run, failure, failed, time.monotonic() - started, error)

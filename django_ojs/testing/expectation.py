@@ -88,7 +88,8 @@ class Expectation:
                 "one, use args=."
             )
         for name in kwargs:
-            if name not in self._handler.parameters:
+            known = name in self._handler.parameters
+            if not known and self._handler.keyword_parameter(name) is None:
                 names = list(self._handler.parameters)
                 raise TypeError(
                     f"{self._type} has no parameter {name}. {did_you_mean(name, names)}"
@@ -141,8 +142,14 @@ class Expectation:
         if job.type != self._type:
             yield _differs("type", self._type, job.type)
         if self._args is not None:
-            args = job.args if self._kwargs is None else job.args[: len(self._args)]
-            yield from self._of_args(args)
+            args = job.args
+            if self._handler is not None and job.type == self._type:
+                positional, keywords = self._handler.split_keywords(args)
+                # Keywords that the call did not give need not be expected.
+                args = args if keywords and self._kwargs is None else positional
+                if keywords == {} and len(self._args) > len(positional):
+                    args = job.args
+            yield from self._of_args(args if self._kwargs is None else args[: len(self._args)])
         if self._kwargs is not None and job.type == self._type:
             yield from self._of_kwargs(self._kwargs, job.args)
         if self._queue is not None and job.queue != self._queue:
@@ -168,6 +175,12 @@ class Expectation:
 
     def _of_kwargs(self, expected: dict[str, Any], args: list[Any]) -> Iterator[str]:
         assert self._handler is not None
+        args, keywords = self._handler.split_keywords(args)
+        for name, value in expected.items():
+            keyword = self._handler.keyword_parameter(name)
+            if keyword is not None:
+                default = _MISSING if keyword.default is keyword.empty else keyword.default
+                yield from _compare(name, value, (keywords or {}).get(name, default))
         for index, (name, parameter) in enumerate(self._handler.parameters.items()):
             if name not in expected:
                 continue

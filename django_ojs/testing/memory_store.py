@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -13,7 +14,8 @@ from django.utils import timezone
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.enqueue import defaults, outbox
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
@@ -37,6 +39,7 @@ class MemoryStore:
         self.results: list[EnqueuedJob] = []
         self._lock = threading.RLock()
         self._jobs: dict[UUID, Job] = {}
+        self._attempts: defaultdict[UUID, list[Attempt]] = defaultdict(list)
 
     def push(
         self,
@@ -147,9 +150,14 @@ class MemoryStore:
     def get(self, job_id: UUID) -> Job | None:
         return self.read(job_id)
 
+    def attempts(self, job_id: UUID) -> list[Attempt]:
+        with self._lock:
+            return list(self._attempts[job_id])
+
     def clear(self) -> None:
         with self._lock:
             self._jobs.clear()
+            self._attempts.clear()
             self.results.clear()
 
     def cancel(self, job_id: UUID) -> tuple[Job, State]:
@@ -207,6 +215,18 @@ class MemoryStore:
     def fail(self, run: Run, failure: Failure) -> Job:
         with self._lock:
             job = self._get(run.job.id)
+            self._attempts[job.pk].append(
+                Attempt(
+                    job_id=job.pk,
+                    attempt=job.attempt,
+                    run=job.run,
+                    worker_id=job.worker_id,
+                    outcome=AttemptOutcome.FAILED,
+                    started_at=job.started_at,
+                    finished_at=timezone.now(),
+                    error=failure.render(),
+                )
+            )
             decision = job.retry_policy.decide(
                 attempt=job.spent,
                 error_type=failure.type,

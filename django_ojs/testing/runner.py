@@ -79,7 +79,7 @@ def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> None:
     try:
         result, committed = call(run, store.complete_atomic)
     except (Exception, SystemExit) as error:
-        store.fail(run, failure_of(error))
+        store.fail(run, failure_of(run, error))
         raise
     store.complete(run, result, committed=committed)
 
@@ -96,6 +96,10 @@ def _claimed(store: MemoryStore, job_id: UUID, failures: Failures) -> Run | None
     return new_run(job, handler, context, failures)
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(run: Run, error: BaseException) -> Failure:
     """Return what a worker reports of an exception."""
-    return Failure.from_exception(error, backtrace=settings().backtraces)
+    return Failure.from_exception(
+        error,
+        backtrace=settings().backtraces,
+        keep_class=run.handler.keeps_exception_class,
+    )

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from django_ojs.context import JobContext
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
@@ -41,6 +41,9 @@ class Store(Protocol):
 
     def get(self, job_id: UUID) -> Job | None:
         """Return a job that is not in the database; None if jobs are there."""
+
+    def attempts(self, job_id: UUID) -> list[Attempt] | None:
+        """Return the failed runs of a job that is not in the database; None if jobs are there."""
 
     def cancel(self, job_id: UUID) -> tuple[Job, State] | None:
         """Cancel a job that is not in the database; None if jobs are there."""

@@ -107,8 +107,9 @@ class JobLog:
         self.warn_once(
             f"type {run_type}",
             f"No handler for the job type {run_type!r} here: its jobs are held back and offered "
-            "again later, without spending an attempt. Is a deployment under way, or is the app "
-            "with its jobs.py or tasks.py missing from INSTALLED_APPS?",
+            "again later, without spending an attempt. Is a deployment under way, is the app with "
+            "its jobs.py or tasks.py missing from INSTALLED_APPS, or is a task in a module that "
+            "OPTIONS['modules'] of TASKS does not name?",
         )
 
     def database_away(self, error: Exception) -> None:

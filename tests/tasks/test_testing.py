@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from django_ojs import testing
+from tests.tasks.names import TaskResultStatus, task_enqueued
 
-pytestmark = pytest.mark.django_db
 
-
+@pytest.mark.django_db
 @pytest.mark.parametrize("mode", ["real", "fake"])
 def test_a_task_stands_where_a_handler_does(tasks: ModuleType, mode: str) -> None:
     with {"real": testing.real, "fake": testing.fake}[mode]() as ojs:
@@ -25,6 +26,7 @@ def test_a_task_stands_where_a_handler_does(tasks: ModuleType, mode: str) -> Non
         assert job.result == ["Ada", [], "curt", {}]
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("mode", ["real", "fake"])
 def test_perform_runs_a_task(tasks: ModuleType, mode: str) -> None:
     with {"real": testing.real, "fake": testing.fake}[mode]() as ojs:
@@ -36,3 +38,56 @@ def test_perform_runs_a_task(tasks: ModuleType, mode: str) -> None:
 def test_perform_names_what_it_needs(tasks: ModuleType) -> None:
     with testing.fake() as ojs, pytest.raises(TypeError, match=r"a task of OJSBackend"):
         ojs.perform(tasks.add.func, 1)
+
+
+def test_the_fake_mode_needs_no_database(tasks: ModuleType) -> None:
+    results = []
+
+    def receive(*, task_result: Any, **kwargs: Any) -> None:
+        results.append(task_result)
+
+    task_enqueued.connect(receive)
+    try:
+        with testing.fake() as ojs:
+            result = tasks.attempt.enqueue("hi")
+            assert [each.id for each in results] == [result.id]
+            ojs.fail_next(tasks.attempt, TimeoutError("No response."))
+            ojs.drain(with_retries=True)
+            result.refresh()
+            assert (result.status, result.attempts) == (TaskResultStatus.SUCCESSFUL, 2)
+            assert result.return_value[:2] == ["hi", 2]
+            assert [each.exception_class for each in result.errors] == [TimeoutError]
+    finally:
+        task_enqueued.disconnect(receive)
+
+
+def test_an_inline_task_has_run_when_its_enqueue_returns(tasks: ModuleType) -> None:
+    with testing.inline():
+        result = tasks.add.enqueue(1)
+        assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 11)
+
+
+@pytest.mark.django_db
+def test_drain_keeps_the_class_of_an_exception(tasks: ModuleType) -> None:
+    with testing.real() as ojs:
+        result = tasks.fail.enqueue("no")
+        ojs.drain(max_jobs=1)
+        result.refresh()
+        assert [each.exception_class for each in result.errors] == [ValueError]
+
+
+def test_keywords_of_a_task_are_expected_by_name(tasks: ModuleType) -> None:
+    with testing.fake() as ojs:
+        tasks.book.enqueue(7)
+        ojs.assert_enqueued(tasks.book, args=[7])
+        ojs.assert_enqueued(tasks.book, args=[7, {}])
+        ojs.assert_enqueued(tasks.book, kwargs={"order": 7, "note": ""})
+        ojs.refute_enqueued(tasks.book, args=[])
+        tasks.describe.enqueue("ada", 1, tone="dry", more=2)
+        ojs.assert_enqueued(tasks.describe, args=["ada", 1], kwargs={"tone": "dry", "more": 2})
+        ojs.refute_enqueued(tasks.describe, args=["ada", 1])
+        ojs.refute_enqueued(tasks.describe, kwargs={"other": 2})
+        with pytest.raises(AssertionError, match=r"tone: expected 'curt', got 'dry'"):
+            ojs.assert_enqueued(tasks.describe, kwargs={"name": "ada", "tone": "curt"})
+        with pytest.raises(TypeError, match=r"book has no parameter not"):
+            ojs.assert_enqueued(tasks.book, kwargs={"not": ""})

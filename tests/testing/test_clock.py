@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -63,6 +64,14 @@ def test_jobs_of_one_moment_keep_their_order(context: TestContext) -> None:
         send.enqueue(str(number))
     context.drain("email", max_jobs=2)
     assert [job.args[0] for job in context.assert_completed(send)] == ["0", "1"]
+
+
+def test_what_imported_now_before_follows_too(context: TestContext) -> None:
+    imported = timezone.now
+    context.freeze(MOMENT)
+    assert imported() == timezone.now() == MOMENT
+    assert User(username="ada").date_joined == MOMENT
+    assert timezone.template_localtime(MOMENT, use_tz=True).tzinfo is not MOMENT.tzinfo
 
 
 def test_a_moment_without_a_time_zone_is_refused(context: TestContext) -> None:

@@ -136,6 +136,41 @@ def test_a_project_with_classes_and_functions_in_two_processes(tmp_path: Path) -
 
 
 @pytest.mark.once
+def test_the_fixture_alone_creates_the_test_database(tmp_path: Path) -> None:
+    path = tmp_path / "of_the_project.sqlite3"
+    write(
+        tmp_path,
+        {
+            **{name: text for name, text in PROJECT.items() if not name.startswith("test")},
+            "project_settings.py": PROJECT["project_settings.py"].replace(":memory:", str(path)),
+            "test_it.py": """
+                import pytest
+                from shop.jobs import send_receipt
+
+                @pytest.fixture
+                def sent(ojs):
+                    return send_receipt.enqueue("ada")
+
+                def test_through_another_fixture(sent):
+                    assert sent.job().state == "available"
+
+                @pytest.mark.ojs("real")
+                def test_marked():
+                    send_receipt.enqueue("ada")
+
+                @pytest.mark.ojs("fake")
+                def test_fake(ojs):
+                    send_receipt.enqueue("ada")
+                    ojs.assert_enqueued(send_receipt)
+                """,
+        },
+    )
+    found = run(tmp_path, "--ds=project_settings")
+    assert "3 passed" in found, found
+    assert not path.exists()
+
+
+@pytest.mark.once
 def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
     write(
         tmp_path,
