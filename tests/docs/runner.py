@@ -27,7 +27,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import django
 from asgiref.sync import async_to_sync
@@ -62,7 +61,10 @@ class PageRun:
         known = set(handlers.job_types())
         modules = set(sys.modules)
         if BACKPORT is not None:
-            self._cleanup.enter_context(patch.dict(sys.modules, {"django.tasks": BACKPORT}))
+            # Not `patch.dict`: it would drop the modules that are imported meanwhile, which then
+            # exist twice.
+            sys.modules["django.tasks"] = BACKPORT
+            self._cleanup.callback(sys.modules.pop, "django.tasks", None)
         self._cleanup.callback(_forget_handlers, known)
         self._cleanup.callback(_forget_modules, modules)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
