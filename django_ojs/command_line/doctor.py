@@ -28,9 +28,14 @@ def _doctor(console: Console, options: Options) -> int:
     chosen = options["only"] or CHECKS
     results: list[dict[str, Any]] = []
     for name, check in CHECKS.items():
-        if name not in chosen or name in options["skip"] or not check.applies():
+        is_chosen = name in chosen and name not in options["skip"]
+        # The others need the tables of this version.
+        is_first = name == schema.MIGRATIONS.name
+        if not (is_chosen or is_first) or not check.applies():
             continue
-        findings = _findings(check)
+        findings = _findings(check) if is_chosen else _implied(check)
+        if not (is_chosen or findings):
+            continue
         repaired = False
         if findings and options["repair"] and check.repair is not None:
             check.repair()
@@ -42,8 +47,7 @@ def _doctor(console: Console, options: Options) -> int:
         else:
             _show(console, check, findings)
         results.append(_as_json(name, findings, repaired=repaired))
-        if name == schema.MIGRATIONS.name and findings:
-            # The others need the tables of this version.
+        if is_first and findings:
             break
     number = sum(len(result["findings"]) for result in results)
     if console.as_json:
@@ -69,6 +73,14 @@ def _findings(check: Check) -> list[DoctorFinding]:
                 "docs/how-to/database-roles.md.",
             )
         ]
+
+
+def _implied(check: Check) -> list[DoctorFinding]:
+    """Run a check that was not chosen. That it could not run is no finding."""
+    try:
+        return list(check.run())
+    except ProgrammingError:
+        return []
 
 
 def _show(
@@ -125,6 +137,7 @@ Check what slows down or stops the jobs: each finding has its cause and what to 
 1 if there is one.
 
 Checks: {", ".join(CHECKS)}.
+That of the migrations is always made, because the others need the tables of this version.
 The check of the counters reads all jobs, and that of the types all waiting ones: on a large table,
 leave them out with --skip.""",
         examples="""\

@@ -98,11 +98,6 @@ class _Import:
         if state is not None and state not in [*State]:
             # It would be enqueued, although a job of another state may have run already.
             raise InvalidRequest(f"state must be one of {', '.join(State)}.")
-        if state in _RUNS_AGAIN and not self._rerun:
-            raise InvalidRequest(
-                f"The job was {state} when it was exported, and would run again. --rerun imports "
-                "such jobs."
-            )
         if state == State.RETRYABLE and data.get("next_attempt_at") is not None:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
@@ -121,6 +116,13 @@ class _Import:
             key = UUID(data["id"]) if data.get("id") else None
             if key in known:
                 self._exists(number, key)
+                continue
+            if data.get("state") in _RUNS_AGAIN and not self._rerun:
+                self._refuse(
+                    number,
+                    f"The job was {data['state']} when it was exported, and would run again. "
+                    "--rerun imports such jobs.",
+                )
                 continue
             if key is not None:
                 known.add(key)

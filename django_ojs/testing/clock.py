@@ -37,6 +37,8 @@ class Clock:
         self._database: DatabaseClock | None = None
 
     def freeze(self, moment: datetime) -> None:
+        if not isinstance(moment, datetime):
+            raise TypeError(f"freeze() needs a datetime, not {moment!r}.")
         if timezone.is_naive(moment):
             raise ValueError("freeze() needs a datetime with a time zone.")
         self._moment = moment.astimezone(UTC)
@@ -52,6 +54,8 @@ class Clock:
         self._store.promote()
 
     def advance(self, by: timedelta) -> None:
+        if not isinstance(by, timedelta):
+            raise TypeError(f"advance() needs a timedelta, not {by!r}.")
         self.freeze(timezone.now() + by)
 
     def unfreeze(self) -> None:

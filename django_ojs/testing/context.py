@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 
 from django_ojs.handlers import Enqueuer, get_handler
 from django_ojs.models import Job
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.states import State
 from django_ojs.storage import interceptor, process_state
 from django_ojs.testing import runner
@@ -155,11 +156,13 @@ class TestContext:
         expected = Expectation(type, args, kwargs, queue, meta, verb="failed", states=_FAILED)
         return expected.check(self._store, count)
 
-    def assert_job_state(self, job_id: UUID, state: State | str) -> None:
-        """Assert that a job is in a state. Raises JobNotFound."""
+    def assert_job_state(self, job: UUID | Job | EnqueuedJob, state: State | str) -> None:
+        """Assert that a job, or the one with this id, is in a state. Raises JobNotFound."""
         __tracebackhide__ = True
-        job = self._store.read(job_id)
-        assert job.state == state, f"{job.type} {job.id} is {job.state}, not {State(state)}."
+        found = self._store.read(job if isinstance(job, UUID) else job.id)
+        assert found.state == state, (
+            f"{found.type} {found.id} is {found.state}, not {State(state)}."
+        )
 
     def enqueued(self, type: TypeOrHandler | None = None, *, queue: str | None = None) -> list[Job]:
         """Return the jobs that this test has enqueued, in order, as they are now."""

@@ -114,6 +114,11 @@ def test_a_missing_migration_is_the_only_finding() -> None:
     (check,) = run.json["checks"]
     assert check["findings"][0]["found"] == "The migration django_ojs.0001_initial is not applied."
     assert finding("migrations")["cure"] == "Run `manage.py migrate`."
+    # The others would say what follows from it.
+    for arguments in (["--only", "triggers"], ["--skip", "migrations"]):
+        assert [each["check"] for each in ojs("doctor", *arguments, "--json").json["checks"]] == [
+            "migrations"
+        ]
     MigrationRecorder(connection).record_applied("django_ojs", "0001_initial")
     assert is_well("migrations")
 

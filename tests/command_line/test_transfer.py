@@ -183,6 +183,8 @@ def test_jobs_that_would_run_again_are_refused_unless_that_is_meant(load: Any) -
     assert {*jobs().values_list("pk", "state")} == {
         (job.pk, "available") for job in (done, failed, running)
     }
+    again = load(exported, "--json")
+    assert (again.code, again.json["existing"], again.json["refused"]) == (0, 3, 0)
 
 
 @pytest.mark.parametrize("state", ["Completed", ["completed"], {}])

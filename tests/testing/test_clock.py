@@ -74,7 +74,11 @@ def test_what_imported_now_before_follows_too(context: TestContext) -> None:
     assert timezone.template_localtime(MOMENT, use_tz=True).tzinfo is not MOMENT.tzinfo
 
 
-def test_a_moment_without_a_time_zone_is_refused(context: TestContext) -> None:
+def test_what_is_no_moment_is_refused(context: TestContext) -> None:
+    with pytest.raises(TypeError, match=r"freeze\(\) needs a datetime, not '2030-01-01'"):
+        context.freeze("2030-01-01")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"advance\(\) needs a timedelta, not 5"):
+        context.advance(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs a datetime with a time zone"):
         context.freeze(datetime(2040, 1, 1))  # noqa: DTZ001  # the mistake
 

@@ -76,6 +76,7 @@ class TestFake:
         assert ojs.cancel(job.id).state == "cancelled"
         assert ojs.cancel(job.id).state == "cancelled"
         ojs_fake.assert_job_state(job.id, "cancelled")
+        ojs_fake.assert_job_state(job, "cancelled")
         with pytest.raises(JobNotFound):
             ojs.get_job(ojs.new_id())
         assert ojs_fake.drain() == Drained()

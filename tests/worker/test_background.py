@@ -144,16 +144,16 @@ def test_a_step_with_no_end_of_work_does_not_keep_the_others_from_their_turn(
 ) -> None:
     turns: list[str] = []
 
-    def endless(name: str) -> Callable[[], int]:
-        def step() -> int:
+    def endless(name: str) -> Callable[..., int]:
+        def step(*args: object) -> int:
             if turns[-1:] != [name]:
                 turns.append(name)
-            return database.BATCH
+            return pruning.PRUNED
 
         return step
 
-    for name in ("prune", "lapse"):
-        monkeypatch.setattr({"prune": pruning, "lapse": rescue}[name], name, endless(name))
+    monkeypatch.setattr(pruning, "prune", endless("prune"))
+    monkeypatch.setattr(rescue.LapseCheck, "lapse", endless("lapse"))
     job = factories.push(scheduled_at=factories.HOUR)
     with maintaining():
         eventually(lambda: len(turns) > 4, "they take turns")

@@ -155,7 +155,7 @@ def test_the_same_warning_is_logged_once_in_30_seconds(
     for _ in range(3):
         job_log.unknown_type("a.b")
         job_log.unknown_type("c.d")
-    assert [re.findall(r"'(.*?)'", record.getMessage()) for record in log.records] == [
+    assert [re.findall(r"'(\w\.\w)'", record.getMessage()) for record in log.records] == [
         ["a.b"],
         ["c.d"],
     ]

@@ -54,8 +54,10 @@ def _types() -> Iterator[DoctorFinding]:
             found=f"The type {row['type']} has no handler here; its jobs that wait in the queue "
             f"{row['queue']}: {row['number']:,}.",
             why="Workers of this project hold them back again and again, and never run them.",
-            cure="Deploy their handler, or put its app into INSTALLED_APPS. If the type was "
-            f"renamed or removed: `manage.py ojs cancel type:{row['type']} queue:{row['queue']}`.",
+            cure="Deploy their handler, or put its app into INSTALLED_APPS; for a task of "
+            "django.tasks outside of a tasks.py, its module into OPTIONS['modules'] of the "
+            "backend. If the type was renamed or removed: "
+            f"`manage.py ojs cancel type:{row['type']} queue:{row['queue']}`.",
         )
 
 
