@@ -88,10 +88,12 @@ class Run:
         with self.lock:
             if self.phase is not Phase.WAITING:
                 return False
-            self.phase = Phase.RUNNING
+            # Before the phase: `overdue` reads both without the lock, and a run without a start
+            # would have exceeded any timeout.
+            self.started = time.monotonic()
             self.thread = threading.current_thread()
             self.thread_id = self.thread.ident
-            self.started = time.monotonic()
+            self.phase = Phase.RUNNING
             if self.on_begin is not None:
                 self.on_begin(self.job.id, self.job.run)
             return True

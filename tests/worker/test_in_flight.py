@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from django_ojs.worker import in_flight
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from tests.worker.parts import run_of
 
@@ -59,6 +60,28 @@ def test_only_a_handler_that_runs_can_be_overdue() -> None:
     run.end()
     assert not run.overdue
     assert not running(timeout=60).overdue
+
+
+def test_a_run_that_is_about_to_begin_is_not_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = waiting(timeout=60.0)
+    seen: list[bool] = []
+
+    def look() -> float:
+        # As a heartbeat that checks the timeouts at any moment of `begin`.
+        monkeypatch.setattr(in_flight.time, "monotonic", lambda: 1e6)
+        seen.append(run.overdue)
+        monkeypatch.setattr(in_flight.time, "monotonic", look)
+        return 1e6
+
+    def current() -> threading.Thread:
+        look()
+        return threading.main_thread()
+
+    monkeypatch.setattr(in_flight.time, "monotonic", look)
+    monkeypatch.setattr(in_flight.threading, "current_thread", current)
+    assert run.begin()
+    monkeypatch.undo()
+    assert seen == [False, False]
 
 
 def test_of_many_who_want_a_run_one_gets_it() -> None:
