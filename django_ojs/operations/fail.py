@@ -40,6 +40,18 @@ def fail(
     claim.
     """
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    decision = decide(job, failure)
+    if decision.action == "retry":
+        _wait(job, failure, decision.delay, outcome, spend=True)
+    else:
+        _discard(job, failure, decision, outcome)
+    ended = transitions.get(job_id)
+    _publish(ended, failure, worker_id=job.worker_id)
+    return ended
+
+
+def decide(job: Job, failure: Failure) -> Decision:
+    """Return what follows a failed run, by the job's policy and what the handler raised."""
     decision = job.retry_policy.decide(
         attempt=job.spent,
         error_type=failure.type,
@@ -47,14 +59,7 @@ def fail(
         retryable=failure.retryable,
         random=random.random,
     )
-    if decision.action == "retry":
-        delay = failure.delay if failure.delay is not None else decision.delay
-        _wait(job, failure, delay, outcome, spend=True)
-    else:
-        _discard(job, failure, decision, outcome)
-    ended = transitions.get(job_id)
-    _publish(ended, failure, worker_id=job.worker_id)
-    return ended
+    return decision if failure.delay is None else replace(decision, delay=failure.delay)
 
 
 @database.write_transaction

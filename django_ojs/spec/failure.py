@@ -121,7 +121,6 @@ class Failure:
         Its `ojs_retryable`, if it has one, says whether another attempt makes sense. With
         `keep_class` the failure also has the path of its class.
         """
-        path = f"{exception.__class__.__module__}.{exception.__class__.__qualname__}"
         kind = getattr(exception, "ojs_type", None)
         code = exception.code if isinstance(exception, HandlerResponse) else None
         details = exception.details if isinstance(exception, OJSError) else None
@@ -135,7 +134,7 @@ class Failure:
             code=code,
             retryable=getattr(exception, "ojs_retryable", None),
             details=_details(details) if details else None,
-            exception_class=clean(path, MAX_TYPE_CHARACTERS) if keep_class else None,
+            exception_class=_path_of(exception.__class__) if keep_class else None,
             delay=exception.delay if isinstance(exception, Retry) else None,
         )
 
@@ -182,6 +181,10 @@ def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidRequest.of(f"error.{name}", "must be a string")
     return value
+
+
+def _path_of(cls: type[BaseException]) -> str:
+    return clean(f"{cls.__module__}.{cls.__qualname__}", MAX_TYPE_CHARACTERS)
 
 
 def _message(exception: BaseException) -> str:

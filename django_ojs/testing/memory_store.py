@@ -1,6 +1,5 @@
 """The jobs of a test in the modes fake and inline: in memory, without a database."""
 
-import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.enqueue import defaults, outbox
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
+from django_ojs.operations.fail import decide
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
@@ -227,16 +227,9 @@ class MemoryStore:
                     error=failure.render(),
                 )
             )
-            decision = job.retry_policy.decide(
-                attempt=job.spent,
-                error_type=failure.type,
-                code=failure.code,
-                retryable=failure.retryable,
-                random=random.random,
-            )
+            decision = decide(job, failure)
             if decision.action == "retry":
-                delay = failure.delay if failure.delay is not None else decision.delay
-                self._wait(job, delay)
+                self._wait(job, decision.delay)
                 follow_up = signals.job_retrying
             else:
                 self._end(job, Trigger.FAIL, State.DISCARDED)

@@ -1,11 +1,12 @@
 """manage.py ojs_apikey: create, list, replace and revoke the keys of the HTTP API."""
 
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from datetime import datetime, timedelta
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from django_ojs.command_line.subcommand import duration
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec import times
@@ -37,16 +38,6 @@ EPILOG = """\
 The key is written to the standard output, everything else to the standard error, so that
 KEY=$(manage.py ojs_apikey create ...) works. Exit codes: 0 success, 1 failure, 2 wrong arguments.
 """
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        found = times.parse_duration(text, "it")
-    except OJSError:
-        found = timedelta(0)
-    if not found:
-        raise ArgumentTypeError("must be a duration such as 90d, 12h or P30D")
-    return found
 
 
 class Command(BaseCommand):
@@ -91,7 +82,7 @@ class Command(BaseCommand):
         replace.add_argument("prefix", help="the prefix of the old key")
         replace.add_argument(
             "--grace",
-            type=_duration,
+            type=duration,
             default=api_keys.GRACE,
             metavar="DURATION",
             help="how long the old key stays valid (default: 24h)",
@@ -149,7 +140,7 @@ class Command(BaseCommand):
 def _add_expires(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--expires",
-        type=_duration,
+        type=duration,
         metavar="DURATION",
         help="how long the key is valid, such as 90d or P1Y (default: until it is revoked)",
     )
