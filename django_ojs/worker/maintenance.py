@@ -75,6 +75,7 @@ class MaintenanceThread:
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
+            Step(passing.fire_cron, TICK),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
@@ -100,6 +101,7 @@ class MaintenanceThread:
         self._helping = [
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
+            Step(behind.fire_cron, 5.0),
             Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
             Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]

@@ -50,7 +50,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"events"},
         {"backpressure"},
         {
-            *("push", "fetch", "ack", "fail", "beat", "cancel", "info"),
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
@@ -62,7 +62,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"interceptor"},
-        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
+        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures", "cron_jobs"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
