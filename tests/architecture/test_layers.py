@@ -28,6 +28,7 @@ FLOORS = {
     "contrib": 4,
     "handlers": 4,
     "registry": 4,
+    "schedules": 4,
     "options": 4,
     "tasks": 4,
     "unique_arguments": 4,

@@ -8,7 +8,7 @@ from itertools import chain, islice, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from django_ojs.spec.cron import CronExpression, Occurrence, check_timezone
+from django_ojs.spec.cron import CronExpression, CronExpressionError, Occurrence, check_timezone
 
 #: Occurrences that are counted when a cron job was not evaluated in time; beyond them it is not
 #: known how many were missed, only that these were.
@@ -99,3 +99,11 @@ def _times(occurrences: Iterator[Occurrence]) -> Times:
         return NEVER
     real = next((each for each in chain([earliest], occurrences) if each.skipped is None), None)
     return Times(earliest.at, None if real is None else real.at)
+
+
+def describe(expression: str, timezone: str) -> str:
+    """Return a schedule in words; the expression itself where it cannot be evaluated any more."""
+    try:
+        return parse_expression(expression).describe(timezone)
+    except CronExpressionError:
+        return f"{expression} ({timezone})"
