@@ -37,7 +37,7 @@ def manifest(base: str) -> dict[str, Any]:
         "backend": database.dialect().backend,
         "capabilities": {
             "batch_enqueue": True,
-            "cron_jobs": False,
+            "cron_jobs": True,
             "dead_letter": True,
             "delayed_jobs": True,
             "job_ttl": True,

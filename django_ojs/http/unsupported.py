@@ -15,7 +15,6 @@ _QUEUE: Final = r"queues/[^/]+"
 
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
-    "cron": rf"cron{_BELOW}",
     "workflows": rf"workflows{_BELOW}",
     "schemas": rf"schemas{_BELOW}",
     "webhooks": rf"webhooks{_BELOW}",

@@ -8,6 +8,7 @@ try:
     from django_ojs.http.routing import route
     from django_ojs.http.unsupported import unsupported
     from django_ojs.http.views import (
+        cron,
         dead_letter,
         events,
         jobs,
@@ -66,6 +67,9 @@ urlpatterns: list[URLPattern] = [
     route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),
     route(_DEAD_LETTER, dead_letter.DeadLetterDetail, "ojs-dead-letter"),
     route(f"{_DEAD_LETTER}/retry", dead_letter.DeadLetterRetry, "ojs-dead-letter-retry"),
+    # Cron jobs
+    route("v1/cron", cron.CronJobs, "ojs-cron"),
+    route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     # The control plane

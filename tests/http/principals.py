@@ -85,6 +85,12 @@ TABLE = [
     Line("GET", "ojs-dead-letter", READ, DENIED),
     Line("DELETE", "ojs-dead-letter", ADMIN, DENIED),
     Line("POST", "ojs-dead-letter-retry", OPERATOR, DENIED),
+    # Cron jobs
+    Line("GET", "ojs-cron", READ, HIDDEN),
+    Line("POST", "ojs-cron", ADMIN, DENIED, JOB | {"name": "other", "cron": "@daily"}),
+    Line("GET", "ojs-cron-job", READ, DENIED),
+    Line("PATCH", "ojs-cron-job", OPERATOR, DENIED, {"enabled": False}),
+    Line("DELETE", "ojs-cron-job", ADMIN, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     # The control plane

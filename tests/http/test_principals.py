@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from django_ojs.operations import cron
 from django_ojs.operations.queues import create
 from tests.factories import hourly, in_state, snapshot, worker
 from tests.factories import jobs as all_jobs
@@ -45,6 +46,8 @@ def other() -> str:
         "discarded", queue="other", type=f"{SECRET_WORD}.job", args=[SECRET_WORD], retry=hourly(1)
     )
     worker("w-classified")
+    template = {"type": f"{SECRET_WORD}.job", "args": [SECRET_WORD], "options": {"queue": "other"}}
+    cron.register(cron.Definition(name="other", expression="@daily", template=template))
     return str(job.pk)
 
 

@@ -67,6 +67,7 @@ _UNSAID = re.compile(
     r"|^unique\.(keys|key|(meta|args)_keys) "
     r"|must lie between the years|^after names an event"
     r"|^since (must be before|and until)|^older_than is about|^filter"
+    r"|^(cron|timezone) is invalid|^options\.(scheduled_at must be relative|pending)"
 )
 SPELLINGS = {
     "timeout": "timeout_ms",
@@ -77,6 +78,7 @@ SPELLINGS = {
     "initial_interval_ms": "initial_interval",
     "max_interval_ms": "max_interval",
     "period_ms": "period",
+    "expression": "cron",
 }
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -132,6 +134,8 @@ def _said_twice(body: Any) -> bool:
     if not isinstance(body, dict):
         return False
     if isinstance(body.get("active_jobs"), list) and not _are_ids(body.get("active_job_ids", [])):
+        return True
+    if "job_template" in body and {"type", "args", "meta", "options", "queue"} & body.keys():
         return True
     options = body.get("options")
     names = [*body, *(options if isinstance(options, dict) else ())]

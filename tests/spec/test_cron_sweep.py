@@ -232,7 +232,7 @@ def test_it_fires_as_a_brute_force_over_the_minutes_says(
 
 
 SAMPLE = [
-    Case("* * * * *", set(range(60)), set(range(24)), lambda day: True),
+    Case("*/15 * * * *", {0, 15, 30, 45}, set(range(24)), lambda day: True),
     Case("30 2 * * *", {30}, {2}, lambda day: True),
     Case("0,30 0-3 * * *", {0, 30}, {0, 1, 2, 3}, lambda day: True),
     Case("0 9 * * MON-FRI", {0}, {9}, lambda day: day.isoweekday() <= 5),

@@ -37,7 +37,7 @@ class OJSView(APIView):
     throttle_classes = ()
     # The versions of the project's own API do not apply to these routes.
     versioning_class = None
-    http_method_names = ["get", "head", "post", "put", "delete"]
+    http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return those of the current settings, which tests override."""

@@ -72,7 +72,7 @@ class Jobs(OJSView):
     def post(self, request: Request) -> HttpResponse:
         data = self.body()
         wanted = _read(data)
-        _check_access(wanted, self.access)
+        check_access(wanted, self.access)
         self.make_known(queues=[wanted.queue], types=[wanted.type])
         options = backpressure.push_options(
             request, [wanted.type], generated_ids=data.get("id") is None
@@ -103,7 +103,7 @@ class JobBatch(OJSView):
         for index, item in enumerate(items):
             try:
                 wanted.append(_read(item))
-                _check_access(wanted[-1], self.access)
+                check_access(wanted[-1], self.access)
             except OJSError as error:
                 raise error.with_details(index=index) from None
         self.make_known(
@@ -169,7 +169,7 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
     )
 
 
-def _check_access(wanted: Envelope, access: Access) -> None:
+def check_access(wanted: Envelope, access: Access) -> None:
     """Refuse a job that the caller may not enqueue, or that may affect jobs of other queues.
 
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.

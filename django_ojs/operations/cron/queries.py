@@ -51,7 +51,8 @@ def page(
 
 def get(name: str) -> CronJob:
     """Return a cron job. Raises NotFound."""
-    found = CronJob.primary.filter(pk=name).first()
+    # PostgreSQL has no text with a NUL.
+    found = None if "\0" in name else CronJob.primary.filter(pk=name).first()
     if found is None:
         raise not_found(name)
     return found
@@ -67,10 +68,10 @@ def lock(name: str) -> tuple[CronJob, datetime]:
 
 def not_found(name: str) -> NotFound:
     """Return the error for an unknown cron job."""
-    return NotFound(
-        "There is no cron job with this name.",
-        details={"resource_type": "cron_job", "resource_id": name},
-    )
+    details = {"resource_type": "cron_job"}
+    if name.isprintable():
+        details["resource_id"] = name
+    return NotFound("There is no cron job with this name.", details=details)
 
 
 def runs(name: str) -> QuerySet[CronRun]:

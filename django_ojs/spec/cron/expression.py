@@ -1,7 +1,8 @@
 """When a cron expression fires: wall-clock matches, mapped to moments (ojs-cron §3-§5).
 
-A small evaluator of our own, because the established libraries break the rules of daylight saving time
-(§5.2): croniter and cronsim move a skipped 02:30 to 03:00, and croniter fires a repeated one twice.
+A small evaluator of our own, because the established libraries break the rules of daylight saving
+time (§5.2): croniter and cronsim move a skipped 02:30 to 03:00, and croniter fires a repeated one
+twice.
 """
 
 import re

@@ -23,9 +23,6 @@ class TestFeaturesThatAreNotServed:
     @pytest.mark.parametrize(
         ("feature", "method", "path"),
         [
-            ("cron", "GET", "cron"),
-            ("cron", "POST", "cron"),
-            ("cron", "DELETE", "cron/nightly"),
             ("workflows", "POST", "workflows"),
             ("workflows", "GET", f"workflows/{ID}"),
             ("workflows", "DELETE", f"workflows/{ID}"),
