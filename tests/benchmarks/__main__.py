@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.benchmarks.field import Field
 from tests.benchmarks.measures import (
     bounds,
+    cron,
     drain,
     enqueue,
     figures,
@@ -38,6 +39,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "tables": tables.measure,
     "bounds": bounds.measure,
     "maintenance": maintenance.measure,
+    "cron": cron.measure,
     "figures": figures.measure,
     "names": names.measure,
     "large": large.measure,

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
-from tests.benchmarks.measures import bounds, figures, http, large, maintenance, names, tables
+from tests.benchmarks.measures import bounds, cron, figures, http, large, maintenance, names, tables
 from tests.benchmarks.server import NAME_VARIABLE
 
 
@@ -152,6 +152,8 @@ TASKS = {
         names.make_names,
         names.read_names,
         large.fetch_large,
+        cron.register_cron,
+        cron.cron_lags,
     )
 }
 

@@ -33,6 +33,9 @@ class Scale:
     http_requests: int
     #: Jobs that maintenance has to catch up with.
     backlog: int
+    #: Cron jobs, and the seconds that their runs are watched.
+    cron_jobs: int
+    cron_seconds: float
     #: Names of queues that producers have made up.
     names: int
     #: Contenders other than django_ojs in the measures with two processes and of pickup.
@@ -55,6 +58,8 @@ WHOLE = Scale(
     http_rounds=7,
     http_requests=1_200,
     backlog=300_000,
+    cron_jobs=10_000,
+    cron_seconds=60.0,
     names=100_000,
 )
 
@@ -74,6 +79,8 @@ QUICK = Scale(
     http_rounds=3,
     http_requests=600,
     backlog=50_000,
+    cron_jobs=10_000,
+    cron_seconds=20.0,
     names=10_000,
     thorough=False,
 )
@@ -96,6 +103,8 @@ SMOKE = Scale(
     http_rounds=1,
     http_requests=12,
     backlog=600,
+    cron_jobs=120,
+    cron_seconds=3.0,
     names=100,
     thorough=False,
 )

@@ -8,6 +8,7 @@ from tests.benchmarks import contenders
 from tests.benchmarks.contenders.bare import CountedSQL
 from tests.benchmarks.measures import (
     bounds,
+    cron,
     drain,
     enqueue,
     figures,
@@ -96,6 +97,7 @@ def targets(results: Results) -> list[Target]:
         ),
     ]
     every += [
+        Target(measure=cron.LAG, at_most=1_000),
         Target(measure=maintenance.PROMOTION, at_least=20_000),
         Target(measure=maintenance.DELAY, at_most=1_000),
         Target(measure=maintenance.LAPSE, at_least=5_000),
@@ -180,6 +182,9 @@ SECTIONS = (
     Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
     Section(measure=bounds.SINGLE, title="Enqueue into a queue less than half full", unit="jobs/s"),
     Section(measure=bounds.MANY, title="The same in batches of 100", unit="jobs/s"),
+    Section(measure=cron.LAG, title="Lag of cron jobs, 99th percentile", unit="ms"),
+    Section(measure=cron.LAG_MOST, title="Lag of cron jobs, longest", unit="ms"),
+    Section(measure=cron.BURST, title="The same, all due in one second", unit="ms"),
     Section(measure=maintenance.PROMOTION, title="Promotion of a burst", unit="jobs/s"),
     Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
     Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import CronJob, CronRun, OutboxEntry
 from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, promotion, queues, retry
-from django_ojs.operations.cron import schedule
+from django_ojs.operations.cron import pruning, schedule
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
 from tests.factories import BOOM, jobs, read
@@ -367,6 +368,33 @@ def refuse_b(envelope: Any, next: Any) -> Any:
     if envelope.meta["cron_name"] == "b":
         envelope.type = "Not A Type"
     return next(envelope)
+
+
+class TestPruning:
+    def test_a_run_is_deleted_after_its_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pruning, "WALK", 2)
+        register(overlap_policy="allow")
+        for _ in range(5):
+            tick("report")
+        kept = {run.job_id for run in CronRun.primary.order_by("id")[3:]}
+        jobs().exclude(pk__in=kept).delete()
+        pruner = pruning.RunPruner()
+        with override_settings(OJS={"KEEP_COMPLETED": DAY}):
+            assert pruner.prune() == 0
+            CronRun.primary.update(triggered_at=F("triggered_at") - 2 * DAY)
+            # Two at a step; a walk that has ended begins again.
+            assert [pruner.prune() for _ in range(4)] == [2, 1, 0, 0]
+        assert {run.job_id for run in cron.runs("report")} == kept
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_run_whose_job_waits_in_the_outbox_is_kept(self) -> None:
+        queues.configure("default", {"max_size": 1})
+        register("a")
+        register("b")
+        tick("a", "b")
+        CronRun.primary.update(triggered_at=F("triggered_at") - 99 * DAY)
+        with override_settings(OJS={"KEEP_COMPLETED": DAY}):
+            assert pruning.RunPruner().prune() == 0
 
 
 class TestTrigger:
