@@ -8,6 +8,7 @@ from django.db import models
 from django_ojs.admin.api_keys import ApiKeyAdmin
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_operations import BulkOperationAdmin
+from django_ojs.admin.cron_jobs import CronJobAdmin
 from django_ojs.admin.dead_letters import DeadLetterAdmin
 from django_ojs.admin.events import EventAdmin
 from django_ojs.admin.jobs import JobAdmin
@@ -18,6 +19,7 @@ from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.models import (
     ApiKey,
     BulkOperation,
+    CronJob,
     DeadLetterJob,
     Event,
     Job,
@@ -39,6 +41,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
     Job: JobAdmin,
     DeadLetterJob: DeadLetterAdmin,
     BulkOperation: BulkOperationAdmin,
+    CronJob: CronJobAdmin,
     Worker: WorkerAdmin,
     Event: EventAdmin,
 }

@@ -21,6 +21,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 from tests import factories
 from tests.admin.users import VIEW, root, staff
+from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -63,10 +64,15 @@ def things() -> dict[str, str]:
     factories.push(queue="alpha")
     queues.listing()
     queues.configure("alpha", {"max_size": 1000})
+    register("report", enabled=False)
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
-    return {"queue": "alpha", "worker": "w", "job": str(dead.pk), "deadletterjob": str(dead.pk)} | (
-        {"event": str(event.pk)} if event else {}
-    )
+    return {
+        "queue": "alpha",
+        "worker": "w",
+        "job": str(dead.pk),
+        "deadletterjob": str(dead.pk),
+        "cronjob": "report",
+    } | ({"event": str(event.pk)} if event else {})
 
 
 def key_of(model: type[models.Model], things: dict[str, str]) -> str:

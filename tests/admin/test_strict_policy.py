@@ -11,6 +11,7 @@ import django_ojs
 from tests.admin.markup import structure
 from tests.admin.test_pages import BASE, LISTS, fill
 from tests.admin.users import root
+from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -23,6 +24,10 @@ PACKAGE = Path(django_ojs.__file__).parent
         *(f"{page}/" for page in LISTS),
         "queue/queue-0/change/",
         "worker/worker-0/change/",
+        "cronjob/report/change/",
+        "cronjob/report/edit/",
+        "cronjob/create/",
+        "cronjob/action/run/?key=report",
         "queue/action/configure/?key=queue-0",
         "queue/action/purge/?key=queue-0",
         "worker/action/terminate/?key=worker-0",
@@ -31,6 +36,7 @@ PACKAGE = Path(django_ojs.__file__).parent
 )
 def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:
     fill(2)
+    register("report")
     response = root().get(BASE + page)
     assert response.status_code == 200
     assert structure(response.content.decode()).forbidden == []

@@ -1,0 +1,286 @@
+"""The pages of cron jobs: schedules in words, next runs, history; run, pause, create, edit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.messages import get_messages
+from django.test import Client
+
+from django_ojs.models import CronJob
+from django_ojs.models.cron import CronOwner
+from django_ojs.operations import cron
+from tests.admin.test_pages import BASE
+from tests.admin.users import root, staff
+from tests.factories import jobs
+from tests.operations.cron.scenes import definition, register, tick
+
+pytestmark = pytest.mark.django_db
+
+LIST = f"{BASE}cronjob/"
+FORM = {
+    "name": "nightly",
+    "expression": "0 3 * * *",
+    "timezone": "Europe/Paris",
+    "type": "report.make",
+    "queue": "reports",
+    "args": '["all"]',
+    "overlap_policy": "skip",
+    "description": "",
+}
+
+
+def text(client: Client, address: str) -> str:
+    response = client.get(address)
+    assert response.status_code == 200
+    return " ".join(response.content.decode().split())
+
+
+def said(response: Any) -> str:
+    return " ".join(map(str, get_messages(response.wsgi_request)))
+
+
+def in_code(name: str = "in-code") -> CronJob:
+    values = {"owner": CronOwner.CODE, "service": "shop", "defined_in": "shop.jobs.nightly"}
+    return cron.register(definition(name, **values))[0]
+
+
+def test_the_list_says_in_words_when_what_runs() -> None:
+    register("weekdays", "0 9 * * MON-FRI", timezone="Europe/Paris", overlap_policy="allow")
+    register("paused", enabled=False)
+    in_code()
+
+    page = text(root(), LIST)
+
+    for shown in (
+        "every weekday at 09:00 (Europe/Paris)",
+        "0 9 * * MON-FRI",
+        "report.make",
+        '<td class="ojs-nowrap">allow</td>',
+        "‖ paused",
+        "● enabled",
+        "declared in code",
+    ):
+        assert shown in page
+    assert "every weekday" not in text(root("second"), f"{LIST}?q=pau")
+
+
+def test_the_empty_list_says_how_to_make_one() -> None:
+    page = text(root(), LIST)
+    assert "@ojs.cron(" in page
+    assert f'href="{LIST}create/"' in page
+    assert "create/" not in text(staff("view_cronjob"), LIST)
+    assert "contains this text" in text(root("second"), f"{LIST}?q=x")
+
+
+def test_the_page_has_the_next_five_runs_in_the_zone_of_the_page_and_its_own(settings: Any) -> None:
+    settings.TIME_ZONE = "UTC"
+    register("report", "0 9 * * *", timezone="Asia/Kolkata")
+
+    page = text(root(), f"{LIST}report/change/")
+
+    assert "runs every day at 09:00 (Asia/Kolkata)." in page
+    assert page.count(" 03:30:00 UTC</td>") == 5
+    assert page.count(" 09:00:00</td>") == 5
+
+
+def test_the_next_runs_of_an_interval_are_apart_by_it() -> None:
+    job = register("report", "@every 90m")
+
+    page = text(root(), f"{LIST}report/change/")
+
+    assert job.next_run_at is not None
+    first = job.next_run_at
+    for n in range(5):
+        at = first + n * timedelta(minutes=90)
+        assert f"{at:%Y-%m-%d %H:%M:%S}" in page
+
+
+def test_the_page_links_to_the_jobs_of_its_runs() -> None:
+    register("report")
+    assert "It has not run yet" in text(root(), f"{LIST}report/change/")
+    tick("report")
+    job = jobs().get()
+
+    page = text(root("second"), f"{LIST}report/change/")
+
+    assert f'<a href="{BASE}job/{job.pk}/change/">' in page
+    assert "available" in page
+    jobs().all().delete()
+    assert "deleted" in text(root("third"), f"{LIST}report/change/")
+
+
+def test_a_timezone_that_is_no_longer_known_breaks_no_page() -> None:
+    register("report")
+    CronJob.objects.update(timezone="Europe/Gone", expression="61 * * * *")
+
+    assert "invalid:" in text(root(), LIST)
+    assert "invalid:" in text(root("second"), f"{LIST}report/change/")
+
+
+def test_arguments_need_their_permission(settings: Any) -> None:
+    register("report", template={"args": ["classified"]})
+    page = f"{LIST}report/change/"
+
+    assert "classified" in text(root(), page)
+    assert "classified" not in text(staff("view_cronjob"), page)
+    editor = staff("view_cronjob", "administer_job", name="editor")
+    assert "classified" not in text(editor, f"{LIST}report/edit/")
+    editor.post(f"{LIST}report/edit/", FORM)
+    assert CronJob.objects.get().template["args"] == ["classified"]
+
+
+def test_redacted_arguments_are_not_stored_by_the_form(settings: Any) -> None:
+    register("report", template={"args": [{"password": "secret", "n": 1}]})
+    settings.OJS = {"ADMIN_REDACT": ["password"]}
+    client = root()
+
+    assert "secret" not in text(client, f"{LIST}report/change/")
+    assert "secret" not in text(client, f"{LIST}report/edit/")
+    client.post(f"{LIST}report/edit/", FORM)
+
+    assert CronJob.objects.get().template["args"] == [{"password": "secret", "n": 1}]
+
+
+def test_run_now_enqueues_a_job_and_names_the_operator() -> None:
+    register("report")
+    client = root()
+
+    assert "The schedule stays as it is" in text(client, f"{LIST}action/run/?key=report")
+    done = client.post(f"{LIST}action/run/", {"key": "report", "confirmed": "1"})
+
+    job = jobs().get()
+    assert f"Cron job report has enqueued job {job.pk}" in said(done)
+    assert cron.runs("report").get().triggered_by == "root"
+    assert "root" in text(client, f"{LIST}report/change/")
+    assert LogEntry.objects.get().object_id == "report"
+    again = client.post(f"{LIST}action/run/", {"key": "report", "confirmed": "1"})
+    assert "A run of the cron job has not ended" in said(again)
+
+
+@pytest.mark.parametrize("make", [register, in_code])
+def test_each_is_paused_and_resumed_also_one_of_code(make: Any) -> None:
+    name = make("some").name
+    client = root()
+
+    client.post(f"{LIST}action/pause/", {"key": name})
+    assert CronJob.objects.get().next_run_at is None
+    assert "None while it is paused" in text(client, f"{LIST}{name}/change/")
+    again = client.post(f"{LIST}action/pause/", {"key": name})
+    assert "already paused" in said(again)
+
+    client.post(f"{LIST}action/resume/", {"key": name})
+    assert CronJob.objects.get().next_run_at is not None
+    assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == [
+        f"Cron job {name} is paused: it enqueues nothing until it is resumed.",
+        f"Cron job {name} is resumed.",
+    ]
+
+
+def test_one_of_code_is_not_edited_and_not_removed() -> None:
+    in_code()
+    client = root()
+
+    page = text(client, f"{LIST}in-code/change/")
+    assert "Declared in code (shop.jobs.nightly)" in page
+    assert "/edit/" not in page
+    assert "/action/remove/" not in page
+    assert client.post(f"{LIST}in-code/edit/", FORM).status_code == 404
+    refused = client.post(f"{LIST}action/remove/", {"key": "in-code", "confirmed": "1"})
+    assert "declared in code" in said(refused)
+    assert CronJob.objects.get().expression == "@hourly"
+
+
+def test_one_is_created() -> None:
+    client = root()
+
+    done = client.post(f"{LIST}create/", FORM, follow=True)
+
+    job = CronJob.objects.get()
+    assert (job.name, job.expression, job.timezone) == ("nightly", "0 3 * * *", "Europe/Paris")
+    assert job.template == {"type": "report.make", "args": ["all"], "options": {"queue": "reports"}}
+    assert done.redirect_chain[-1][0] == f"{LIST}nightly/change/"
+    assert "Cron job nightly runs every day at 03:00 (Europe/Paris)." in done.content.decode()
+    assert LogEntry.objects.get().is_addition()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("expression", "0 25 * * *", "hour: &#x27;25&#x27; is out of range. Use 0 to 23."),
+        ("expression", "0 0 31 2 *", "would never fire"),
+        ("timezone", "EST", "an abbreviation can mean several timezones"),
+        ("name", "Not A Name", "must consist of"),
+        ("name", "taken", "is taken by another cron job"),
+        ("type", "Not A Type", "type must"),
+        ("queue", "Not A Queue", "queue must"),
+        ("args", "{", "args"),
+        ("args", '{"a": 1}', "args must be an array"),
+    ],
+)
+def test_an_error_stands_at_its_field_and_keeps_what_was_typed(
+    field: str, value: str, message: str
+) -> None:
+    register("taken")
+
+    response = root().post(f"{LIST}create/", FORM | {field: value})
+
+    assert response.status_code == 200
+    errors = response.context["form"].errors
+    assert list(errors) == [field]
+    page = " ".join(response.content.decode().split())
+    assert message in page
+    assert "Europe/Paris" in page or field == "timezone"
+    assert CronJob.objects.count() == 1
+
+
+def test_one_is_edited_and_keeps_what_the_form_does_not_show() -> None:
+    register("report", template={"meta": {"a": 1}, "options": {"queue": "x", "priority": 5}})
+    cron.set_enabled("report", False)
+    client = root()
+    page = text(client, f"{LIST}report/edit/")
+    assert "Edit report" in page
+    assert 'name="name"' not in page
+
+    client.post(f"{LIST}report/edit/", FORM)
+
+    job = CronJob.objects.get()
+    assert (job.name, job.expression, job.enabled) == ("report", "0 3 * * *", False)
+    assert job.template["meta"] == {"a": 1}
+    assert job.template["options"] == {"queue": "reports", "priority": 5}
+    assert "expression" in LogEntry.objects.get().get_change_message()
+
+
+def test_one_is_removed_after_a_question() -> None:
+    register("report")
+    client = root()
+
+    assert "stay" in text(client, f"{LIST}action/remove/?key=report")
+    client.post(f"{LIST}action/remove/", {"key": "report", "confirmed": "1"})
+
+    assert not CronJob.objects.exists()
+    assert client.get(f"{LIST}report/change/").status_code == 404
+
+
+def test_an_operator_runs_and_pauses_and_an_administrator_edits() -> None:
+    register("report")
+    operator = staff("view_cronjob", "operate_job", name="operator")
+    page = text(operator, f"{LIST}report/change/")
+    assert "/action/run/" in page
+    assert "/edit/" not in page
+    for address in (f"{LIST}create/", f"{LIST}report/edit/"):
+        assert operator.post(address, FORM).status_code == 403
+    assert "/edit/" in text(staff("view_cronjob", "administer_job"), f"{LIST}report/change/")
+    assert CronJob.objects.get().expression == "@hourly"
+
+
+def test_hostile_names_and_descriptions_change_no_page() -> None:
+    hostile = '"><script>alert(1)</script>'
+    register("report", description=hostile)
+    CronJob.objects.update(type=hostile, defined_in=hostile, owner=CronOwner.CODE)
+
+    for address in (LIST, f"{LIST}report/change/"):
+        assert "<script>alert" not in text(root(name=address), address)
