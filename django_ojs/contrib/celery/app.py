@@ -1,0 +1,87 @@
+"""`Celery`: the app of a project's `celery.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from django_ojs.contrib.celery.canvas import Signature, signature
+from django_ojs.contrib.celery.configuration import Configuration, configuration
+from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.registration import add, tasks
+from django_ojs.contrib.celery.task import Task, shared_task
+
+if TYPE_CHECKING:
+    from django_ojs.contrib.celery.results import AsyncResult
+
+#: The modules of installed apps that are imported at the start of each process.
+task_modules: Final = {"tasks"}
+
+
+class Celery:
+    """Tasks and configuration; the worker is `manage.py ojs_worker`, which needs no app.
+
+    Arguments other than `main` name a broker or a result backend, and have no effect.
+    """
+
+    conf: Configuration = configuration
+
+    def __init__(self, main: str | None = None, **kwargs: Any) -> None:
+        self.main = main
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks of this process, by name."""
+        return tasks
+
+    def task(self, *args: Any, **options: Any) -> Any:
+        """Declare a task; see `shared_task`."""
+        return shared_task(*args, **options)
+
+    def register_task(self, task: Task) -> Task:
+        """Register an instance of a subclass of `Task`."""
+        add(task)
+        return task
+
+    def config_from_object(self, obj: object, namespace: str | None = None, **kwargs: Any) -> None:
+        """Do nothing for the settings of Django: `conf` reads them. Raises Unsupported else."""
+        if obj != "django.conf:settings" or namespace != "CELERY":
+            raise Unsupported(
+                "Celery's configuration is read from Django's settings: write "
+                'app.config_from_object("django.conf:settings", namespace="CELERY").'
+            )
+
+    def autodiscover_tasks(
+        self,
+        packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
+        related_name: str = "tasks",
+        force: bool = False,
+    ) -> None:
+        """Import the modules of this name of all installed apps when they are loaded."""
+        task_modules.add(related_name)
+
+    def send_task(
+        self,
+        name: str,
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Enqueue a task by its name; see `Task.apply_async`."""
+        return signature(name, tuple(args), kwargs).apply_async(**options)
+
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a signature; see `signature`."""
+        return signature(*args, **kwargs)
+
+    def set_default(self) -> None:
+        """Do nothing: all apps of a process have the same tasks."""
+
+    def set_current(self) -> None:
+        """Do nothing: all apps of a process have the same tasks."""
+
+    def start(self, argv: list[str] | None = None) -> NoReturn:
+        """Raise Unsupported: the worker is a command of Django."""
+        raise Unsupported("The worker is `python manage.py ojs_worker`.")
+
+    worker_main = start

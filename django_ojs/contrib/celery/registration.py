@@ -1,0 +1,35 @@
+"""The tasks of this process, and the handlers of those that a worker runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from django.apps import apps
+
+if TYPE_CHECKING:
+    from django_ojs.contrib.celery.task import Task
+
+#: The tasks by name.
+tasks: Final[dict[str, Task]] = {}
+_waiting: Final[list[Task]] = []
+
+
+def add(task: Task) -> None:
+    """Add a task. It gets its handler at once, or when the models of the apps are loaded."""
+    tasks[task.name] = task
+    if apps.models_ready:
+        _register(task)
+    else:
+        _waiting.append(task)
+
+
+def register_waiting() -> None:
+    """Make handlers of the tasks that were declared before the models were loaded."""
+    while _waiting:
+        _register(_waiting.pop(0))
+
+
+def _register(task: Task) -> None:
+    from django_ojs.registry import registry
+
+    registry.add(task.handler)

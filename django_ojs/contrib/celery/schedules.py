@@ -1,0 +1,32 @@
+"""`celery.schedules`: when a beat schedule fires."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+Field = str | int | Collection[int]
+
+
+class crontab:
+    """A schedule by wall clock; `expression` has it as the five fields of cron."""
+
+    def __init__(
+        self,
+        minute: Field = "*",
+        hour: Field = "*",
+        day_of_week: Field = "*",
+        day_of_month: Field = "*",
+        month_of_year: Field = "*",
+    ) -> None:
+        # The order of Celery's arguments is not that of cron's fields.
+        fields = (minute, hour, day_of_month, month_of_year, day_of_week)
+        self.expression = " ".join(map(_text, fields))
+
+    def __repr__(self) -> str:
+        return f"<crontab: {self.expression}>"
+
+
+def _text(field: Field) -> str:
+    if isinstance(field, str | int):
+        return str(field).replace(" ", "")
+    return ",".join(map(str, sorted(field)))
