@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from django_ojs.options import Request
     from django_ojs.payloads.parameters import PayloadFile, PayloadStream, UnverifiedPayloadStream
     from django_ojs.payloads.reference import payload_reference
+    from django_ojs.schedules import cron
     from django_ojs.spec.errors import OJSError
     from django_ojs.spec.failure import DeadLetter, Discard, Retry
     from django_ojs.spec.retry_policy import RetryPolicy
@@ -71,6 +72,7 @@ _HOME = {
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
+    "django_ojs.schedules": "cron",
     "django_ojs.payloads.parameters": "PayloadFile PayloadStream UnverifiedPayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard Retry",
@@ -111,6 +113,7 @@ __all__ = [
     "aresume_queue",
     "aretry",
     "cancel",
+    "cron",
     "current_context",
     "enqueue",
     "enqueue_after_commit",

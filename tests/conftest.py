@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from django.db import connections
 
+from django_ojs.registry import registry
 from django_ojs.storage import bounds, claim_floors, process_state, queue_configs
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
@@ -63,6 +64,15 @@ def process_state_is_new() -> None:
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
     bounds.configured.queues = {}
+
+
+@pytest.fixture(autouse=True)
+def schedules_are_those_of_the_test() -> Iterator[None]:
+    """Begin without schedules in the code, and forget those that the test declares."""
+    before = registry.schedules
+    registry.schedules = {}
+    yield
+    registry.schedules = before
 
 
 @pytest.fixture

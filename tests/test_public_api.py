@@ -49,6 +49,7 @@ NAMES = {
     "payload_reference",
     "resume_queue",
     "cancel",
+    "cron",
     "current_context",
     "enqueue",
     "enqueue_after_commit",

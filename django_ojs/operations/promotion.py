@@ -1,4 +1,4 @@
-"""TIMER (ojs-core §6.3): make due jobs available, and discard expired ones.
+"""TIMER (ojs-core §6.3): make due jobs available, discard expired ones, and fire cron jobs.
 
 Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
+from django_ojs.operations import cron
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
@@ -24,24 +25,25 @@ QUEUES_AT_ONCE: Final = 1_000
 
 
 class DueCheck:
-    """Promotion and expiry as two steps that share one query, which usually finds nothing.
+    """Promotion, expiry and cron as steps that share one query, which usually finds nothing.
 
-    With `since`, they do nothing until a job is due, or expired, for that long.
+    With `since`, they do nothing until something is due, or expired, for that long.
     """
 
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
         self._since = since.total_seconds()
         self._expired = False
+        self._cron = False
         self._after = ""
 
     def promote(self, queues: Sequence[str] | None = None) -> int:
-        """Query for due and for expired jobs, and promote the due ones. Return how many.
+        """Query for what is due and what expired, and promote the due jobs. Return how many.
 
         If more are due than one batch, each of these queues, or of all, gets a share of a second
         batch: a burst in one queue does not delay the others.
         """
         dialect, connection = database.dialect(), database.connection()
-        due, self._expired = dialect.due_work(connection, since=self._since)
+        due, self._expired, self._cron = dialect.due_work(connection, since=self._since)
         if not due:
             return 0
         count = promote()
@@ -52,6 +54,10 @@ class DueCheck:
     def expire(self) -> int:
         """Discard the jobs that the query found expired. Return how many."""
         return expire() if self._expired else 0
+
+    def fire_cron(self) -> int:
+        """Enqueue the jobs of cron jobs that the query found due. Return how many were."""
+        return cron.fire_due() if self._cron else 0
 
     def _next_queues(self) -> list[str]:
         found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)

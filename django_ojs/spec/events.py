@@ -66,6 +66,7 @@ KEPT_BY_DEFAULT: Final = (
     "job.discarded",
     "job.expired",
     "workflow.failed",
+    "cron.*",
 )
 
 _PATTERN: Final = re.compile(r"\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*)")

@@ -182,6 +182,12 @@ def unsent(job_ids: Collection[UUID], using: str) -> set[UUID]:
     return set(rows.values_list("job_id", flat=True))
 
 
+def pending(job_ids: Collection[UUID]) -> set[UUID]:
+    """Return which of these jobs wait in the outbox of the jobs' database to be delivered."""
+    rows = entries(database.alias()).filter(job_id__in=job_ids, state=Delivery.PENDING)
+    return set(rows.values_list("job_id", flat=True))
+
+
 def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:
     """Delete sent and refused rows after their retention times, oldest first. Return how many."""
     count = 0

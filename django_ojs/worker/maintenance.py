@@ -15,6 +15,7 @@ from django.db import Error, connections
 from django_ojs.operations import promotion
 from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
@@ -75,6 +76,7 @@ class MaintenanceThread:
         self._steps = [
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
+            Step(passing.fire_cron, TICK),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
@@ -84,6 +86,7 @@ class MaintenanceThread:
             Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
+            Step(RunPruner().prune, 10.0, WALK),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
@@ -100,6 +103,7 @@ class MaintenanceThread:
         self._helping = [
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
+            Step(behind.fire_cron, 5.0),
             Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
             Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]

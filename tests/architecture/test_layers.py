@@ -30,6 +30,7 @@ FLOORS = {
     "registry": 4,
     "job_type": 4,
     "keyword_handlers": 4,
+    "schedules": 4,
     "options": 4,
     "tasks": 4,
     "unique_arguments": 4,
@@ -52,7 +53,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"events"},
         {"backpressure"},
         {
-            *("push", "fetch", "ack", "fail", "beat", "cancel", "info"),
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
@@ -64,7 +65,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"interceptor"},
-        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures"},
+        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures", "cron_jobs"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

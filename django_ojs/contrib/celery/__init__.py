@@ -6,6 +6,7 @@ shared_task` where it was `from celery import shared_task`.
 
 from django_ojs.contrib.celery.app import Celery
 from django_ojs.contrib.celery.canvas import Signature, chain, chord, group, signature
+from django_ojs.contrib.celery.install import install_as_celery
 from django_ojs.contrib.celery.request import current_task
 from django_ojs.contrib.celery.task import Task, shared_task
 
@@ -17,6 +18,7 @@ __all__ = [
     "chord",
     "current_task",
     "group",
+    "install_as_celery",
     "shared_task",
     "signature",
 ]

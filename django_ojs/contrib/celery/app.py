@@ -12,10 +12,32 @@ from django_ojs.contrib.celery.registration import add, tasks
 from django_ojs.contrib.celery.task import Task, shared_task
 
 if TYPE_CHECKING:
-    from django_ojs.contrib.celery.results import AsyncResult
+    from django_ojs.contrib.celery.result import AsyncResult
 
 #: The modules of installed apps that are imported at the start of each process.
 task_modules: Final = {"tasks"}
+
+
+_configured: Final[list[tuple[Callable[..., Any], Celery]]] = []
+
+
+def configured() -> None:
+    """Call what waits for the configuration: `on_after_configure` and `on_after_finalize`."""
+    while _configured:
+        receiver, app = _configured.pop(0)
+        receiver(sender=app)
+
+
+class _Configured:
+    """A signal of an app that is sent once, when all tasks are declared."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def connect(self, receiver: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
+        """Call `receiver(sender=app)` then; a decorator too."""
+        _configured.append((receiver, self._app))
+        return receiver
 
 
 class Celery:
@@ -28,6 +50,7 @@ class Celery:
 
     def __init__(self, main: str | None = None, **kwargs: Any) -> None:
         self.main = main
+        self.on_after_configure = self.on_after_finalize = _Configured(self)
 
     @property
     def tasks(self) -> dict[str, Task]:
@@ -69,6 +92,21 @@ class Celery:
     ) -> AsyncResult:
         """Enqueue a task by its name; see `Task.apply_async`."""
         return signature(name, tuple(args), kwargs).apply_async(**options)
+
+    def add_periodic_task(
+        self, schedule: object, sig: Signature, name: str | None = None, **options: Any
+    ) -> str:
+        """Add an entry to `conf.beat_schedule`, and return its name."""
+        name = name or sig.task
+        entry = {
+            "task": sig.task,
+            "schedule": schedule,
+            "args": sig.args,
+            "kwargs": sig.kwargs,
+            "options": {**sig.options, **options},
+        }
+        self.conf.beat_schedule = {**(self.conf.beat_schedule or {}), name: entry}
+        return name
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a signature; see `signature`."""

@@ -14,6 +14,10 @@ class CeleryConfig(AppConfig):
     verbose_name = "Celery tasks as background jobs"
 
     def ready(self) -> None:
-        """Import `tasks.py` of every installed app, and register the tasks for the workers."""
+        """Import `tasks.py` of every installed app, and register the tasks and schedules."""
+        from django_ojs.contrib.celery import beat
+
         autodiscover_modules(*sorted(app.task_modules))
         registration.register_waiting()
+        app.configured()
+        beat.declare_all()

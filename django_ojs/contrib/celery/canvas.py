@@ -13,7 +13,7 @@ from django_ojs.job_type import job_type_of
 from django_ojs.spec import ids
 
 if TYPE_CHECKING:
-    from django_ojs.contrib.celery.results import AsyncResult, GroupResult
+    from django_ojs.contrib.celery.result import AsyncResult, GroupResult
     from django_ojs.contrib.celery.task import Task
     from django_ojs.options import Request
 
@@ -102,7 +102,7 @@ class Signature:
     def _enqueue(
         self, then: Sequence[Sequence[dict[str, Any]]], on_full: str | None = None
     ) -> AsyncResult:
-        from django_ojs.contrib.celery.results import AsyncResult
+        from django_ojs.contrib.celery.result import AsyncResult
         from django_ojs.operations.push import push
         from django_ojs.options import envelope_of, push_options_of
 
@@ -202,7 +202,7 @@ class chain:
         self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
     ) -> AsyncResult:
         """Enqueue the first task, and return the result of the last one."""
-        from django_ojs.contrib.celery.results import AsyncResult
+        from django_ojs.contrib.celery.result import AsyncResult
 
         first, *rest = self.tasks
         stored = [step.stored() for step in rest]
@@ -238,7 +238,7 @@ class group:
     ) -> GroupResult:
         """Enqueue the tasks, and return their results."""
         from django_ojs.client import enqueue_batch
-        from django_ojs.contrib.celery.results import AsyncResult, GroupResult
+        from django_ojs.contrib.celery.result import AsyncResult, GroupResult
 
         args = tuple(args)
         requests = [member.clone(args, kwargs, **options).request() for member in self.tasks]

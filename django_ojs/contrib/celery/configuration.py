@@ -12,7 +12,8 @@ class Configuration(dict[str, Any]):
     """`app.conf`: members are attributes too. These have an effect; all others are kept.
 
     `task_always_eager`, `task_eager_propagates`, `task_ignore_result`, `task_default_queue`,
-    `task_routes` (names or patterns to queues), `task_time_limit` and `task_soft_time_limit`.
+    `task_routes` (names or patterns to queues), `task_time_limit`, `task_soft_time_limit`,
+    `beat_schedule` and `timezone`.
     """
 
     def __getattr__(self, name: str) -> Any:

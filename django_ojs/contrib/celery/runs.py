@@ -10,7 +10,7 @@ from typing import Any
 
 from django_ojs.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from django_ojs.contrib.celery.request import Request, running
-from django_ojs.contrib.celery.results import EagerResult
+from django_ojs.contrib.celery.result import EagerResult
 from django_ojs.contrib.celery.task import Task
 from django_ojs.spec import ids
 from django_ojs.spec.failure import HandlerResponse

@@ -22,6 +22,12 @@ class crontab:
         fields = (minute, hour, day_of_month, month_of_year, day_of_week)
         self.expression = " ".join(map(_text, fields))
 
+    @property
+    def restricts_both_days(self) -> bool:
+        """Whether neither the day of the month nor that of the week is `*`."""
+        _, _, day_of_month, _, day_of_week = self.expression.split()
+        return "*" not in (day_of_month, day_of_week)
+
     def __repr__(self) -> str:
         return f"<crontab: {self.expression}>"
 

@@ -20,7 +20,7 @@ from django_ojs.contrib.celery.request import Request, current_request
 
 if TYPE_CHECKING:
     from django_ojs.contrib.celery.handler import TaskHandler
-    from django_ojs.contrib.celery.results import AsyncResult, EagerResult
+    from django_ojs.contrib.celery.result import AsyncResult, EagerResult
 
 Arguments = Iterable[Any] | None
 Keywords = Mapping[str, Any] | None
@@ -144,7 +144,7 @@ class Task:
 
     def AsyncResult(self, task_id: str) -> AsyncResult:
         """Return the result of a job of this task."""
-        from django_ojs.contrib.celery.results import AsyncResult
+        from django_ojs.contrib.celery.result import AsyncResult
 
         return AsyncResult(task_id)
 

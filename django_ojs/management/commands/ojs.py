@@ -8,6 +8,7 @@ from django.db import DatabaseError, NotSupportedError
 
 from django_ojs.command_line import (
     changes,
+    cron,
     deletion,
     doctor,
     figures,
@@ -27,6 +28,7 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs jobs state:discarded queue:email    find jobs, as the search of the admin does
   manage.py ojs show ID --args                      one job, its runs and its arguments
   manage.py ojs retry is:dead queue:email           retry all jobs of a search
+  manage.py ojs cron list                           the schedules, and when each runs next
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
 `manage.py ojs SUBCOMMAND --help` has the arguments and examples of each.
@@ -48,6 +50,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *jobs.SUBCOMMANDS,
         *changes.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
+        *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,

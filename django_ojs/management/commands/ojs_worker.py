@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
+from django_ojs import schedules
 from django_ojs.command_line.database_check import require_database
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
@@ -190,6 +191,7 @@ class Command(BaseCommand):
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
+        _sync_schedules()
         if config.once:
             run_process(WorkerProcess(config))
             return
@@ -230,6 +232,17 @@ class Command(BaseCommand):
         finally:
             # The supervisor forks, and a connection must not be shared.
             connections.close_all()
+
+
+def _sync_schedules() -> None:
+    try:
+        result = schedules.sync()
+    except OJSError as error:
+        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
+    finally:
+        connections.close_all()  # As in _check_database.
+    for name, text in result.lines():
+        logger.info("Cron job %s: %s", name, text)
 
 
 def _can_start() -> bool:

@@ -484,13 +484,26 @@ class Dialect(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
-    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
+    def due_work(
+        self, connection: BaseDatabaseWrapper, *, since: float = 0.0
+    ) -> tuple[bool, bool, bool]:
+        """Say whether a job is due, whether a waiting one expired, and whether a cron job is due.
 
-        Both for `since` seconds or longer.
+        Each for `since` seconds or longer.
         """
-        due, expired = self._rows(connection, "due_work", {"since": since})[0]
-        return bool(due), bool(expired)
+        due, expired, cron = self._rows(connection, "due_work", {"since": since})[0]
+        return bool(due), bool(expired), bool(cron)
+
+    def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
+        """Set the next times of cron jobs whose `due_at` is the given one; return their names.
+
+        Given as a JSON array of `{name, due_at, next_due_at, next_run_at, missed}`.
+        """
+        return [name for (name,) in self._rows(connection, "advance_cron_jobs", {"rows": rows})]
+
+    def note_cron_runs(self, connection: BaseDatabaseWrapper, rows: str) -> None:
+        """Note the jobs that cron jobs enqueued, given as a JSON array of `{name, job_id}`."""
+        self._run(connection, "note_cron_runs", {"rows": rows})
 
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0

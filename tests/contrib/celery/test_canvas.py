@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django_ojs import testing
 from django_ojs.contrib.celery import chain, chord, group, signature
 from django_ojs.contrib.celery.exceptions import TaskRevokedError, Unsupported
-from django_ojs.contrib.celery.results import AsyncResult
+from django_ojs.contrib.celery.result import AsyncResult
 from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.states import State

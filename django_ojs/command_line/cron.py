@@ -1,0 +1,204 @@
+"""`cron`: list the schedules, store those of the code, run, pause and resume them."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from django.utils import timezone
+
+from django_ojs import schedules
+from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
+from django_ojs.models import CronJob
+from django_ojs.operations import cron
+from django_ojs.operations.access import audit
+from django_ojs.operations.cron.schedule import describe
+from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.times import format_timestamp
+
+#: Cron jobs that one query reads.
+_PAGE: Final = 500
+#: Known names that a message about an unknown one chooses from.
+_MOST_NAMES: Final = 200
+
+_COLUMNS: Final = (
+    TableColumn("NAME", shrinks=True),
+    TableColumn("SCHEDULE", shrinks=True),
+    TableColumn("TYPE", shrinks=True),
+    TableColumn("NEXT RUN"),
+    TableColumn("LAST RUN"),
+    TableColumn("RUNS", right=True),
+    TableColumn("OWNER"),
+)
+
+
+def _all() -> Iterator[CronJob]:
+    after: str | None = None
+    while True:
+        page = cron.page(after=after, limit=_PAGE)
+        yield from page.cron_jobs
+        if not page.has_more:
+            return
+        after = page.cron_jobs[-1].name
+
+
+def _known(names: list[str]) -> list[CronJob]:
+    """Return cron jobs. A name that is not known is an error: it is probably misspelt."""
+    if not names:
+        raise usage_error("Name at least one cron job; `manage.py ojs cron list` has them.")
+    return [_get(name) for name in names]
+
+
+def _get(name: str) -> CronJob:
+    try:
+        return cron.get(name)
+    except NotFound:
+        known = [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs]
+        hint = did_you_mean(name, known) if known else "None is registered."
+        raise usage_error(f"There is no cron job {name!r}. {hint}") from None
+
+
+def _list(console: Console, options: Options) -> int:
+    jobs = _known(options["names"]) if options["names"] else list(_all())
+    if console.as_json:
+        console.json({"cron_jobs": [_as_json(job) for job in jobs]})
+    elif not jobs:
+        console.line("No cron job is registered.")
+    else:
+        console.table(_COLUMNS, [_row(job) for job in jobs])
+    return OK
+
+
+def _row(job: CronJob) -> list[Cell | str]:
+    return [
+        job.name,
+        describe(job.expression, job.timezone),
+        job.type,
+        _time(job.next_run_at) if job.enabled else Cell("paused", "yellow"),
+        _time(job.last_run_at),
+        f"{job.run_count:,}",
+        job.owner,
+    ]
+
+
+def _time(at: datetime | None) -> str:
+    return NONE if at is None else f"{timezone.localtime(at):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _as_json(job: CronJob) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "cron": job.expression,
+        "timezone": job.timezone,
+        "description": job.description,
+        "type": job.type,
+        "queue": job.queue,
+        "overlap_policy": job.overlap_policy,
+        "enabled": job.enabled,
+        "owner": job.owner,
+        "next_run_at": None if job.next_run_at is None else format_timestamp(job.next_run_at),
+        "last_run_at": None if job.last_run_at is None else format_timestamp(job.last_run_at),
+        "run_count": job.run_count,
+        "missed_count": job.missed_count,
+    }
+
+
+def _sync(console: Console, options: Options) -> int:
+    if options["names"]:
+        raise usage_error("`sync` stores all schedules of the code: leave the names out.")
+    result = schedules.sync(dry_run=options["dry_run"])
+    if not options["dry_run"]:
+        audit.note("cron.synced", principal=operator(), changes=dict(result.lines()))
+    if console.as_json:
+        console.json(
+            {
+                "created": result.created,
+                "changed": result.changed,
+                "taken_over": result.taken_over,
+                "removed": result.removed,
+                "unchanged": result.unchanged,
+                "dry_run": options["dry_run"],
+            }
+        )
+        return OK
+    for name, text in result.lines():
+        console.line(f"{name}: {text}.")
+    number = len(result.unchanged)
+    console.line(f"{number:,} unchanged." if number or result.lines() else "The code has none.")
+    if options["dry_run"]:
+        console.note("Nothing was changed (--dry-run).")
+    return OK
+
+
+def _run(console: Console, options: Options) -> int:
+    results, code = {}, OK
+    for job in _known(options["names"]):
+        try:
+            enqueued = cron.trigger(job.name, by=operator())
+        except Conflict as error:
+            code = FAILED
+            results[job.name] = {"error": error.message, **error.details}
+            console.note(f"{job.name}: {error.message}")
+            continue
+        audit.note("cron.run", principal=operator(), cron_job=job.name, job=str(enqueued.id))
+        results[job.name] = {"job_id": str(enqueued.id)}
+        if not console.as_json:
+            console.line(f"{job.name}: job {enqueued.id} is {enqueued.state}.")
+    if console.as_json:
+        console.json({"cron_jobs": results})
+    return code
+
+
+def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
+    def run(console: Console, options: Options) -> int:
+        # All names are checked before the first cron job changes.
+        changed = []
+        for job in _known(options["names"]):
+            changed.append(cron.set_enabled(job.name, enabled))
+            audit.note(event, principal=operator(), cron_job=job.name)
+        if console.as_json:
+            console.json({"cron_jobs": [_as_json(job) for job in changed]})
+            return OK
+        for job in changed:
+            text = f"runs next at {_time(job.next_run_at)}" if enabled else "is paused"
+            console.line(f"Cron job {job.name} {text}.")
+        return OK
+
+    return run
+
+
+_ACTIONS: Final = {
+    "list": _list,
+    "sync": _sync,
+    "run": _run,
+    "pause": _enable(False, "cron.disabled"),
+    "resume": _enable(True, "cron.enabled"),
+}
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the name of a cron job")
+    parser.add_argument("--dry-run", action="store_true", help="with sync: show what would change")
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="cron",
+        help="list schedules, store those of the code, run, pause and resume them",
+        description="list: the schedules, or the named ones, and when each runs next. "
+        "sync: store the schedules that the code declares with @ojs.cron, and remove those that "
+        "left it, as a worker does when it starts. "
+        "run: enqueue a job now, outside of the schedule; the overlap policy applies. "
+        "pause, resume: a paused schedule enqueues no jobs.",
+        examples="  manage.py ojs cron list\n"
+        "  manage.py ojs cron sync --dry-run\n"
+        "  manage.py ojs cron run shop.nightly-report\n"
+        "  manage.py ojs cron pause shop.nightly-report",
+        add_arguments=_arguments,
+        run=lambda console, options: _ACTIONS[options["action"]](console, options),
+    ),
+)

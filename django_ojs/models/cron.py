@@ -1,0 +1,124 @@
+"""Cron jobs: the registered schedules, and the jobs that they have created."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from django_ojs.models.base import StoredModel
+from django_ojs.models.fields import StoredJSONField
+
+
+class OverlapPolicy(models.TextChoices):
+    """What happens when a run is due and an earlier one has not ended (ojs-cron §6.1)."""
+
+    SKIP = "skip", "Skip"
+    ALLOW = "allow", "Allow"
+    CANCEL_PREVIOUS = "cancel_previous", "Cancel the previous run"
+    ENQUEUE = "enqueue", "Enqueue"
+
+
+class CronOwner(models.TextChoices):
+    """What registered a cron job, and may change it."""
+
+    CODE = "code", "Code"
+    API = "api", "API"
+
+
+class CronJob(StoredModel):
+    """A schedule, and the job that each of its occurrences enqueues (ojs-cron §2).
+
+    `due_at` is the next occurrence, and what a scheduler compares and sets. It is `next_run_at`,
+    except before an occurrence that a change to summer time skips: nothing runs then.
+    """
+
+    name = models.CharField(primary_key=True, max_length=255)
+    expression = models.CharField(max_length=255)
+    timezone = models.CharField(max_length=255, default="UTC")
+    #: The job as a client would send it: `type`, `args`, `meta`, `options`.
+    template = StoredJSONField()
+    # Those of the template, for lists and permissions.
+    type = models.CharField(max_length=255)
+    queue = models.CharField(max_length=255)
+    overlap_policy = models.CharField(
+        max_length=16, choices=OverlapPolicy.choices, default=OverlapPolicy.SKIP
+    )
+    enabled = models.BooleanField(default=True)
+    description = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: none was given
+    owner = models.CharField(max_length=8, choices=CronOwner.choices, default=CronOwner.API)
+    #: Of a cron job that code owns: the project (SERVICE_NAME), and the function.
+    service = models.CharField(max_length=255, blank=True, editable=False)
+    defined_in = models.CharField(max_length=512, blank=True, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    updated_at = models.DateTimeField(db_default=Now(), editable=False)
+    due_at = models.DateTimeField(null=True, editable=False)
+    next_run_at = models.DateTimeField(null=True, editable=False)
+    last_run_at = models.DateTimeField(null=True, editable=False)
+    last_job_id = models.UUIDField(null=True, editable=False)
+    run_count = models.PositiveBigIntegerField(default=0, editable=False)
+    #: Occurrences that passed while no scheduler ran.
+    missed_count = models.PositiveBigIntegerField(default=0, editable=False)
+
+    class Meta:
+        db_table = "ojs_cron_job"
+        verbose_name = "cron job"
+        indexes = [
+            models.Index(
+                "due_at", "name", name="ojs_cron_job_due", condition=Q(due_at__isnull=False)
+            ),
+            # The cron jobs of a project's code, which a sync reads.
+            models.Index("service", name="ojs_cron_job_code", condition=Q(owner="code")),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(enabled=True) | Q(due_at__isnull=True, next_run_at__isnull=True),
+                name="ojs_cron_job_disabled_has_no_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class CronRunPhase(models.TextChoices):
+    """How far a run is, as far as the next occurrence needs to know."""
+
+    #: Its job is pending until the earlier runs have ended (overlap policy "enqueue").
+    HELD = "held", "Held"
+    #: Its job had not ended when that was checked last.
+    OPEN = "open", "Open"
+    ENDED = "ended", "Ended"
+
+
+class CronRun(StoredModel):
+    """A job that a cron job enqueued. Jobs carry nothing for it except the name in their `meta`.
+
+    It has no foreign keys: it is pruned after its job, and a cron job of the same name that is
+    registered again has the same runs.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=255)
+    job_id = models.UUIDField()
+    scheduled_at = models.DateTimeField()
+    triggered_at = models.DateTimeField(db_default=Now())
+    triggered_by = models.CharField(
+        max_length=255, blank=True, help_text="The operator; empty for the schedule."
+    )
+    phase = models.CharField(
+        max_length=8, choices=CronRunPhase.choices, default=CronRunPhase.OPEN, editable=False
+    )
+
+    class Meta:
+        db_table = "ojs_cron_run"
+        verbose_name = "run of a cron job"
+        verbose_name_plural = "runs of cron jobs"
+        indexes = [
+            models.Index("name", "id", name="ojs_cron_run_name"),
+            models.Index(
+                "name", "id", name="ojs_cron_run_open", condition=Q(phase__in=["open", "held"])
+            ),
+            models.Index("name", "id", name="ojs_cron_run_held", condition=Q(phase="held")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.scheduled_at}"

@@ -1,0 +1,26 @@
+"""Cron jobs (ojs-cron): register them, list them, and enqueue a job at each occurrence."""
+
+from django_ojs.operations.cron.queries import CronJobPage, get, page, runs
+from django_ojs.operations.cron.registration import (
+    Definition,
+    check,
+    register,
+    remove,
+    set_enabled,
+)
+from django_ojs.operations.cron.tick import fire_due
+from django_ojs.operations.cron.trigger import trigger
+
+__all__ = [
+    "CronJobPage",
+    "Definition",
+    "check",
+    "fire_due",
+    "get",
+    "page",
+    "register",
+    "remove",
+    "runs",
+    "set_enabled",
+    "trigger",
+]

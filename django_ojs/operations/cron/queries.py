@@ -1,0 +1,108 @@
+"""Read cron jobs and their runs."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.models import CronJob, CronRun, Job
+from django_ojs.models.cron import CronRunPhase
+from django_ojs.spec.errors import NotFound
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import outbox
+from django_ojs.storage.dialects.expressions import OneOf
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CronJobPage:
+    """A page of the cron jobs, in the order of their names, and the number of all."""
+
+    cron_jobs: list[CronJob]
+    total: int
+    has_more: bool
+
+
+def page(
+    *,
+    after: str | None = None,
+    offset: int = 0,
+    limit: int,
+    enabled: bool | None = None,
+    within: Collection[str] | None = None,
+) -> CronJobPage:
+    """Return the cron jobs whose names come after `after`, without the first `offset`.
+
+    `within` are the queues that the caller may use.
+    """
+    found = CronJob.primary.order_by("name")
+    if enabled is not None:
+        found = found.filter(enabled=enabled)
+    if within is not None:
+        found = found.filter(queue__in=sorted(within))
+    total = found.count()
+    if after is not None:
+        found = found.filter(name__gt=after)
+    rows = list(found[offset : offset + limit + 1])
+    return CronJobPage(cron_jobs=rows[:limit], total=total, has_more=len(rows) > limit)
+
+
+def get(name: str) -> CronJob:
+    """Return a cron job. Raises NotFound."""
+    found = CronJob.primary.filter(pk=name).first()
+    if found is None:
+        raise not_found(name)
+    return found
+
+
+def lock(name: str) -> tuple[CronJob, datetime]:
+    """Return a cron job, locked until the transaction ends, and the time. Raises NotFound."""
+    found = CronJob.primary.select_for_update().annotate(now=Now()).filter(pk=name).first()
+    if found is None:
+        raise not_found(name)
+    return found, found.now
+
+
+def not_found(name: str) -> NotFound:
+    """Return the error for an unknown cron job."""
+    return NotFound(
+        "There is no cron job with this name.",
+        details={"resource_type": "cron_job", "resource_id": name},
+    )
+
+
+def runs(name: str) -> QuerySet[CronRun]:
+    """The runs of a cron job that are kept, the latest first; a removed one has them too."""
+    return CronRun.primary.filter(name=name).order_by("-id")
+
+
+def unended(names: Collection[str]) -> dict[str, list[CronRun]]:
+    """Return the runs of these cron jobs that have not ended, by name, the earliest first.
+
+    A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
+    more. One that waits in the outbox has not.
+    """
+    return split(names)[0]
+
+
+def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRun]]:
+    """Return the runs that have not ended, as `unended` does, and those that have ended since."""
+    open_runs = CronRun.primary.filter(name__in=names).exclude(phase=CronRunPhase.ENDED)
+    rows = list(open_runs.order_by("id"))
+    going_on = _unended_jobs([run.job_id for run in rows])
+    by_name: dict[str, list[CronRun]] = {}
+    for run in rows:
+        if run.job_id in going_on:
+            by_name.setdefault(run.name, []).append(run)
+    return by_name, [run for run in rows if run.job_id not in going_on]
+
+
+def _unended_jobs(keys: Collection[UUID]) -> set[UUID]:
+    if not keys:
+        return set()
+    states = dict(Job.primary.filter(OneOf("pk", keys)).values_list("pk", "state"))
+    gone = [key for key in keys if key not in states]
+    going_on = {key for key, state in states.items() if State(state) not in TERMINAL}
+    return going_on | (outbox.pending(gone) if gone else set())

@@ -1,0 +1,34 @@
+"""Release the jobs that waited for an earlier run to end (overlap policy "enqueue")."""
+
+from contextlib import suppress
+
+from django_ojs.models import CronJob, CronRun
+from django_ojs.models.cron import CronRunPhase
+from django_ojs.operations.activate import activate
+from django_ojs.operations.cron.queries import split
+from django_ojs.spec.errors import Conflict, JobNotFound, QueueFull
+from django_ojs.storage import cron_jobs, database
+
+
+def release() -> int:
+    """Activate the next held job of cron jobs whose earlier runs have ended. Return how many."""
+    return sum(_release(name) for name in cron_jobs.with_held_runs())
+
+
+@database.write_transaction
+def _release(name: str) -> int:
+    # A removed cron job has no row; its runs are released all the same.
+    list(CronJob.primary.select_for_update().filter(pk=name).values_list("pk"))
+    by_name, ended = split([name])
+    going_on = by_name.get(name, [])
+    held = [run for run in going_on if run.phase == CronRunPhase.HELD]
+    CronRun.primary.filter(pk__in=[run.pk for run in ended]).update(phase=CronRunPhase.ENDED)
+    if not held or len(held) < len(going_on):
+        return 0
+    with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
+        try:
+            activate(held[0].job_id)
+        except QueueFull:
+            return 0
+    CronRun.primary.filter(pk=held[0].pk).update(phase=CronRunPhase.OPEN)
+    return 1

@@ -1,0 +1,115 @@
+"""The tick: enqueue the jobs of cron jobs that are due (ojs-cron §7.3).
+
+Any process may call it at any time. What decides is a compare-and-swap on `due_at`, in the
+transaction that stores the job: of several schedulers, one moves a cron job on to its next
+occurrence and enqueues its job, and one that dies has done neither.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from django.db.models.functions import Now
+
+from django_ojs.models import CronJob
+from django_ojs.operations.cron import schedule
+from django_ojs.operations.cron.firing import DueRun, event_source, fire
+from django_ojs.operations.cron.release import release
+from django_ojs.operations.cron.schedule import Passed
+from django_ojs.operations.events import publish
+from django_ojs.spec.cron import CronExpressionError
+from django_ojs.spec.cron_events import SkipReason
+from django_ojs.spec.events import NewEvent
+from django_ojs.storage import cron_jobs, database
+from django_ojs.storage.database import BATCH
+
+logger = logging.getLogger("django_ojs.cron")
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A cron job as it was read, and what is due of it."""
+
+    due_at: datetime
+    passed: Passed
+    error: str = ""
+
+
+def fire_due(limit: int = BATCH) -> int:
+    """Enqueue the jobs of cron jobs that are due, and release those that waited for a run before.
+
+    Return how many.
+    """
+    found = list(
+        CronJob.primary.filter(due_at__lte=Now())
+        .annotate(now=Now())
+        .order_by("due_at", "name")
+        .only("name", "expression", "timezone", "due_at", "next_run_at")[:limit]
+    )
+    due = {row.name: _evaluate(row) for row in found}
+    return (_fire(due) if due else 0) + release()
+
+
+def _evaluate(row: CronJob) -> _Due:
+    # `only` and the condition of the query: a time is there.
+    due_at, now = cast("datetime", row.due_at), cast("datetime", row.now)  # type: ignore[attr-defined]  # annotated
+    try:
+        is_gap = due_at != row.next_run_at
+        passed = schedule.passed(row.expression, row.timezone, due_at, now, is_gap=is_gap)
+    except CronExpressionError as error:
+        # It was checked when it was registered: the timezone database has changed since.
+        logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
+        return _Due(due_at, Passed(), error=str(error))
+    return _Due(due_at, passed)
+
+
+@database.write_transaction
+def _fire(due: dict[str, _Due]) -> int:
+    won = cron_jobs.advance(
+        cron_jobs.Advance(
+            name=name,
+            due_at=each.due_at,
+            next_due_at=each.passed.next.due_at,
+            next_run_at=each.passed.next.next_run_at,
+            missed=each.passed.missed,
+        )
+        for name, each in due.items()
+    )
+    if not won:
+        return 0
+    # As they are now: one may have been registered again since it was read.
+    rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
+    publish.record(event for row in rows for event in _of_passed(row, due[row.name]))
+    occurrences = [
+        DueRun(cron_job=row, scheduled_at=fires_at)
+        for row in rows
+        if (fires_at := due[row.name].passed.fires_at) is not None
+    ]
+    if occurrences:
+        fire(occurrences, rows[0].now)
+    return len(won)
+
+
+def _of_passed(row: CronJob, due: _Due) -> Sequence[NewEvent]:
+    """Return the events of the occurrences that passed without a job."""
+    source, passed = event_source(row), due.passed
+    events = [source.skipped(SkipReason.DST, scheduled_at=at) for at in passed.gaps]
+    if passed.missed_from is not None:
+        number = f"{passed.missed} or more" if passed.is_cut else str(passed.missed)
+        logger.warning(
+            "The cron job %s was not evaluated in time: %s occurrences since %s were missed, and "
+            "one job is enqueued.",
+            row.name,
+            number,
+            passed.missed_from,
+        )
+        events.append(
+            source.skipped(SkipReason.MISSED, scheduled_at=passed.missed_from, count=passed.missed)
+        )
+    if due.error:
+        events.append(
+            source.skipped(SkipReason.REJECTED, scheduled_at=due.due_at, message=due.error)
+        )
+    return events

@@ -1,0 +1,34 @@
+"""Run a cron job now, outside of its schedule."""
+
+from django_ojs.operations.cron.firing import DueRun, SkippedRun, fire
+from django_ojs.operations.cron.queries import lock
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.spec.cron_events import SkipReason
+from django_ojs.spec.errors import Conflict
+from django_ojs.storage import database
+
+
+@database.write_transaction
+def trigger(name: str, *, by: str) -> EnqueuedJob:
+    """Enqueue a job of a cron job now, also of a disabled one, and return it.
+
+    Its schedule stays as it is, and its overlap policy applies. `by` names the operator. Raises
+    NotFound, and Conflict where no job was enqueued.
+    """
+    cron_job, now = lock(name)
+    (result,) = fire([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], now)
+    if isinstance(result, EnqueuedJob):
+        return result
+    raise _conflict(name, result)
+
+
+def _conflict(name: str, skipped: SkippedRun) -> Conflict:
+    details = {"name": name, "reason": skipped.reason.value}
+    if skipped.job_id is not None:
+        details["active_job_id"] = str(skipped.job_id)
+    if skipped.reason is SkipReason.OVERLAP:
+        return Conflict("A run of the cron job has not ended.", details=details)
+    return Conflict(
+        f"The cron job enqueued no job ({skipped.reason.value}). {skipped.message}".rstrip(),
+        details=details,
+    )

@@ -1,0 +1,94 @@
+"""The data of cron events (ojs-cron §9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.failure import clean
+from django_ojs.spec.times import format_timestamp
+
+MAX_MESSAGE_CHARACTERS: Final = 1_000
+
+
+class SkipReason(StrEnum):
+    """Why an occurrence enqueued no job. The first two are the document's."""
+
+    OVERLAP = "overlap_skip"
+    DST = "dst_skip"
+    #: No scheduler ran at that time; a later occurrence stands for all of them.
+    MISSED = "missed"
+    #: An enqueue middleware dropped the job.
+    DROPPED = "dropped"
+    #: The unique policy of the job found another one.
+    DUPLICATE = "duplicate"
+    #: The job was rejected: it breaks a rule of now, or a middleware failed.
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The part of a cron job that each of its events has."""
+
+    name: str
+    expression: str
+    timezone: str
+    queue: str
+
+    def _event(self, type: EventType, data: Mapping[str, Any]) -> NewEvent:
+        which = {
+            "cron_name": self.name,
+            "cron_expression": self.expression,
+            "timezone": self.timezone,
+        }
+        return NewEvent(type=type, subject=self.name, queue=self.queue, data={**which, **data})
+
+    def triggered(
+        self,
+        *,
+        job_id: UUID,
+        job_type: str,
+        run_count: int,
+        scheduled_at: datetime,
+        at: datetime,
+        by: str = "",
+    ) -> NewEvent:
+        """An occurrence enqueued a job. `by` names the operator of one that was asked for."""
+        data = {
+            "job_id": str(job_id),
+            "job_type": job_type,
+            "run_count": run_count,
+            "scheduled_time": format_timestamp(scheduled_at),
+            "actual_time": format_timestamp(at),
+        }
+        if by:
+            data["triggered_by"] = clean(by, 255)
+        return self._event(EventType.CRON_TRIGGERED, data)
+
+    def skipped(
+        self,
+        reason: SkipReason,
+        *,
+        scheduled_at: datetime,
+        job_id: UUID | None = None,
+        message: str = "",
+        count: int = 1,
+    ) -> NewEvent:
+        """An occurrence enqueued no job, or `count` of them, of which `scheduled_at` is the first.
+
+        `job_id` is the job that is the reason.
+        """
+        data: dict[str, Any] = {
+            "reason": reason.value,
+            "scheduled_time": format_timestamp(scheduled_at),
+        }
+        if job_id is not None:
+            data["active_job_id"] = str(job_id)
+        if message:
+            data["message"] = clean(message, MAX_MESSAGE_CHARACTERS)
+        if count > 1:
+            data["count"] = count
+        return self._event(EventType.CRON_SKIPPED, data)

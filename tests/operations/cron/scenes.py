@@ -1,0 +1,48 @@
+"""Cron jobs as their clients register them, and a clock that tests can turn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django_ojs.models import CronJob, Event
+from django_ojs.operations import cron
+from django_ojs.operations.cron import Definition
+
+SECOND = timedelta(seconds=1)
+
+
+def definition(name: str = "report", expression: str = "@hourly", **values: Any) -> Definition:
+    """Build a definition; `template` is completed with a type."""
+    template = {"type": "report.make", "args": [1]} | values.pop("template", {})
+    return Definition(name=name, expression=expression, template=template, **values)
+
+
+def register(name: str = "report", expression: str = "@hourly", **values: Any) -> CronJob:
+    """Register a cron job."""
+    return cron.register(definition(name, expression, **values))[0]
+
+
+def make_due(*names: str, ago: timedelta = SECOND) -> datetime:
+    """Let cron jobs be due since then; return the time."""
+    at = (datetime.now(UTC) - ago).replace(microsecond=0)
+    changed = CronJob.primary.filter(pk__in=names).update(due_at=at, next_run_at=at)
+    assert changed == len(names)
+    return at
+
+
+def tick(*names: str, ago: timedelta = SECOND) -> int:
+    """Let cron jobs be due, and run the scheduler once."""
+    make_due(*names, ago=ago)
+    return cron.fire_due()
+
+
+def events(*types: str) -> list[Event]:
+    """Return the recorded events of cron jobs, oldest first."""
+    found = Event.primary.filter(type__startswith="cron.").order_by("pk")
+    return list(found.filter(type__in=types) if types else found)
+
+
+def reasons() -> list[str]:
+    """Return why occurrences were skipped, in order."""
+    return [event.data["reason"] for event in events("cron.skipped")]

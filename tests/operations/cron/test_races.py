@@ -1,0 +1,94 @@
+"""Several schedulers at once, and one that dies: each occurrence enqueues one job."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from django_ojs.models import CronJob
+from django_ojs.operations import cron
+from django_ojs.spec.errors import Conflict
+from tests.factories import jobs
+from tests.operations.cron.scenes import definition, events, make_due, register
+from tests.operations.test_races import at_once
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SCHEDULERS = 6
+ROUNDS = 4
+
+
+@pytest.mark.requirement("CRON-21")
+def test_of_many_schedulers_one_fires_each_occurrence() -> None:
+    names = [f"c{n}" for n in range(20)]
+    for name in names:
+        register(name, overlap_policy="allow")
+    for number in range(1, ROUNDS + 1):
+        make_due(*names)
+        fired = at_once([cron.fire_due] * SCHEDULERS)
+        # One that found rows locked has left them to their holder.
+        while cron.fire_due():
+            pytest.fail("an occurrence was left over")
+        assert sum(fired) == len(names)
+        assert jobs().count() == number * len(names)
+    assert set(CronJob.primary.values_list("run_count", flat=True)) == {ROUNDS}
+    assert len(events("cron.triggered")) == ROUNDS * len(names)
+
+
+def test_a_run_that_is_asked_for_while_schedulers_fire_overlaps_with_none() -> None:
+    register("c")
+    make_due("c")
+
+    def ask() -> int:
+        try:
+            cron.trigger("c", by="anna")
+        except Conflict:
+            return 0
+        return 1
+
+    at_once([cron.fire_due, ask, cron.fire_due, ask])
+    assert jobs().count() == 1
+
+
+def test_a_name_that_many_register_at_once_is_one_cron_job() -> None:
+    made = at_once([lambda: cron.register(definition("c"))] * SCHEDULERS)
+    assert sum(is_new for _, is_new in made) == 1
+    assert CronJob.primary.count() == 1
+
+
+_DIES = """
+import os, signal
+import django
+django.setup()
+from django_ojs.operations import cron
+from django_ojs.storage import cron_jobs
+
+def die(runs):
+    from django_ojs.models import Job
+    assert Job.primary.count() == 1, "the job is stored, and not committed"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+cron_jobs.note_runs = die
+cron.fire_due()
+"""
+
+
+@pytest.mark.smoke
+@pytest.mark.requirement("CRON-22")
+def test_a_scheduler_that_is_killed_before_its_commit_has_done_nothing(
+    process_environment: dict[str, str],
+) -> None:
+    register("c")
+    due = make_due("c")
+    ended = subprocess.run(
+        [sys.executable, "-c", _DIES], env=process_environment, capture_output=True, text=True
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert cron.get("c").due_at == due
+    assert not jobs().exists()
+    assert cron.fire_due() == 1
+    assert jobs().count() == 1
+    assert len(events()) == 1
