@@ -32,13 +32,14 @@ _MODULES: Final = {
 def install_as_celery() -> None:
     """Let `import celery` import `django_ojs.contrib.celery` in this process.
 
-    Call it at the top of the settings. Raises Unsupported when Celery itself is imported already.
+    Call it in the `__init__.py` beside the settings, before `celery` is imported there. Raises
+    Unsupported when Celery itself is imported already.
     """
     known = sys.modules.get("celery")
     if known is not None and known.__name__ != _PACKAGE:
         raise Unsupported(
-            "Celery is imported already: call install_as_celery() at the top of the settings, "
-            "before other imports."
+            "Celery is imported already: call install_as_celery() before, as the first thing in "
+            "the __init__.py beside the settings."
         )
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -143,6 +143,15 @@ def test_celery_that_is_imported_already_is_not_replaced(monkeypatch: pytest.Mon
 
     before = list(sys.meta_path)
     monkeypatch.setitem(sys.modules, "celery", ModuleType("celery"))
-    with pytest.raises(Unsupported, match="at the top of the settings"):
+    with pytest.raises(Unsupported, match=r"__init__\.py beside the settings"):
         install_as_celery()
     assert sys.meta_path == before
+
+
+def test_our_own_tasks_can_be_discovered_without_django_tasks() -> None:
+    """Celery imports `tasks` of every installed app, on Django 5.2 also `django_ojs.tasks`."""
+    script = "import sys, django_ojs.tasks; print('django_ojs.tasks.compat' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout == "False\n"
