@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from django_ojs.contrib.celery.canvas import Signature, signature
 from django_ojs.contrib.celery.configuration import Configuration, configuration
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.registration import add, tasks
 from django_ojs.contrib.celery.task import Task, shared_task
 
@@ -67,9 +67,9 @@ class Celery:
         return task
 
     def config_from_object(self, obj: object, namespace: str | None = None, **kwargs: Any) -> None:
-        """Do nothing for the settings of Django: `conf` reads them. Raises Unsupported else."""
+        """Do nothing for the settings of Django: `conf` reads them. Raises NoEquivalent else."""
         if obj != "django.conf:settings" or namespace != "CELERY":
-            raise Unsupported(
+            raise NoEquivalent(
                 "Celery's configuration is read from Django's settings: write "
                 'app.config_from_object("django.conf:settings", namespace="CELERY").'
             )
@@ -119,7 +119,7 @@ class Celery:
         """Do nothing: all apps of a process have the same tasks."""
 
     def start(self, argv: list[str] | None = None) -> NoReturn:
-        """Raise Unsupported: the worker is a command of Django."""
-        raise Unsupported("The worker is `python manage.py ojs_worker`.")
+        """Raise NoEquivalent: the worker is a command of Django."""
+        raise NoEquivalent("The worker is `python manage.py ojs_worker`.")
 
     worker_main = start

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django_ojs.contrib.celery import call_options, registration
 from django_ojs.contrib.celery.configuration import configuration
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
 from django_ojs.schedules import cron
@@ -18,7 +18,7 @@ _MEMBERS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "r
 
 
 def declare_all() -> None:
-    """Declare what `beat_schedule` has. Raises Unsupported, which names the entry."""
+    """Declare what `beat_schedule` has. Raises NoEquivalent, which names the entry."""
     for name, entry in (configuration.beat_schedule or {}).items():
         declare(str(name), entry)
 
@@ -27,10 +27,10 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
     """Declare one entry: its task is enqueued on schedule, like Celery also while one runs."""
     unknown = sorted(entry.keys() - _MEMBERS)
     if unknown:
-        raise Unsupported(f"beat_schedule[{name!r}] has {unknown[0]!r}, which is not known.")
+        raise NoEquivalent(f"beat_schedule[{name!r}] has {unknown[0]!r}, which is not known.")
     task = registration.tasks.get(entry["task"])
     if task is None:
-        raise Unsupported(
+        raise NoEquivalent(
             f"beat_schedule[{name!r}] names the task {entry['task']!r}, which no module tasks.py "
             "of an installed app declares."
         )
@@ -47,11 +47,11 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
 
 
 def expression_of(schedule: object, name: str) -> str:
-    """Return a schedule of Celery as a cron expression. Raises Unsupported."""
+    """Return a schedule of Celery as a cron expression. Raises NoEquivalent."""
     if isinstance(schedule, crontab):
         if schedule.restricts_both_days:
             # A day matches where both fields do, and in cron where one of them does.
-            raise Unsupported(
+            raise NoEquivalent(
                 f"beat_schedule[{name!r}] has day_of_month and day_of_week, which cron combines "
                 "in another way. Restrict one of them, and check the other in the task."
             )
@@ -60,7 +60,7 @@ def expression_of(schedule: object, name: str) -> str:
         schedule = timedelta(seconds=schedule)
     if isinstance(schedule, timedelta):
         return f"@every {schedule.total_seconds():g}s"
-    raise Unsupported(
+    raise NoEquivalent(
         f"beat_schedule[{name!r}] is a {type(schedule).__name__}: a schedule is a crontab, a "
         "timedelta or a number of seconds."
     )

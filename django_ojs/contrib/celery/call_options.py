@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 
 #: They say how a message reaches a broker, or what a result backend keeps.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -25,7 +25,7 @@ _INSTEAD: Final = {
 
 
 def read(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `apply_async` as those of a job. Raises Unsupported."""
+    """Return options of `apply_async` as those of a job. Raises NoEquivalent."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if value is None or name in _WITHOUT_EFFECT:
@@ -51,7 +51,7 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "serializer":
             check_serializer(value)
         else:
-            raise Unsupported(
+            raise NoEquivalent(
                 f"{name} is an option of apply_async that django_ojs does not know. "
                 f"{_INSTEAD.get(name, '')}".rstrip()
             )
@@ -59,9 +59,9 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_serializer(name: str) -> None:
-    """Raise Unsupported unless the arguments are JSON."""
+    """Raise NoEquivalent unless the arguments are JSON."""
     if name != "json":
-        raise Unsupported(
+        raise NoEquivalent(
             f"The serializer {name!r}: the arguments of a job are JSON. Pass a primary key or "
             "other plain values."
         )

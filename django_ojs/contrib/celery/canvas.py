@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from django_ojs.contrib.celery import call_options, following, registration
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.job_type import job_type_of
 from django_ojs.spec import ids
+from django_ojs.spec.errors import DuplicateJob
 
 if TYPE_CHECKING:
     from django_ojs.contrib.celery.result import AsyncResult, GroupResult
-    from django_ojs.contrib.celery.task import Task
     from django_ojs.options import Request
 
 
@@ -29,8 +29,8 @@ class Signature:
     immutable: bool = False
 
     @property
-    def type(self) -> Task:
-        """The task. Raises KeyError when it is none of this process."""
+    def type(self) -> Any:
+        """The `task.Task`. Raises KeyError when it is none of this process."""
         return registration.tasks[self.task]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ class Signature:
         if task is not None:
             bound = task.handler.bind(tuple(args), kwargs)
         elif kwargs:
-            raise Unsupported(
+            raise NoEquivalent(
                 f"{self.task} is no task of this process, and without its function the names of "
                 "arguments have no position: pass them by position, or import its module."
             )
@@ -145,7 +145,7 @@ class Signature:
 
 
 def signature(
-    task: str | Task | Signature,
+    task: Any,
     args: Iterable[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
@@ -153,7 +153,7 @@ def signature(
     immutable: bool = False,
     **more: Any,
 ) -> Signature:
-    """Return a signature of a task, or of the name of a task in another process."""
+    """Return a signature of a task, of another signature, or of a name in another process."""
     if isinstance(task, Signature):
         return task.clone(args or (), kwargs, **{**(options or {}), **more})
     return Signature(
@@ -163,6 +163,15 @@ def signature(
         options={**(options or {}), **more},
         immutable=immutable,
     )
+
+
+def enqueue_following(job: following.HasMeta, result: Any) -> None:
+    """Enqueue what follows a job, with its result. Raises InvalidMetadata; see `following`."""
+    for first, *rest in following.chains_of(job):
+        try:
+            Signature.from_stored(first).follow(result, rest, first["id"])
+        except DuplicateJob:
+            continue  # An earlier run has enqueued it.
 
 
 class chain:
@@ -182,7 +191,7 @@ class chain:
             elif isinstance(step, Signature):
                 found.append(step)
             else:
-                raise Unsupported(
+                raise NoEquivalent(
                     f"A chain is of signatures of tasks, and not of a {type(step).__name__}: a "
                     "group has no end that a task could follow."
                 )
@@ -217,7 +226,7 @@ class group:
         if len(members) == 1 and not isinstance(members[0], Signature):
             members = tuple(members[0])
         if not all(isinstance(member, Signature) for member in members):
-            raise Unsupported("A group is of signatures of tasks: enqueue a chain by itself.")
+            raise NoEquivalent("A group is of signatures of tasks: enqueue a chain by itself.")
         self.tasks: list[Signature] = list(members)
 
     def __iter__(self) -> Iterator[Signature]:
@@ -247,10 +256,10 @@ class group:
 
 
 class chord:
-    """Not there: raises Unsupported, when it is made."""
+    """Not there: raises NoEquivalent, when it is made."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise Unsupported(
+        raise NoEquivalent(
             "A chord, a task after all tasks of a group, has no equivalent yet. Let each task of "
             "the group count itself in a row of yours, in its transaction, and the last one "
             "enqueue the task that follows."

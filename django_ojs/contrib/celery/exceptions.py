@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_ojs.spec import failure
 
 
-class Unsupported(ImproperlyConfigured):
+class NoEquivalent(ImproperlyConfigured):
     """Something of Celery that has no equivalent here; the message says what to do instead."""
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.core import signing
 
-from django_ojs.spec.errors import DuplicateJob, InvalidMetadata
+from django_ojs.spec.errors import InvalidMetadata
 from django_ojs.spec.json import JSON
 
 #: The member of `meta`.
@@ -49,24 +49,18 @@ def headers_of(job: HasMeta) -> dict[str, Any]:
     return headers if isinstance(headers, dict) else {}
 
 
-def enqueue(job: HasMeta, result: Any) -> None:
-    """Enqueue what follows a job, with its result. Raises InvalidMetadata for a wrong signature."""
-    from django_ojs.contrib.celery.canvas import Signature
-
+def chains_of(job: HasMeta) -> list[list[dict[str, Any]]]:
+    """Return the chains that follow a job. Raises InvalidMetadata for a wrong signature."""
     text = _member(job).get("then")
     if text is None:
-        return
+        return []
     try:
-        chains = signing.loads(str(text), salt=_salt(job.id))
+        chains: list[list[dict[str, Any]]] = signing.loads(str(text), salt=_salt(job.id))
     except signing.BadSignature:
         raise InvalidMetadata.of(
             f"meta.{META}.then", "was not signed for this job with the SECRET_KEY of this site"
         ) from None
-    for first, *rest in chains:
-        try:
-            Signature.from_stored(first).follow(result, rest, first["id"])
-        except DuplicateJob:
-            continue  # An earlier run has enqueued it.
+    return chains
 
 
 def _member(job: HasMeta) -> dict[str, Any]:

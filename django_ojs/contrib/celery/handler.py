@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from django_ojs.context import JobContext
-from django_ojs.contrib.celery import call_options, following, runs
+from django_ojs.contrib.celery import call_options, canvas, following
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import Reject
-from django_ojs.contrib.celery.request import Request
-from django_ojs.contrib.celery.task import Task
+from django_ojs.contrib.celery.request import TaskRequest
+from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
@@ -22,12 +22,12 @@ from django_ojs.spec import failure
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
 
 
-class TaskHandler(KeywordHandler):
-    """The handler of a task of Celery."""
+class CeleryHandler(KeywordHandler):
+    """The handler of a `task.Task`, which imports this module."""
 
     takes_context = False
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Any) -> None:
         self.task = task
         options = _options_of(task)
         job_type = job_type_of(task.name)
@@ -38,7 +38,7 @@ class TaskHandler(KeywordHandler):
         """Run the task, and enqueue what follows it; see `Handler.run`."""
         job = context.job
         args, kwargs = self.call_arguments(decode(context.args))
-        request = Request(
+        request = TaskRequest(
             id=str(job.id),
             task=self.task.name,
             args=tuple(args),
@@ -52,7 +52,7 @@ class TaskHandler(KeywordHandler):
         # A class of tasks may define `__call__`. A test may replace the function.
         function = self.task if self.function == self.task.run else self.function
         try:
-            result = encode(runs.run(self.task, request, function))
+            result = encode(run_task(self.task, request, function))
         except Reject as rejected:
             if rejected.requeue:
                 raise failure.Retry(str(rejected.reason or "Rejected."), timedelta(0)) from rejected
@@ -64,16 +64,16 @@ class TaskHandler(KeywordHandler):
             with suppress(AttributeError):
                 error.ojs_retryable = False  # type: ignore[attr-defined]
             raise
-        following.enqueue(job, result)
+        canvas.enqueue_following(job, result)
         return None if self._ignores_result() else result
 
     def _ignores_result(self) -> bool:
         if self.task.ignore_result is None:
             return bool(configuration.task_ignore_result)
-        return self.task.ignore_result
+        return bool(self.task.ignore_result)
 
 
-def _options_of(task: Task) -> Options:
+def _options_of(task: Any) -> Options:
     given = {
         "queue": task.queue or configuration.route(task.name) or configuration.task_default_queue,
         "priority": task.priority,

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 
 _PACKAGE: Final = "django_ojs.contrib.celery"
 #: Where Celery has more modules than this package.
@@ -33,11 +33,11 @@ def install_as_celery() -> None:
     """Let `import celery` import `django_ojs.contrib.celery` in this process.
 
     Call it in the `__init__.py` beside the settings, before `celery` is imported there. Raises
-    Unsupported when Celery itself is imported already.
+    NoEquivalent when Celery itself is imported already.
     """
     known = sys.modules.get("celery")
     if known is not None and known.__name__ != _PACKAGE:
-        raise Unsupported(
+        raise NoEquivalent(
             "Celery is imported already: call install_as_celery() before, as the first thing in "
             "the __init__.py beside the settings."
         )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from django.apps import apps
 
-if TYPE_CHECKING:
-    from django_ojs.contrib.celery.task import Task
-
-#: The tasks by name.
-tasks: Final[dict[str, Task]] = {}
-_waiting: Final[list[Task]] = []
+#: The tasks by name. The values are `task.Task`, which imports this module.
+tasks: Final[dict[str, Any]] = {}
+_waiting: Final[list[Any]] = []
 
 
-def add(task: Task) -> None:
+def add(task: Any) -> None:
     """Add a task. It gets its handler at once, or when the models of the apps are loaded."""
     tasks[task.name] = task
     if apps.models_ready:
@@ -29,7 +26,7 @@ def register_waiting() -> None:
         _register(_waiting.pop(0))
 
 
-def _register(task: Task) -> None:
+def _register(task: Any) -> None:
     from django_ojs.registry import registry
 
     registry.add(task.handler)

@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from django_ojs.contrib.celery.task import Task
+from typing import Any
 
 
 @dataclass(kw_only=True)
-class Request:
+class TaskRequest:
     """One run of a task. Without one, a task is called as a function, `called_directly`."""
 
     id: str | None = None
@@ -41,17 +38,18 @@ class Request:
         return getattr(self, name, default)
 
 
-_current: ContextVar[tuple[Task, Request] | None] = ContextVar("django_ojs_celery", default=None)
+# The task, a `task.Task`, and its request.
+_current: ContextVar[tuple[Any, TaskRequest] | None] = ContextVar("django_ojs_celery", default=None)
 
 
-def current_request(task: Task) -> Request:
+def current_request(task: object) -> TaskRequest:
     """Return the request of the run of a task, here and now."""
     running = _current.get()
-    return Request() if running is None or running[0] is not task else running[1]
+    return TaskRequest() if running is None or running[0] is not task else running[1]
 
 
 @contextmanager
-def running(task: Task, request: Request) -> Iterator[None]:
+def running(task: object, request: TaskRequest) -> Iterator[None]:
     """Make a request the current one."""
     token = _current.set((task, request))
     try:

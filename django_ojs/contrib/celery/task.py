@@ -15,11 +15,11 @@ from django_ojs.context import current_context
 from django_ojs.contrib.celery import call_options, registration
 from django_ojs.contrib.celery.canvas import Signature, signature
 from django_ojs.contrib.celery.configuration import configuration
-from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
-from django_ojs.contrib.celery.request import Request, current_request
+from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
+from django_ojs.contrib.celery.request import TaskRequest, current_request
 
 if TYPE_CHECKING:
-    from django_ojs.contrib.celery.handler import TaskHandler
+    from django_ojs.contrib.celery.handler import CeleryHandler
     from django_ojs.contrib.celery.result import AsyncResult, EagerResult
 
 Arguments = Iterable[Any] | None
@@ -74,11 +74,11 @@ class Task:
         return f"<@task: {self.name}>"
 
     @cached_property
-    def handler(self) -> TaskHandler:
+    def handler(self) -> CeleryHandler:
         """The handler of its jobs. It needs the models of the apps."""
-        from django_ojs.contrib.celery.handler import TaskHandler
+        from django_ojs.contrib.celery.handler import CeleryHandler
 
-        return TaskHandler(self)
+        return CeleryHandler(self)
 
     @property
     def module_path(self) -> str:
@@ -86,7 +86,7 @@ class Task:
         return self.name
 
     @property
-    def request(self) -> Request:
+    def request(self) -> TaskRequest:
         """The run that is going on; outside of one, a request that is `called_directly`."""
         return current_request(self)
 
@@ -103,7 +103,7 @@ class Task:
         """Enqueue a job, in the transaction that is open on the jobs' database.
 
         Options are `countdown`, `eta`, `expires`, `queue`, `priority`, `time_limit`, `task_id` (a
-        UUIDv7) and `link`. Raises Unsupported for one that has no equivalent, and as `ojs.enqueue`
+        UUIDv7) and `link`. Raises NoEquivalent for one that has no equivalent, and as `ojs.enqueue`
         does.
         """
         if configuration.task_always_eager:
@@ -120,7 +120,7 @@ class Task:
         **options: Any,
     ) -> EagerResult:
         """Run the task here and now, with its retries, and return its result."""
-        from django_ojs.contrib.celery.runs import apply
+        from django_ojs.contrib.celery.run_task import apply
 
         if throw is None:
             throw = bool(configuration.task_eager_propagates)
@@ -162,14 +162,14 @@ class Task:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
         With no retries left it raises `exc`, or MaxRetriesExceededError. The arguments stay as they
-        are. Raises Unsupported for other ones, and for more retries than the task declares.
+        are. Raises NoEquivalent for other ones, and for more retries than the task declares.
         """
         request = self.request
         cause = exc if exc is not None else sys.exc_info()[1]
         if request.called_directly:
             raise cause or Retry("The task was called as a function, which is not retried.")
         if options or not self._are_its_own(request, args, kwargs):
-            raise Unsupported(
+            raise NoEquivalent(
                 f"{self.name}: retry() runs a job again with the same arguments and options. "
                 "Enqueue another job with apply_async(), and return."
             )
@@ -179,7 +179,7 @@ class Task:
                 raise exc
             raise MaxRetriesExceededError(f"{self.name} was retried {request.retries} times.")
         if self.max_retries is not None and (limit is None or limit > self.max_retries):
-            raise Unsupported(
+            raise NoEquivalent(
                 f"{self.name}: retry(max_retries=...) is more than the task declares. Write "
                 f"@shared_task(max_retries={limit})."
             )
@@ -194,7 +194,7 @@ class Task:
         return retry
 
     @staticmethod
-    def _are_its_own(request: Request, args: Arguments, kwargs: Keywords) -> bool:
+    def _are_its_own(request: TaskRequest, args: Arguments, kwargs: Keywords) -> bool:
         return (args is None or tuple(args) == request.args) and (
             kwargs is None or dict(kwargs) == request.kwargs
         )
@@ -211,8 +211,8 @@ class Task:
             context.progress(data={"state": state, "meta": dict(meta or {})})
 
     def replace(self, sig: object) -> NoReturn:
-        """Raise Unsupported: a job does not become another one."""
-        raise Unsupported(f"{self.name}: replace() has no equivalent. Enqueue the other task.")
+        """Raise NoEquivalent: a job does not become another one."""
+        raise NoEquivalent(f"{self.name}: replace() has no equivalent. Enqueue the other task.")
 
     add_to_chord = map = starmap = chunks = replace
 
@@ -244,16 +244,14 @@ def shared_task(
 ) -> Any:
     """Make a function a task: `@shared_task` or `@shared_task(bind=True, max_retries=5)`.
 
-    Its name, and so the type of its jobs, is its path. Raises Unsupported for an option that has no
-    equivalent.
+    Its name, and so the type of its jobs, is its path. Raises NoEquivalent for an option that
+    django_ojs does not have.
     """
 
     def decorate(function: Callable[..., Any]) -> Task:
         path = name or f"{function.__module__}.{function.__qualname__}"
-        if path in registration.tasks and registration.tasks[path].__wrapped__ is function:  # type: ignore[attr-defined]
-            return registration.tasks[path]
         if inspect.iscoroutinefunction(function):
-            raise Unsupported(f"{path} is async def, which Celery does not run: use @ojs.job.")
+            raise NoEquivalent(f"{path} is async def, which Celery does not run: use @ojs.job.")
         values = {
             **_checked(path, base, options),
             "name": path,
@@ -277,7 +275,7 @@ def shared_task(
 def _checked(path: str, base: type[Task], options: dict[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in _WITHOUT_EFFECT and not hasattr(base, name):
-            raise Unsupported(
+            raise NoEquivalent(
                 f"{path}: {name} is an option of a task that django_ojs does not know. "
                 f"{_INSTEAD.get(name, '')}".rstrip()
             )

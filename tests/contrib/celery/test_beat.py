@@ -14,7 +14,7 @@ import pytest
 from django_ojs import schedules
 from django_ojs.contrib.celery import app as celery_app
 from django_ojs.contrib.celery import beat
-from django_ojs.contrib.celery.exceptions import Unsupported
+from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.models import CronJob, Job
 from tests.operations.cron.scenes import tick
@@ -45,7 +45,7 @@ def test_a_schedule_is_a_cron_expression(schedule: object, expression: str) -> N
     ],
 )
 def test_a_schedule_without_an_equivalent(schedule: object, said: str) -> None:
-    with pytest.raises(Unsupported, match=said):
+    with pytest.raises(NoEquivalent, match=said):
         beat.expression_of(schedule, "name")
 
 
@@ -98,7 +98,7 @@ def test_the_beat_schedule_fires(shop: ModuleType, settings: Any) -> None:
 def test_an_entry_that_cannot_be_declared_is_named(
     shop: ModuleType, entry: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Unsupported, match=rf"beat_schedule\['nightly'\].*{said}"):
+    with pytest.raises(NoEquivalent, match=rf"beat_schedule\['nightly'\].*{said}"):
         beat.declare("nightly", entry)
 
 
@@ -143,7 +143,7 @@ def test_celery_that_is_imported_already_is_not_replaced(monkeypatch: pytest.Mon
 
     before = list(sys.meta_path)
     monkeypatch.setitem(sys.modules, "celery", ModuleType("celery"))
-    with pytest.raises(Unsupported, match=r"__init__\.py beside the settings"):
+    with pytest.raises(NoEquivalent, match=r"__init__\.py beside the settings"):
         install_as_celery()
     assert sys.meta_path == before
 

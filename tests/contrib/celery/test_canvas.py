@@ -9,8 +9,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_ojs import testing
-from django_ojs.contrib.celery import chain, chord, group, signature
-from django_ojs.contrib.celery.exceptions import TaskRevokedError, Unsupported
+from django_ojs.contrib.celery import canvas, chain, chord, group, signature
+from django_ojs.contrib.celery.exceptions import NoEquivalent, TaskRevokedError
 from django_ojs.contrib.celery.result import AsyncResult
 from django_ojs.models import Job
 from django_ojs.spec import ids
@@ -50,9 +50,7 @@ def test_a_task_that_runs_again_enqueues_what_follows_it_once(
     assert Job.objects.filter(pk=result.id).exists()
     job = Job.objects.get(pk=first.pk)
     assert job.meta == kept
-    from django_ojs.contrib.celery import following
-
-    following.enqueue(job, 3)
+    canvas.enqueue_following(job, 3)
     assert Job.objects.count() == 2
     ojs.drain()
     assert result.get() == 7
@@ -104,7 +102,7 @@ def test_a_group_is_all_or_none(ojs: testing.TestContext, shop: ModuleType) -> N
     ],
 )
 def test_what_has_no_equivalent(shop: ModuleType, make: Any) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(NoEquivalent):
         make(shop.add)
 
 

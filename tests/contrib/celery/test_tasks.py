@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs import testing
 from django_ojs.contrib.celery import Celery, current_task, shared_task
-from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
+from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidArgs, OJSError
 from django_ojs.spec.states import State
@@ -137,7 +137,7 @@ def test_a_task_that_ends_in_another_way(
     job = Job.objects.get()
     assert (job.state, job.dead_letter) == (state, dead)
     if how in ("retry", "arguments"):
-        assert job.error["type"] == "Unsupported"
+        assert job.error["type"] == "NoEquivalent"
 
 
 def test_the_hooks_of_a_base_class(ojs: testing.TestContext, shop: ModuleType) -> None:
@@ -159,7 +159,7 @@ def test_a_class_of_tasks_and_a_task_that_is_named(
 ) -> None:
     results = [shop.counter.delay(1), shop.app.send_task("shop.counter", [2])]
     elsewhere = shop.app.send_task("billing.charge", [3], countdown=5)
-    with pytest.raises(Unsupported, match="no task of this process"):
+    with pytest.raises(NoEquivalent, match="no task of this process"):
         shop.app.send_task("billing.charge", kwargs={"order": 3})
     ojs.drain(max_jobs=2)
     assert [each.result for each in results] == [2, 3]
@@ -224,7 +224,7 @@ def test_the_queues_of_the_settings(settings: Any) -> None:
     ],
 )
 def test_options_of_a_task_without_an_equivalent(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(Unsupported, match=said):
+    with pytest.raises(NoEquivalent, match=said):
         shared_task(**options)(lambda: None)
 
 
@@ -240,22 +240,22 @@ def test_options_of_a_task_without_an_equivalent(options: dict[str, Any], said: 
 def test_options_of_a_call_without_an_equivalent(
     shop: ModuleType, options: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Unsupported, match=said):
+    with pytest.raises(NoEquivalent, match=said):
         shop.add.apply_async((1,), **options)
 
 
 def test_what_celery_cannot_do_here_is_said(shop: ModuleType) -> None:
     async def coroutine() -> None: ...
 
-    with pytest.raises(Unsupported, match=r"@ojs\.job"):
+    with pytest.raises(NoEquivalent, match=r"@ojs\.job"):
         shared_task(coroutine)
     with pytest.raises(TypeError, match="keyword"):
         shared_task("a", "b")
-    with pytest.raises(Unsupported, match="Django's settings"):
+    with pytest.raises(NoEquivalent, match="Django's settings"):
         Celery().config_from_object("celeryconfig")
-    with pytest.raises(Unsupported, match="ojs_worker"):
+    with pytest.raises(NoEquivalent, match="ojs_worker"):
         Celery().start()
-    with pytest.raises(Unsupported, match="replace"):
+    with pytest.raises(NoEquivalent, match="replace"):
         shop.add.replace(shop.add.s())
     with pytest.raises(AttributeError, match="No task runs here"):
         current_task.name  # noqa: B018 - read for its error

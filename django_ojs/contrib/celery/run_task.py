@@ -1,4 +1,4 @@
-"""One run of a task: its hooks, its retries, and what its outcome is."""
+"""One run of a task, a `task.Task`: its hooks, its retries, and what its outcome is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_ojs.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
-from django_ojs.contrib.celery.request import Request, running
+from django_ojs.contrib.celery.request import TaskRequest, running
 from django_ojs.contrib.celery.result import EagerResult
-from django_ojs.contrib.celery.task import Task
 from django_ojs.spec import ids
 from django_ojs.spec.failure import HandlerResponse
 
@@ -35,7 +34,7 @@ class ExceptionInfo:
         return self.traceback
 
 
-def run(task: Task, request: Request, function: Callable[..., Any]) -> Any:
+def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
     """Call the function of a task. Return its result, or raise Retry, Reject or its error."""
     args, kwargs = request.args, request.kwargs
     with running(task, request):
@@ -64,7 +63,7 @@ def run(task: Task, request: Request, function: Callable[..., Any]) -> Any:
                 task.after_return(status, value, request.id, args, kwargs, info)
 
 
-def _call(task: Task, request: Request, function: Callable[..., Any]) -> Any:
+def _call(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
     try:
         return function(*request.args, **request.kwargs)
     except (Ignore, Reject, HandlerResponse, MaxRetriesExceededError):
@@ -80,16 +79,16 @@ def _call(task: Task, request: Request, function: Callable[..., Any]) -> Any:
         raise
 
 
-def _backoff(task: Task, retries: int) -> int:
+def _backoff(task: Any, retries: int) -> int:
     # The exponent is bounded, for tasks that are retried for ever.
     seconds = int(max(1.0, float(task.retry_backoff))) * 2 ** min(retries, 62)
     seconds = min(task.retry_backoff_max, seconds)
     return random.randrange(seconds + 1) if task.retry_jitter else seconds
 
 
-def apply(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], *, throw: bool) -> EagerResult:
+def apply(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, throw: bool) -> EagerResult:
     """Run a task in this process, and again at once for each retry."""
-    request = Request(
+    request = TaskRequest(
         id=str(ids.uuid7()),
         task=task.name,
         args=args,
@@ -99,7 +98,7 @@ def apply(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], *, throw: b
     )
     while True:
         try:
-            return EagerResult(request.id, run(task, request, task), "SUCCESS")
+            return EagerResult(request.id, run_task(task, request, task), "SUCCESS")
         except Retry:
             request.retries += 1
         except Exception as error:
