@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.conf import settings
 from django_ojs.handlers import Handler
+from django_ojs.job_type import job_type_of
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron as operations
 from django_ojs.operations.cron.sync import SyncResult
@@ -144,7 +145,6 @@ def _type_of(target: object) -> str | None:
         return target.type
     if hasattr(target, "module_path"):
         from django_ojs.tasks.backend import OJSTask
-        from django_ojs.tasks.job_type import job_type_of
 
         return job_type_of(target.module_path) if isinstance(target, OJSTask) else None
     raise ImproperlyConfigured("@ojs.cron(...) stands above @ojs.job(...) or @task.")

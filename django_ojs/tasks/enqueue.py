@@ -3,6 +3,7 @@
 from datetime import UTC
 from typing import Any, cast
 
+from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import push
@@ -23,7 +24,6 @@ from django_ojs.tasks.compat import (
 )
 from django_ojs.tasks.exceptions import TaskDiscarded
 from django_ojs.tasks.handler import META, TaskHandler
-from django_ojs.tasks.job_type import job_type_of
 from django_ojs.tasks.queue_names import job_queue
 from django_ojs.tasks.results import error_of
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from django.db import connections
 
 from django_ojs.handlers import Handler, get_handler, job_types
+from django_ojs.job_type import job_type_of
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import Outcome, as_stored
 from django_ojs.spec import times
@@ -45,9 +46,6 @@ def type_of(given: TypeOrHandler) -> str:
         return given
     path = getattr(given, "module_path", None)
     if isinstance(path, str):
-        # The package needs `django.tasks` or its backport.
-        from django_ojs.tasks.job_type import job_type_of
-
         return job_type_of(path)
     raise TypeError(f"A job type, a handler or a task is needed, not {given!r}.")
 

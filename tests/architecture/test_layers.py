@@ -28,6 +28,8 @@ FLOORS = {
     "contrib": 4,
     "handlers": 4,
     "registry": 4,
+    "job_type": 4,
+    "keyword_handlers": 4,
     "schedules": 4,
     "options": 4,
     "tasks": 4,

@@ -100,8 +100,8 @@ RETIRED_PHRASES = {
 #: Lines with a value that clients receive.
 ON_THE_WIRE = {'FULL_ACCESS = Access(name="anybody", scopes=frozenset(Scope))'}
 
-#: Names of classes that Django looks up by their name.
-CONVENTIONAL_NAMES = {"Command", "Meta", "Migration"}
+#: Names of classes that Django looks up by their name, and of the interface of Celery.
+CONVENTIONAL_NAMES = {"Command", "Meta", "Migration", "Retry", "Task"}
 
 _PHRASES = [
     (re.compile(rf"\b(?:{text})\b", re.IGNORECASE), term) for text, term in RETIRED_PHRASES.items()

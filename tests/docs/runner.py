@@ -116,7 +116,7 @@ class PageRun:
         for path in values.get("MIDDLEWARE", ()):
             assert path is ... or import_string(path)
         for app in values.get("INSTALLED_APPS", ()):
-            assert app is ... or app in sys.modules or app == "shop", app
+            assert app is ... or app == "shop" or find_spec(app), app
         if "TASKS" in values:
             self._cleanup.enter_context(override_settings(TASKS=values["TASKS"]))
         if "OJS" in values:

@@ -27,8 +27,8 @@ else:
     from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
     from django_tasks.signals import task_enqueued, task_finished, task_started
 
+from django_ojs.job_type import job_type_of
 from django_ojs.tasks import OJSBackend, OJSTask, TaskDiscarded, options
-from django_ojs.tasks.job_type import job_type_of
 
 __all__ = [
     "InvalidTask",

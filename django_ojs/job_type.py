@@ -1,4 +1,4 @@
-"""The job type of a task, made of the path of its function.
+"""The job type of a task, made of the path of its function (`django.tasks`) or its name (Celery).
 
 Most paths, such as `shop.tasks.send_receipt`, are job types as they are. Others have characters
 that a job type cannot have: a capital letter becomes "-" and the small one, any other character
@@ -15,7 +15,7 @@ _OTHER: Final = re.compile(r"[^a-z0-9_]")
 
 
 def job_type_of(path: str) -> str:
-    """Return the job type of a task, given its `module_path`."""
+    """Return the job type of a task, given its `module_path` or its name."""
     if _PLAIN(path):
         return path
     return ".".join(map(_encode, path.split(".")))

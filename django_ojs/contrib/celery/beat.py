@@ -1,0 +1,71 @@
+"""The schedules of Celery beat, as cron jobs that the code declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from django_ojs.contrib.celery import call_options, registration
+from django_ojs.contrib.celery.configuration import configuration
+from django_ojs.contrib.celery.exceptions import NoEquivalent
+from django_ojs.contrib.celery.schedules import crontab
+from django_ojs.contrib.celery.values import encode
+from django_ojs.schedules import cron
+
+_MEMBERS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
+
+
+def declare_all() -> None:
+    """Declare what `beat_schedule` has. Raises NoEquivalent, which names the entry."""
+    for name, entry in (configuration.beat_schedule or {}).items():
+        declare(str(name), entry)
+
+
+def declare(name: str, entry: Mapping[str, Any]) -> None:
+    """Declare one entry: its task is enqueued on schedule, like Celery also while one runs."""
+    unknown = sorted(entry.keys() - _MEMBERS)
+    if unknown:
+        raise NoEquivalent(f"beat_schedule[{name!r}] has {unknown[0]!r}, which is not known.")
+    task = registration.tasks.get(entry["task"])
+    if task is None:
+        raise NoEquivalent(
+            f"beat_schedule[{name!r}] names the task {entry['task']!r}, which no module tasks.py "
+            "of an installed app declares."
+        )
+    declaration = cron(
+        expression_of(entry["schedule"], name),
+        name=cron_name(name),
+        timezone=str(configuration.timezone or "UTC"),
+        args=encode(entry.get("args") or ()),
+        kwargs=encode(dict(entry.get("kwargs") or {})),
+        overlap_policy="allow",
+        **call_options.read(entry.get("options") or {}),
+    )
+    declaration(task.handler)
+
+
+def expression_of(schedule: object, name: str) -> str:
+    """Return a schedule of Celery as a cron expression. Raises NoEquivalent."""
+    if isinstance(schedule, crontab):
+        if schedule.restricts_both_days:
+            # A day matches where both fields do, and in cron where one of them does.
+            raise NoEquivalent(
+                f"beat_schedule[{name!r}] has day_of_month and day_of_week, which cron combines "
+                "in another way. Restrict one of them, and check the other in the task."
+            )
+        return schedule.expression
+    if isinstance(schedule, int | float):
+        schedule = timedelta(seconds=schedule)
+    if isinstance(schedule, timedelta):
+        return f"@every {schedule.total_seconds():g}s"
+    raise NoEquivalent(
+        f"beat_schedule[{name!r}] is a {type(schedule).__name__}: a schedule is a crontab, a "
+        "timedelta or a number of seconds."
+    )
+
+
+def cron_name(name: str) -> str:
+    """Return the name of the cron job, which has small letters, digits, dots and hyphens only."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")

@@ -1,0 +1,72 @@
+"""The options of `apply_async`, and the options of a job that they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from django_ojs.contrib.celery.exceptions import NoEquivalent
+
+#: They say how a message reaches a broker, or what a result backend keeps.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("retry", "retry_policy", "producer", "connection", "add_to_parent", "shadow"),
+        *("compression", "ignore_result", "argsrepr", "kwargsrepr", "delivery_mode", "mandatory"),
+    }
+)
+_INSTEAD: Final = {
+    "link_error": "Connect to django_ojs.signals.job_discarded, which is sent after the commit.",
+    "routing_key": "Name the queue: queue=...",
+    "exchange": "Name the queue: queue=...",
+    "max_retries": "Declare it: @shared_task(max_retries=...).",
+}
+
+
+def read(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `apply_async` as those of a job. Raises NoEquivalent."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None or name in _WITHOUT_EFFECT:
+            continue
+        if name == "countdown":
+            found["scheduled_at"] = timedelta(seconds=value)
+        elif name == "eta":
+            found["scheduled_at"] = value
+        elif name == "expires":
+            found["expires_at"] = (
+                timedelta(seconds=value) if isinstance(value, int | float) else value
+            )
+        elif name == "queue":
+            found["queue"] = queue_name(value)
+        elif name == "priority":
+            found["priority"] = value
+        elif name == "time_limit":
+            found["timeout"] = value
+        elif name == "soft_time_limit":
+            found.setdefault("timeout", options.get("time_limit") or value)
+        elif name == "task_id":
+            found["id"] = value
+        elif name == "serializer":
+            check_serializer(value)
+        else:
+            raise NoEquivalent(
+                f"{name} is an option of apply_async that django_ojs does not know. "
+                f"{_INSTEAD.get(name, '')}".rstrip()
+            )
+    return found
+
+
+def check_serializer(name: str) -> None:
+    """Raise NoEquivalent unless the arguments are JSON."""
+    if name != "json":
+        raise NoEquivalent(
+            f"The serializer {name!r}: the arguments of a job are JSON. Pass a primary key or "
+            "other plain values."
+        )
+
+
+def queue_name(name: str) -> str:
+    """Return the queue of OJS, which has small letters, digits, dots and hyphens only."""
+    return re.sub(r"[^a-z0-9.]+", "-", str(name).lower()).strip("-.")

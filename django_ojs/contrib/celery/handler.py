@@ -1,0 +1,94 @@
+"""Celery tasks as handlers: what a worker calls, and what an enqueue binds arguments with."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from django_ojs.context import JobContext
+from django_ojs.contrib.celery import call_options, canvas, following
+from django_ojs.contrib.celery.configuration import configuration
+from django_ojs.contrib.celery.exceptions import Reject
+from django_ojs.contrib.celery.request import TaskRequest
+from django_ojs.contrib.celery.run_task import run_task
+from django_ojs.contrib.celery.values import decode, encode
+from django_ojs.handlers import check_defaults
+from django_ojs.job_type import job_type_of
+from django_ojs.keyword_handlers import KeywordHandler
+from django_ojs.options import Options, read_options
+from django_ojs.spec import failure
+from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
+
+
+class CeleryHandler(KeywordHandler):
+    """The handler of a `task.Task`, which imports this module."""
+
+    takes_context = False
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        options = _options_of(task)
+        job_type = job_type_of(task.name)
+        check_defaults(job_type, options)
+        super().__init__(task.run, job_type, atomic=False, options=options)
+
+    def run(self, context: JobContext) -> Any:
+        """Run the task, and enqueue what follows it; see `Handler.run`."""
+        job = context.job
+        args, kwargs = self.call_arguments(decode(context.args))
+        request = TaskRequest(
+            id=str(job.id),
+            task=self.task.name,
+            args=tuple(args),
+            kwargs=kwargs,
+            retries=job.attempt - job.returned - 1,
+            called_directly=False,
+            headers=following.headers_of(job),
+            delivery_info={"routing_key": job.queue, "priority": job.priority},
+            hostname=f"ojs@{socket.gethostname()}",
+        )
+        # A class of tasks may define `__call__`. A test may replace the function.
+        function = self.task if self.function == self.task.run else self.function
+        try:
+            result = encode(run_task(self.task, request, function))
+        except Reject as rejected:
+            if rejected.requeue:
+                raise failure.Retry(str(rejected.reason or "Rejected."), timedelta(0)) from rejected
+            raise failure.Discard(str(rejected.reason or "Rejected.")) from rejected
+        except failure.HandlerResponse:
+            raise
+        except Exception as error:
+            # Celery retries only what the task asks for.
+            with suppress(AttributeError):
+                error.ojs_retryable = False  # type: ignore[attr-defined]
+            raise
+        canvas.enqueue_following(job, result)
+        return None if self._ignores_result() else result
+
+    def _ignores_result(self) -> bool:
+        if self.task.ignore_result is None:
+            return bool(configuration.task_ignore_result)
+        return bool(self.task.ignore_result)
+
+
+def _options_of(task: Any) -> Options:
+    given = {
+        "queue": task.queue or configuration.route(task.name) or configuration.task_default_queue,
+        "priority": task.priority,
+        "expires": task.expires,
+        "time_limit": task.time_limit or configuration.task_time_limit,
+        "soft_time_limit": task.soft_time_limit or configuration.task_soft_time_limit,
+    }
+    retries = task.max_retries
+    policy = RetryPolicy(
+        max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
+        initial_interval=timedelta(seconds=task.default_retry_delay),
+        max_interval=timedelta(seconds=max(300.0, task.default_retry_delay)),
+        backoff_coefficient=1.0,
+        jitter=False,
+        # As after Celery's hard time limit.
+        non_retryable_errors=("timeout",),
+    )
+    return read_options({**call_options.read(given), "retry": policy})  # type: ignore[typeddict-item]

@@ -1,0 +1,107 @@
+"""One run of a task, a `task.Task`: its hooks, its retries, and what its outcome is."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django_ojs.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from django_ojs.contrib.celery.request import TaskRequest, running
+from django_ojs.contrib.celery.result import EagerResult
+from django_ojs.spec import ids
+from django_ojs.spec.failure import HandlerResponse
+
+
+@dataclass(frozen=True)
+class ExceptionInfo:
+    """An exception, as the hooks of a task get it."""
+
+    exception: BaseException
+
+    @property
+    def type(self) -> type[BaseException]:
+        return type(self.exception)
+
+    @property
+    def traceback(self) -> str:
+        """The text of the traceback."""
+        return "".join(traceback.format_exception(self.exception))
+
+    def __str__(self) -> str:
+        return self.traceback
+
+
+def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
+    """Call the function of a task. Return its result, or raise Retry, Reject or its error."""
+    args, kwargs = request.args, request.kwargs
+    with running(task, request):
+        status, value, info = "SUCCESS", None, None
+        try:
+            task.before_start(request.id, args, kwargs)
+            value = _call(task, request, function)
+            task.on_success(value, request.id, args, kwargs)
+            return value
+        except Ignore:
+            status = "IGNORED"
+            return None
+        except Retry as error:
+            status, value, info = "RETRY", error, ExceptionInfo(error)
+            task.on_retry(error.exc, request.id, args, kwargs, info)
+            raise
+        except (Reject, HandlerResponse):
+            status = "REJECTED"
+            raise
+        except Exception as error:
+            status, value, info = "FAILURE", error, ExceptionInfo(error)
+            task.on_failure(error, request.id, args, kwargs, info)
+            raise
+        finally:
+            if status in ("SUCCESS", "FAILURE", "RETRY"):
+                task.after_return(status, value, request.id, args, kwargs, info)
+
+
+def _call(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
+    try:
+        return function(*request.args, **request.kwargs)
+    except (Ignore, Reject, HandlerResponse, MaxRetriesExceededError):
+        raise
+    except Exception as error:
+        unwanted = isinstance(error, tuple(task.dont_autoretry_for))
+        if unwanted or not isinstance(error, tuple(task.autoretry_for)):
+            raise
+        options = dict(task.retry_kwargs)
+        if task.retry_backoff:
+            options["countdown"] = _backoff(task, request.retries)
+        task.retry(exc=error, **options)
+        raise
+
+
+def _backoff(task: Any, retries: int) -> int:
+    # The exponent is bounded, for tasks that are retried for ever.
+    seconds = int(max(1.0, float(task.retry_backoff))) * 2 ** min(retries, 62)
+    seconds = min(task.retry_backoff_max, seconds)
+    return random.randrange(seconds + 1) if task.retry_jitter else seconds
+
+
+def apply(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, throw: bool) -> EagerResult:
+    """Run a task in this process, and again at once for each retry."""
+    request = TaskRequest(
+        id=str(ids.uuid7()),
+        task=task.name,
+        args=args,
+        kwargs=kwargs,
+        called_directly=False,
+        is_eager=True,
+    )
+    while True:
+        try:
+            return EagerResult(request.id, run_task(task, request, task), "SUCCESS")
+        except Retry:
+            request.retries += 1
+        except Exception as error:
+            if throw:
+                raise
+            return EagerResult(request.id, error, "FAILURE", ExceptionInfo(error).traceback)

@@ -1,0 +1,38 @@
+"""`celery.schedules`: when a beat schedule fires."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+Field = str | int | Collection[int]
+
+
+class crontab:
+    """A schedule by wall clock; `expression` has it as the five fields of cron."""
+
+    def __init__(
+        self,
+        minute: Field = "*",
+        hour: Field = "*",
+        day_of_week: Field = "*",
+        day_of_month: Field = "*",
+        month_of_year: Field = "*",
+    ) -> None:
+        # The order of Celery's arguments is not that of cron's fields.
+        fields = (minute, hour, day_of_month, month_of_year, day_of_week)
+        self.expression = " ".join(map(_text, fields))
+
+    @property
+    def restricts_both_days(self) -> bool:
+        """Whether neither the day of the month nor that of the week is `*`."""
+        _, _, day_of_month, _, day_of_week = self.expression.split()
+        return "*" not in (day_of_month, day_of_week)
+
+    def __repr__(self) -> str:
+        return f"<crontab: {self.expression}>"
+
+
+def _text(field: Field) -> str:
+    if isinstance(field, str | int):
+        return str(field).replace(" ", "")
+    return ",".join(map(str, sorted(field)))

@@ -1,0 +1,1 @@
+"""A project with Celery tasks, moved over by changing its imports."""

@@ -1,0 +1,286 @@
+"""Tasks of Celery as jobs: what is enqueued, and how they run."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy
+
+from django_ojs import testing
+from django_ojs.contrib.celery import Celery, current_task, shared_task
+from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
+from django_ojs.models import Job
+from django_ojs.spec.errors import InvalidArgs, OJSError
+from django_ojs.spec.states import State
+
+
+def test_a_task_is_called_as_a_function(shop: ModuleType) -> None:
+    assert shop.add(1, b=2) == 3
+    assert shop.call() == [None, 0, {}, None] if current_task else True
+    assert not current_task
+    with pytest.raises(ConnectionError):
+        shop.call("down")
+
+
+def test_delay_enqueues_a_job_and_a_worker_runs_it(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    result = shop.add.delay(1, b=2)
+    assert result.state == "PENDING"
+    ojs.assert_enqueued(shop.add, args=[1, 2])
+    ojs.drain()
+    assert (result.state, result.result, result.ready()) == ("SUCCESS", 3, True)
+    assert Job.objects.get().type == "tests.contrib.celery.tasks.add"
+
+
+def test_the_options_of_a_task_and_of_a_call(ojs: testing.TestContext, shop: ModuleType) -> None:
+    shop.mail.delay("ada@example.com", "bob@example.com", subject="Hi", reply_to="eve@example.com")
+    job = Job.objects.get()
+    assert (job.queue, job.priority) == ("low-priority", 3)
+    assert job.args[:2] == ["ada@example.com", "bob@example.com"]
+    assert job.args[2] == {"subject": "Hi", "reply_to": "eve@example.com"}
+    assert job.expires_at - job.created_at == pytest.approx(
+        timedelta(hours=1), abs=timedelta(minutes=1)
+    )
+    ojs.drain()
+    assert Job.objects.get().result is None
+
+    at = timezone.now() + timedelta(hours=2)
+    shop.add.apply_async(
+        (1,), queue="bulk", priority=9, eta=at, retry=True, retry_policy={"max_retries": 3}
+    )
+    shop.add.apply_async(kwargs={"a": 2}, countdown=60, time_limit=9, soft_time_limit=8)
+    first, second = Job.objects.filter(type__endswith="add").order_by("created_at", "id")
+    assert (first.queue, first.priority, first.state) == ("bulk", 9, State.SCHEDULED)
+    assert first.due_at == at
+    assert (second.args, second.timeout_ms) == ([2], 9000)
+
+
+def test_arguments_that_json_has_no_type_for(ojs: testing.TestContext, shop: ModuleType) -> None:
+    result = shop.total.delay(Decimal("1.50"), day=date(2026, 11, 22))
+    assert Job.objects.get().type == "shop.order-total"
+    ojs.drain()
+    assert result.get() == [Decimal("3.00"), date(2026, 11, 22)]
+    shop.mail.delay(gettext_lazy("Yes"))
+    assert Job.objects.get(queue="low-priority").args[0] == "Yes"
+
+
+@pytest.mark.parametrize("given", [object(), b"bytes", {1, 2}])
+def test_other_arguments_are_rejected(
+    ojs: testing.TestContext, shop: ModuleType, given: object
+) -> None:
+    with pytest.raises(OJSError):
+        shop.add.delay(given)
+    with pytest.raises(InvalidArgs, match="missing a required argument"):
+        shop.add.delay()
+    assert not Job.objects.exists()
+
+
+def test_retry_runs_the_task_again_until_it_gives_up(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    result = shop.call.delay("no answer")
+    ojs.drain()
+    job = Job.objects.get()
+    assert (job.state, result.state) == (State.RETRYABLE, "RETRY")
+    assert job.due_at - timezone.now() == pytest.approx(
+        timedelta(seconds=30), abs=timedelta(seconds=20)
+    )
+    assert (job.error["type"], job.error["message"]) == ("ConnectionError", "no answer")
+    assert "tasks.py" in job.error["backtrace"][-1]
+    ojs.drain(with_retries=True)
+    job.refresh_from_db()
+    assert (job.state, job.spent, job.dead_letter) == (State.DISCARDED, 3, True)
+    assert result.failed()
+    assert str(result.result) == "ConnectionError: no answer"
+
+
+def test_the_request_of_a_run(ojs: testing.TestContext, shop: ModuleType) -> None:
+    result = shop.call.apply_async(headers={"tenant": "acme"})
+    ojs.fail_next(shop.call, Retry("later"))
+    ojs.drain(with_retries=True)
+    name = "tests.contrib.celery.tasks.call"
+    assert result.get() == [result.id, 1, {"tenant": "acme"}, name]
+
+
+def test_only_what_a_task_asks_for_is_retried(ojs: testing.TestContext, shop: ModuleType) -> None:
+    fetched, looked = shop.fetch.delay("down"), shop.look_up.delay("x")
+    ojs.drain()
+    assert (fetched.state, looked.state) == ("RETRY", "FAILURE")
+    job = Job.objects.get(pk=fetched.id)
+    assert timedelta(0) < job.due_at - timezone.now() <= timedelta(seconds=2)
+    ojs.drain(with_retries=True)
+    assert fetched.state == "FAILURE"
+    assert (Job.objects.get(pk=fetched.id).spent, Job.objects.get(pk=looked.id).spent) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "dead"),
+    [
+        ("ignore", State.COMPLETED, False),
+        ("reject", State.DISCARDED, False),
+        ("requeue", State.RETRYABLE, False),
+        ("retry", State.DISCARDED, True),
+        ("arguments", State.DISCARDED, True),
+    ],
+)
+def test_a_task_that_ends_in_another_way(
+    ojs: testing.TestContext, shop: ModuleType, how: str, state: State, dead: bool
+) -> None:
+    shop.stop.delay(how)
+    ojs.drain(max_jobs=1)
+    job = Job.objects.get()
+    assert (job.state, job.dead_letter) == (state, dead)
+    if how in ("retry", "arguments"):
+        assert job.error["type"] == "NoEquivalent"
+
+
+def test_the_hooks_of_a_base_class(ojs: testing.TestContext, shop: ModuleType) -> None:
+    shop.recorded.delay("good")
+    ojs.drain()
+    assert shop.calls == [
+        ("before_start", ("good",), {}),
+        ("on_success", "good"),
+        ("after_return", "SUCCESS"),
+    ]
+    shop.calls.clear()
+    shop.recorded.delay("bad")
+    ojs.drain()
+    assert shop.calls[1:] == [("on_failure", "bad", True), ("after_return", "FAILURE")]
+
+
+def test_a_class_of_tasks_and_a_task_that_is_named(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    results = [shop.counter.delay(1), shop.app.send_task("shop.counter", [2])]
+    elsewhere = shop.app.send_task("billing.charge", [3], countdown=5)
+    with pytest.raises(NoEquivalent, match="no task of this process"):
+        shop.app.send_task("billing.charge", kwargs={"order": 3})
+    ojs.drain(max_jobs=2)
+    assert [each.result for each in results] == [2, 3]
+    assert Job.objects.get(pk=elsewhere.id).type == "billing.charge"
+
+
+def test_progress_is_the_state_of_a_task_that_runs(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    result = shop.import_file.delay()
+    ojs.drain()
+    assert result.result == ["PROGRESS", {"line": 3}]
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_results_are_ignored_where_the_settings_say_so(
+    ojs: testing.TestContext, shop: ModuleType, ignores: bool, settings: Any
+) -> None:
+    settings.CELERY_TASK_IGNORE_RESULT = ignores
+    result = shop.add.delay(1)
+    ojs.drain()
+    assert result.result == (None if ignores else 11)
+
+
+@pytest.mark.django_db
+def test_eager_tasks_run_at_once_with_their_retries(shop: ModuleType, settings: Any) -> None:
+    settings.CELERY_TASK_ALWAYS_EAGER = True
+    assert shop.add.delay(1, 2).get() == 3
+    failed = shop.fetch.delay("down")
+    assert (failed.state, failed.failed()) == ("FAILURE", True)
+    with pytest.raises(ConnectionError, match="down"):
+        failed.get()
+    settings.CELERY_TASK_EAGER_PROPAGATES = True
+    with pytest.raises(ConnectionError, match="down"):
+        shop.call.delay("down")
+    assert not Job.objects.exists()
+
+
+def test_the_queues_of_the_settings(settings: Any) -> None:
+    settings.CELERY_TASK_ROUTES = {"routed.*": {"queue": "routed"}}
+    settings.CELERY_TASK_DEFAULT_QUEUE = "Celery_Default"
+    app = Celery()
+
+    @app.task(name="routed.one")
+    def one() -> None: ...
+
+    @app.task(name="other.one")
+    def other() -> None: ...
+
+    assert (one.handler.defaults.queue, other.handler.defaults.queue) == (
+        "routed",
+        "celery-default",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rate_limit": "10/m"}, "no rate limits"),
+        ({"serializer": "pickle"}, "JSON"),
+        ({"max_retrys": 3}, "max_retrys is an option"),
+    ],
+)
+def test_options_of_a_task_without_an_equivalent(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(NoEquivalent, match=said):
+        shared_task(**options)(lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"link_error": None, "routing_key": "a.b"}, "queue="),
+        ({"exchange": "media"}, "queue="),
+        ({"countdwn": 3}, "countdwn is an option"),
+        ({"serializer": "pickle"}, "JSON"),
+    ],
+)
+def test_options_of_a_call_without_an_equivalent(
+    shop: ModuleType, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(NoEquivalent, match=said):
+        shop.add.apply_async((1,), **options)
+
+
+def test_what_celery_cannot_do_here_is_said(shop: ModuleType) -> None:
+    async def coroutine() -> None: ...
+
+    with pytest.raises(NoEquivalent, match=r"@ojs\.job"):
+        shared_task(coroutine)
+    with pytest.raises(TypeError, match="keyword"):
+        shared_task("a", "b")
+    with pytest.raises(NoEquivalent, match="Django's settings"):
+        Celery().config_from_object("celeryconfig")
+    with pytest.raises(NoEquivalent, match="ojs_worker"):
+        Celery().start()
+    with pytest.raises(NoEquivalent, match="replace"):
+        shop.add.replace(shop.add.s())
+    with pytest.raises(AttributeError, match="No task runs here"):
+        current_task.name  # noqa: B018 - read for its error
+
+
+def test_retry_outside_of_a_run(shop: ModuleType) -> None:
+    with pytest.raises(Retry, match="called as a function"):
+        shop.stop.retry()
+    with pytest.raises(ConnectionError):
+        shop.stop.retry(exc=ConnectionError())
+
+
+def test_eta_is_a_retry_too(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2026, 11, 22, 9, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    seen: list[Any] = []
+
+    @shared_task(bind=True, name="shop.eta", max_retries=1)
+    def task(self: Any) -> None:
+        try:
+            self.retry(eta=now + timedelta(minutes=5))
+        except Retry as retry:
+            seen.append(retry.delay)
+            raise
+
+    with pytest.raises(MaxRetriesExceededError):
+        task.apply(throw=True)
+    assert seen == [timedelta(minutes=5)]
