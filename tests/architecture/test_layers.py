@@ -27,6 +27,7 @@ FLOORS = {
     "context": 4,
     "contrib": 4,
     "handlers": 4,
+    "logging": 4,
     "registry": 4,
     "options": 4,
     "tasks": 4,

@@ -18,6 +18,7 @@ from django.utils.autoreload import get_child_arguments
 from django_ojs.command_line.database_check import require_database
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
+from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
@@ -167,7 +168,7 @@ class Command(BaseCommand):
     def handle(self, **options: Any) -> None:
         """Check the database and the handlers, then run the worker."""
         _check_no_transaction()
-        with log_to_console(options["verbosity"]), _kept_connections():
+        with component("worker"), log_to_console(options["verbosity"]), _kept_connections():
             self._work(**options)
 
     def _work(self, **options: Any) -> None:
