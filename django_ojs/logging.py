@@ -48,7 +48,7 @@ MAX_DEPTH: Final = 8
 MAX_CHARACTERS: Final = 10_000
 
 _STANDARD: Final = frozenset(
-    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status"}
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
 )
 
 _component = "server"

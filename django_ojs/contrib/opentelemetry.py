@@ -30,7 +30,7 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
-from django_ojs.worker.handler_call import Interrupted
+from django_ojs.worker.handler_call import Interrupted, has_timed_out
 
 SCOPE: Final = "django_ojs"
 
@@ -172,8 +172,8 @@ class _Instrumentation:
         token = otel_context.attach(trace.set_span_in_context(span, parent))
         try:
             yield
-        except (Interrupted, asyncio.CancelledError) as error:
-            _record_interruption(span, error, context, time.monotonic() - began)
+        except (Interrupted, asyncio.CancelledError):
+            _record_interruption(span, context, time.monotonic() - began)
             raise
         except BaseException as error:
             _record_error(span, error, context)
@@ -399,13 +399,9 @@ def _record_error(span: Span, error: BaseException, context: JobContext | None =
     span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {failure.message}"))
 
 
-def _record_interruption(
-    span: Span, error: BaseException, context: JobContext, seconds: float
-) -> None:
+def _record_interruption(span: Span, context: JobContext, seconds: float) -> None:
     """Mark the span of a run that was stopped: only a timeout is an error (§8.1)."""
-    timeout_ms = context.job.timeout_ms
-    timeout = timeout_ms / 1000 if timeout_ms else settings().default_timeout.total_seconds()
-    if seconds < timeout:
+    if not has_timed_out(context, seconds):
         # Cancelled, or given back at the end of the worker.
         span.add_event("ojs.job.interrupted")
         span.set_status(StatusCode.OK)

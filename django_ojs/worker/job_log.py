@@ -192,6 +192,8 @@ def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:
     # The field names of ojs-middleware §8.1.1.
     return {
         **log_fields(run.context),
+        # An error tracker that has reported the exception ignores this record.
+        "reported": run.context.metadata.get("reported", False),
         "duration_ms": round(seconds * 1000, 3),
         "status": status,
     }

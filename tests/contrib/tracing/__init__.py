@@ -1,1 +1,1 @@
-"""An app that configures the SDK of OpenTelemetry as a project does; spans go to a file."""
+"""An app that configures the SDKs of OpenTelemetry and Sentry, which write files."""
