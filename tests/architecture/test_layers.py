@@ -26,6 +26,7 @@ FLOORS = {
     "command_line": 4,
     "context": 4,
     "contrib": 4,
+    "examples": 4,
     "handlers": 4,
     "logging": 4,
     "registry": 4,

@@ -25,6 +25,7 @@ from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.health import HealthFile
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.queue_selection import ALL, handler_queues, mismatch
 from django_ojs.worker.supervisor import Supervisor, run_process
@@ -160,6 +161,12 @@ class Command(BaseCommand):
             help="replace a process whose memory has exceeded this size",
         )
         add(
+            "--health-file",
+            metavar="FILE",
+            help="a file that the worker keeps up to date, for a probe: python -m "
+            "django_ojs.worker.health FILE",
+        )
+        add(
             "--no-reload",
             action="store_true",
             help="with DEBUG, do not restart when the code changes",
@@ -183,7 +190,9 @@ class Command(BaseCommand):
             once=options["once"],
             max_jobs=options["max_jobs"],
             max_rss_mb=options["max_rss"],
+            health_file=options["health_file"],
         )
+        _check_health_file(config)
         if not job_types():
             self.stderr.write(
                 "No handlers were found: is the app with your jobs.py or tasks.py in "
@@ -231,6 +240,17 @@ class Command(BaseCommand):
         finally:
             # The supervisor forks, and a connection must not be shared.
             connections.close_all()
+
+
+def _check_health_file(config: WorkerConfig) -> None:
+    if config.health_file is None or config.once:
+        return
+    try:
+        HealthFile(config.health_file).write(is_ready=False)
+    except OSError as error:
+        raise CommandError(
+            f"The health file {config.health_file} cannot be written ({type(error).__name__})."
+        ) from None
 
 
 def _can_start() -> bool:

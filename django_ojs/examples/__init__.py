@@ -1,0 +1,1 @@
+"""Examples for operators, in `files`: manifests for Kubernetes, units for systemd."""
