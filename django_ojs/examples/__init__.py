@@ -1,1 +1,1 @@
-"""Examples for operators, in `files`: manifests for Kubernetes, units for systemd."""
+"""Files for operators, in `files`: Kubernetes, systemd, Prometheus and Grafana."""
