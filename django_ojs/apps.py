@@ -41,11 +41,23 @@ class DjangoOJSConfig(AppConfig):
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
         if _is_command() and not _settings_are_valid():
             return  # The check E001 reports them; without settings no handler can be declared.
+        if settings().opentelemetry:
+            _instrument()
         autodiscover_modules("jobs")
         if _has_tasks():
             from django_ojs.tasks import discovery
 
             discovery.start()
+
+
+def _instrument() -> None:
+    try:
+        from django_ojs.contrib.opentelemetry import instrument
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            "OJS['OPENTELEMETRY'] needs the package opentelemetry-api: install django-ojs[otel]."
+        ) from error
+    instrument()
 
 
 def _has_tasks() -> bool:

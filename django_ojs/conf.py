@@ -198,6 +198,8 @@ class Settings:
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
+    opentelemetry: bool = _setting(False, _boolean, BOOLEAN)
+
     admin_redact: tuple[str, ...] = _setting((), payload_config.strings, NAMES)
 
     outbox: tuple[destinations.Destination, ...] = _setting((), destinations.read, OUTBOX)

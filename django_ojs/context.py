@@ -1,6 +1,7 @@
 """The context of a run, as its handler and its middleware get it (ojs-middleware §4.4)."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ logger = logging.getLogger("django_ojs.job")
 
 #: Seconds between two writes; reports in between are merged, so that a loop may report each round.
 REPORT_EVERY = 1.0
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 _UNSET: Any = object()
 
@@ -198,6 +201,26 @@ _current: ContextVar[JobContext | None] = ContextVar("django_ojs_job", default=N
 def current_context() -> JobContext | None:
     """Return the context of the job that is running here, or None outside of one."""
     return _current.get()
+
+
+def log_fields(context: JobContext) -> dict[str, Any]:
+    """Return what the log says about a run: names and ids, and no other values of the job."""
+    job = context.job
+    fields: dict[str, Any] = {
+        "job_id": str(job.id),
+        "job_type": job.type,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "worker_id": job.worker_id,
+    }
+    request = job.meta.get("correlation_id") or job.meta.get("ojs.context.request_id")
+    if isinstance(request, str):
+        fields["correlation_id"] = request
+    # The span of this run, or else of the enqueue.
+    trace = context.metadata.get("traceparent") or job.meta.get("traceparent")
+    if isinstance(trace, str) and (found := _TRACEPARENT.fullmatch(trace)):
+        fields["trace_id"], fields["span_id"] = found[1], found[2]
+    return fields
 
 
 def enter(context: JobContext | None) -> None:

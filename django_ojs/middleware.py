@@ -232,7 +232,31 @@ def frozen_enqueue_chain() -> EnqueueChain | None:
 @cache
 def execution_chain() -> ExecutionChain:
     """Return the chain that wraps every handler in this process."""
-    return ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
+    chain = ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
+    for middleware in _instrumentation:
+        chain.prepend(middleware)
+    return chain
+
+
+#: Execution middleware that the settings do not list; see `instrument`.
+_instrumentation: list[ExecutionMiddleware] = []
+
+
+def instrument(middleware: ExecutionMiddleware) -> None:
+    """Run a middleware around all others, whatever EXECUTION_MIDDLEWARE is, now and later.
+
+    For instrumentation (OpenTelemetry, Sentry), which has its own switch.
+    """
+    if middleware not in _instrumentation:
+        _instrumentation.append(middleware)
+        execution_chain.cache_clear()
+
+
+def uninstrument(middleware: ExecutionMiddleware) -> None:
+    """Undo `instrument`."""
+    if middleware in _instrumentation:
+        _instrumentation.remove(middleware)
+        execution_chain.cache_clear()
 
 
 def _forget(*, setting: str, **kwargs: object) -> None:

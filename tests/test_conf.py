@@ -50,6 +50,7 @@ OFFLOADS: list[dict[str, Any]] = [
 BAD: dict[str, list[Any]] = {
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
     "SERVICE_NAME": [None, "", "a b", "a/b", "x" * 64, 4711, ["shop"]],
+    "OPENTELEMETRY": [None, 1, "on"],
     "QUEUES": [
         None,
         [],

@@ -21,6 +21,7 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
+from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
@@ -50,7 +51,7 @@ def fail(
     return ended
 
 
-def decide(job: Job, failure: Failure) -> Decision:
+def decide(job: Job | Claimed, failure: Failure) -> Decision:
     """Return what follows a failed run, by the job's policy and what the handler raised."""
     decision = job.retry_policy.decide(
         attempt=job.spent,

@@ -19,7 +19,13 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
-from django_ojs.operations.enqueue import defaults, outbox, transaction_check, unique
+from django_ojs.operations.enqueue import (
+    defaults,
+    instrumentation,
+    outbox,
+    transaction_check,
+    unique,
+)
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
@@ -71,11 +77,14 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
-    active = interceptor.current()
-    if active is None or options.admitted:
+    if options.admitted:
         return _route(envelopes, options)
     store = partial(_route, envelopes, options)
-    return active.push(envelopes, batch=options.batch, store=store)
+    if (instrument := instrumentation.current()) is not None:
+        store = partial(instrument, envelopes, store)
+    if (active := interceptor.current()) is not None:
+        return active.push(envelopes, batch=options.batch, store=store)
+    return store()
 
 
 def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:

@@ -118,6 +118,11 @@ class Claimed:
         return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property
+    def spent(self) -> int:
+        """Attempts that count against `max_attempts`, this one included."""
+        return self.attempt - self.returned
+
+    @property
     def retry_policy(self) -> RetryPolicy:
         """The job's retry policy, complete."""
         return envelope.retry_of(self.options)

@@ -21,6 +21,7 @@ class WorkerConfig:
     once: bool = False
     max_jobs: int | None = None
     max_rss_mb: int | None = None
+    health_file: str | None = None
 
     @classmethod
     def from_settings(cls, **given: object) -> "WorkerConfig":

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import close_old_connections, connections, reset_queries
 
+from django_ojs.conf import settings
+from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
 from django_ojs.worker.in_flight import Run
@@ -29,6 +31,12 @@ def checked_result(run: Run, returned: Any) -> Any:
     result = run.context.result(returned)
     ack.check_result(result)
     return result
+
+
+def has_timed_out(context: JobContext, seconds: float) -> bool:
+    """Whether a handler that was stopped after so many seconds was stopped for its timeout."""
+    limit = context.job.timeout_ms
+    return seconds >= (limit / 1000 if limit else settings().default_timeout.total_seconds())
 
 
 def refresh_connections() -> None:

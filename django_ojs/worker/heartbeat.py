@@ -115,6 +115,8 @@ class Heartbeat:
             connections.close_all()
             return
         self.registered = True
+        if self._in_flight.status is not None:
+            self._in_flight.status.note_ready()
         for key in response.lost:
             # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
             # its phase is DONE and there is nothing to revoke.

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import InternalError
 
 from django_ojs.conf import settings
+from django_ojs.context import log_fields
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
@@ -54,7 +55,7 @@ class JobLog:
                 run.job.type,
                 run.job.id,
                 duration(seconds),
-                extra=_fields(run, "completed", seconds),
+                extra=_fields(run, "completed", seconds) | {"state": State.COMPLETED.value},
             )
 
     def failed(
@@ -89,7 +90,7 @@ class JobLog:
             what,
             exc_info=_exc_info(cause),
             extra=_fields(run, "timeout" if failure.type == "timeout" else "failed", seconds)
-            | {"error": failure.type},
+            | {"error": failure.type, "state": job.state},
         )
 
     def claim_lost(self, run: Run) -> None:
@@ -190,10 +191,9 @@ def _is_ours(traceback: TracebackType) -> bool:
 def _fields(run: Run, status: str, seconds: float) -> dict[str, Any]:
     # The field names of ojs-middleware §8.1.1.
     return {
-        "job_id": str(run.job.id),
-        "job_type": run.job.type,
-        "queue": run.job.queue,
-        "attempt": run.job.attempt,
+        **log_fields(run.context),
+        # An error tracker that has reported the exception ignores this record.
+        "reported": run.context.metadata.get("reported", False),
         "duration_ms": round(seconds * 1000, 3),
         "status": status,
     }

@@ -19,9 +19,9 @@ CAPACITY = 4096
 #: The most processes that run one job alone, besides those of the configuration.
 MAX_ISOLATED = 4
 
-# The number of pulses, two flags, and how many jobs wait that must run alone.
+# The number of pulses, two flags, how many jobs wait that must run alone, and a flag.
 _PULSES = struct.Struct("=Q")
-_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING = 8, 9, 10
+_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _READY = 8, 9, 10, 11
 # A job's id and its run.
 _ENTRY = struct.Struct("=16sI")
 _TABLE = 16
@@ -53,6 +53,15 @@ class ProcessStatus:
         """A number that grows while the process runs Python code."""
         number: int = _PULSES.unpack_from(self._memory)[0]
         return number
+
+    def note_ready(self) -> None:
+        """Note that the process has sent a heartbeat, and claims jobs."""
+        self._memory[_READY] = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process has sent a heartbeat."""
+        return bool(self._memory[_READY])
 
     def started(self, key: UUID, run: int) -> None:
         """Note that a handler starts to run a job."""

@@ -24,7 +24,9 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import background_writer
+from django_ojs.worker import process_end
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.health import HealthFile
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
@@ -96,6 +98,7 @@ class Supervisor:
         self._restart_delay = 0.0
         self._next_start = 0.0
         self._checked_at = time.monotonic()
+        self._health = HealthFile(config.health_file) if config.health_file else None
 
     def run(self) -> bool:
         """Supervise until stopped. Return whether to start again because the code changed."""
@@ -105,6 +108,8 @@ class Supervisor:
             finally:
                 for child in self._children.values():
                     self._kill(child, signal.SIGTERM)
+                if self._health is not None:
+                    self._health.remove()
 
     def _supervise(self) -> bool:
         while True:
@@ -119,8 +124,15 @@ class Supervisor:
                     logger.info("Code changed: the worker restarts.")
                     self._reload = True
                     self._received.append(signal.SIGTERM)
+            if self._health is not None:
+                with suppress(OSError):  # The probe then fails.
+                    self._health.write(is_ready=self._is_ready())
             runs_alone = any(child.runs_alone for child in self._children.values())
             time.sleep(ISOLATED_TICK if runs_alone else TICK)
+
+    def _is_ready(self) -> bool:
+        ready = sum(c.status.is_ready for c in self._children.values() if not c.runs_alone)
+        return not self._stopping and ready >= self._wanted
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
@@ -296,6 +308,7 @@ def _run_child(
         logger.exception("The worker process ended by an unexpected error.")
     finally:
         background_writer.close_all()
+        process_end.run()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

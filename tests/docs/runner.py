@@ -27,6 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import django
 from asgiref.sync import async_to_sync
@@ -65,6 +66,9 @@ class PageRun:
             # exist twice.
             sys.modules["django.tasks"] = BACKPORT
             self._cleanup.callback(sys.modules.pop, "django.tasks", None)
+        if find_spec("sentry_sdk") is not None:
+            # It would patch Django, for the tests after this one too.
+            self._cleanup.enter_context(patch("sentry_sdk.init"))
         self._cleanup.callback(_forget_handlers, known)
         self._cleanup.callback(_forget_modules, modules)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):

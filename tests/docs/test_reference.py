@@ -38,7 +38,7 @@ SETTINGS = [
     row
     for heading in (
         *("Jobs", "Limits", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
-        *("Events", "Admin"),
+        *("Events", "Observability", "Admin"),
     )
     for row in table("reference/settings.md", heading)
 ]

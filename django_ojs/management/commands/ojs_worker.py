@@ -19,12 +19,14 @@ from django_ojs import schedules
 from django_ojs.command_line.database_check import require_database
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
+from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.health import HealthFile
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.queue_selection import ALL, handler_queues, mismatch
 from django_ojs.worker.supervisor import Supervisor, run_process
@@ -160,6 +162,12 @@ class Command(BaseCommand):
             help="replace a process whose memory has exceeded this size",
         )
         add(
+            "--health-file",
+            metavar="FILE",
+            help="a file that the worker keeps up to date, for a probe: python -m "
+            "django_ojs.worker.health FILE",
+        )
+        add(
             "--no-reload",
             action="store_true",
             help="with DEBUG, do not restart when the code changes",
@@ -168,7 +176,7 @@ class Command(BaseCommand):
     def handle(self, **options: Any) -> None:
         """Check the database and the handlers, then run the worker."""
         _check_no_transaction()
-        with log_to_console(options["verbosity"]), _kept_connections():
+        with component("worker"), log_to_console(options["verbosity"]), _kept_connections():
             self._work(**options)
 
     def _work(self, **options: Any) -> None:
@@ -183,7 +191,9 @@ class Command(BaseCommand):
             once=options["once"],
             max_jobs=options["max_jobs"],
             max_rss_mb=options["max_rss"],
+            health_file=options["health_file"],
         )
+        _check_health_file(config)
         if not job_types():
             self.stderr.write(
                 "No handlers were found: is the app with your jobs.py or tasks.py in "
@@ -243,6 +253,15 @@ def _sync_schedules() -> None:
         connections.close_all()  # As in _check_database.
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
+def _check_health_file(config: WorkerConfig) -> None:
+    if config.health_file is None or config.once:
+        return
+    try:
+        HealthFile(config.health_file).write(is_ready=False)
+    except OSError as error:
+        raise CommandError(
+            f"The health file {config.health_file} cannot be written ({type(error).__name__})."
+        ) from None
 
 
 def _can_start() -> bool:

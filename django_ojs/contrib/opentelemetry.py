@@ -1,0 +1,411 @@
+"""Spans and metrics by OpenTelemetry (ojs-observability, ojs-distributed-tracing).
+
+`OJS = {"OPENTELEMETRY": True}` or `instrument()` turns it on. It needs the extra `otel`, and an SDK
+that the project configures; nothing here is imported otherwise.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from opentelemetry import baggage, metrics, trace
+from opentelemetry import context as otel_context
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from django_ojs import middleware
+from django_ojs.conf import settings
+from django_ojs.context import JobContext
+from django_ojs.operations.enqueue import instrumentation, transaction_check
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+from django_ojs.storage.figures import rollups
+from django_ojs.version import VERSION
+from django_ojs.worker import process_end
+from django_ojs.worker.handler_call import Interrupted, has_timed_out
+
+SCOPE: Final = "django_ojs"
+
+#: What an enqueue did, as the outcomes of `EnqueuedJob`, and for a job that was stored in a
+#: transaction:
+OUTCOME: Final = "ojs.enqueue.outcome"
+#: it was rolled back, or
+ROLLED_BACK: Final = "rolled_back"
+#: Django does not know when it ends (`set_autocommit(False)`).
+UNCOMMITTED: Final = "uncommitted"
+
+#: The W3C Baggage specification guarantees this much; entries beyond it are not stored.
+MAX_BAGGAGE_BYTES: Final = 8192
+#: Milliseconds that the end of a worker process waits for the SDK to export.
+FLUSH_TIMEOUT_MS: Final = 3_000
+
+# ojs-observability §8.2
+_DURATION_BUCKETS: Final = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+)
+_QUEUE_TIME_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
+
+_TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
+_BAGGAGE: Final = W3CBaggagePropagator()
+
+
+class _Instrumentation:
+    """The tracer and the instruments of one call of `instrument`."""
+
+    def __init__(
+        self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
+    ) -> None:
+        self._providers = (tracer_provider, meter_provider)
+        self._tracer = trace.get_tracer(SCOPE, VERSION, tracer_provider)
+        meter = metrics.get_meter(SCOPE, VERSION, meter_provider)
+        self._counters = {
+            rollups.ENQUEUED: meter.create_counter("ojs.job.enqueued", "{job}", "Jobs enqueued."),
+            rollups.COMPLETED: meter.create_counter(
+                "ojs.job.completed", "{job}", "Jobs completed."
+            ),
+            rollups.DISCARDED: meter.create_counter("ojs.job.failed", "{job}", "Jobs discarded."),
+        }
+        self._counters[rollups.DROPPED] = self._counters[rollups.DISCARDED]
+        self._retried = meter.create_counter("ojs.job.retried", "{job}", "Repeated attempts.")
+        self._duration = meter.create_histogram(
+            "ojs.job.duration",
+            "s",
+            "How long jobs ran.",
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS,
+        )
+        self._queue_time = meter.create_histogram(
+            "ojs.job.queue_time",
+            "s",
+            "How long jobs waited for their start.",
+            explicit_bucket_boundaries_advisory=_QUEUE_TIME_BUCKETS,
+        )
+        self._enqueue_duration = meter.create_histogram(
+            "ojs.job.enqueue_duration", "s", "How long enqueues took."
+        )
+
+    def enqueue(
+        self, envelopes: Sequence[Envelope], store: Callable[[], list[EnqueuedJob]]
+    ) -> list[EnqueuedJob]:
+        """Store jobs inside a PRODUCER span, whose context goes into their `meta`.
+
+        A job that has a trace context was enqueued by a client with a span of its own: it stays
+        as it is (ojs-distributed-tracing §6.2).
+        """
+        began = time.perf_counter()
+        own = [each for each in envelopes if "traceparent" not in each.meta]
+        results = self._enqueue_in_span(own, store) if own else store()
+        queue = _common(each.queue for each in envelopes)
+        self._enqueue_duration.record(
+            time.perf_counter() - began, {} if queue is None else {"queue": queue}
+        )
+        return results
+
+    def _enqueue_in_span(
+        self, own: Sequence[Envelope], store: Callable[[], list[EnqueuedJob]]
+    ) -> list[EnqueuedJob]:
+        operation = "enqueue" if len(own) == 1 else "enqueue_batch"
+        queue = _common(each.queue for each in own)
+        span = self._tracer.start_span(
+            f"{queue or 'ojs'} {operation}",
+            kind=SpanKind.PRODUCER,
+            attributes=_enqueue_attributes(own, operation, queue),
+        )
+        fields = _fields(span)
+        for envelope in own if fields else ():
+            envelope.meta = {**envelope.meta, **fields}
+            envelope.document = None  # Its size is that of what is stored.
+        try:
+            with trace.use_span(
+                span, end_on_exit=False, record_exception=False, set_status_on_exception=False
+            ):
+                results = store()
+        except BaseException as error:
+            _record_error(span, error)
+            span.end()
+            raise
+        _end_after_commit(span, results)
+        return results
+
+    def run(self, context: JobContext, proceed: Callable[[], Any]) -> Any:
+        """Run a handler inside a CONSUMER span that links to the span of the enqueue."""
+        if context.is_async:
+            return self._run_async(context, proceed)
+        with self._process_span(context):
+            return proceed()
+
+    async def _run_async(self, context: JobContext, proceed: Callable[[], Any]) -> Any:
+        with self._process_span(context):
+            return await proceed()
+
+    @contextmanager
+    def _process_span(self, context: JobContext) -> Iterator[None]:
+        job = context.job
+        enqueued = trace.get_current_span(_extracted(_TRACE_CONTEXT, job.meta)).get_span_context()
+        parent = _extracted(_BAGGAGE, job.meta)
+        # A trace of its own: the job may run hours after the request (§6.1).
+        span = self._tracer.start_span(
+            f"{job.queue} process",
+            context=parent,
+            kind=SpanKind.CONSUMER,
+            links=[Link(enqueued)] if enqueued.is_valid else [],
+            attributes={
+                **_job_attributes(job.id, job.type, job.queue),
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "ojs.job.attempt": context.attempt,
+                "ojs.job.priority": job.priority,
+                "ojs.worker.id": job.worker_id or "",
+            },
+        )
+        if job.spent > 1:
+            self._retried.add(1, {"queue": job.queue, "type": job.type})
+        context.metadata.update(_fields(span))
+        began = time.monotonic()
+        token = otel_context.attach(trace.set_span_in_context(span, parent))
+        try:
+            yield
+        except (Interrupted, asyncio.CancelledError):
+            _record_interruption(span, context, time.monotonic() - began)
+            raise
+        except BaseException as error:
+            _record_error(span, error, context)
+            raise
+        else:
+            span.set_attribute("ojs.job.state", State.COMPLETED.value)
+            span.set_status(StatusCode.OK)
+        finally:
+            otel_context.detach(token)
+            span.end()
+
+    def count(
+        self,
+        what: int,
+        queue: str,
+        type: str,
+        number: int,
+        waited: float | None,
+        ran: float | None,
+    ) -> None:
+        """Count a committed change, as the metrics for Prometheus do."""
+        attributes = {"queue": queue, "type": type}
+        if (counter := self._counters.get(what)) is not None:
+            counter.add(number, attributes)
+        if waited is not None:
+            self._queue_time.record(waited, attributes)
+        if ran is not None:
+            self._duration.record(ran, {**attributes, "state": State.COMPLETED.value})
+
+    def flush(self) -> None:
+        """Export what the SDK has collected."""
+        tracer_provider, meter_provider = self._providers
+        for provider in (
+            tracer_provider or trace.get_tracer_provider(),
+            meter_provider or metrics.get_meter_provider(),
+        ):
+            # The SDK's providers have it, those of the API do not.
+            force_flush = getattr(provider, "force_flush", None)
+            if force_flush is not None:
+                force_flush(FLUSH_TIMEOUT_MS)
+
+
+_active: _Instrumentation | None = None
+
+
+def instrument(
+    *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Trace enqueues and runs from now on, by these providers or the global ones."""
+    global _active
+    uninstrument()
+    _active = _Instrumentation(tracer_provider, meter_provider)
+    instrumentation.install(_active.enqueue)
+    middleware.instrument(_active.run)
+    rollups.observers.append(_active.count)
+    process_end.register(_active.flush)
+
+
+def uninstrument() -> None:
+    """Undo `instrument`."""
+    global _active
+    if _active is None:
+        return
+    instrumentation.install(None)
+    middleware.uninstrument(_active.run)
+    rollups.observers.remove(_active.count)
+    process_end.unregister(_active.flush)
+    _active = None
+
+
+class _UntilCommit:
+    """Ends the span of an enqueue when its transaction has ended.
+
+    Django calls functions after a commit and none after a rollback; it then drops them, and with
+    them this object.
+    """
+
+    def __init__(self, span: Span, results: Sequence[EnqueuedJob]) -> None:
+        self._span: Span | None = span
+        self._results = results
+        self._ended_at = time.time_ns()
+
+    def committed(self) -> None:
+        """End the span of jobs that are stored."""
+        if self._span is not None:
+            self._span.set_status(StatusCode.OK)
+            if len(self._results) == 1 and (state := self._results[0].state) is not None:
+                self._span.set_attribute("ojs.job.state", state.value)
+            self._end()
+
+    def uncommitted(self, outcome: str) -> None:
+        """End the span of jobs that do not exist, or may not."""
+        if self._span is not None:
+            self._span.set_attribute(OUTCOME, outcome)
+            self._end()
+
+    def _end(self) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.end(end_time=self._ended_at)
+
+    def __del__(self) -> None:
+        self.uncommitted(ROLLED_BACK)
+
+
+def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
+    if not span.is_recording():
+        span.end()
+        return
+    if len(results) == 1:
+        # For a duplicate, the job that exists.
+        span.set_attribute("ojs.job.id", str(results[0].id))
+    if (outcome := _common(each.outcome for each in results)) is not None:
+        span.set_attribute(OUTCOME, outcome)
+    pending = _UntilCommit(span, results)
+    if outcome == Outcome.DROPPED:
+        pending.committed()
+        return
+    connection = _connection(outcome)
+    if connection.in_atomic_block or connection.get_autocommit():
+        connection.on_commit(pending.committed, robust=True)
+    else:
+        pending.uncommitted(UNCOMMITTED)
+
+
+def _connection(outcome: str | None) -> BaseDatabaseWrapper:
+    """Return the connection in whose transaction jobs were stored."""
+    if outcome == Outcome.OUTBOX and settings().wrong_database == "outbox":
+        return database.connection(transaction_check.alias_for_caller(may_use_outbox=True))
+    return database.connection()
+
+
+def _job_attributes(id: object, type: str, queue: str) -> dict[str, str]:
+    return {
+        "messaging.system": "ojs",
+        "messaging.destination.name": queue,
+        "messaging.message.id": str(id),
+        "ojs.job.id": str(id),
+        "ojs.job.type": type,
+        "ojs.job.queue": queue,
+    }
+
+
+def _enqueue_attributes(
+    envelopes: Sequence[Envelope], operation: str, queue: str | None
+) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "messaging.system": "ojs",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": "publish",
+    }
+    if len(envelopes) == 1:
+        envelope = envelopes[0]
+        attributes |= _job_attributes(envelope.id, envelope.type, envelope.queue)
+        attributes["ojs.job.priority"] = envelope.priority
+        if envelope.scheduled_at_text is not None:
+            attributes["ojs.job.scheduled_at"] = envelope.scheduled_at_text
+        return attributes
+    attributes["messaging.batch.message_count"] = len(envelopes)
+    if queue is not None:
+        attributes |= {"messaging.destination.name": queue, "ojs.job.queue": queue}
+    if (type := _common(each.type for each in envelopes)) is not None:
+        attributes["ojs.job.type"] = type
+    return attributes
+
+
+def _common(values: Iterator[str]) -> str | None:
+    """Return the value that all have; None where they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _fields(span: Span) -> dict[str, str]:
+    """Return the members of `meta` that carry the context of a span, and the current baggage."""
+    fields: dict[str, str] = {}
+    _TRACE_CONTEXT.inject(fields, trace.set_span_in_context(span))
+    if fields and baggage.get_all():
+        _BAGGAGE.inject(fields)
+        kept = _within_limit(fields.pop("baggage", ""))
+        if kept:
+            fields["baggage"] = kept
+    return fields
+
+
+def _within_limit(header: str) -> str:
+    """Return the entries of a baggage header that fit, in their order."""
+    kept, size = [], 0
+    for entry in header.split(","):
+        if size + len(entry) + 1 > MAX_BAGGAGE_BYTES:
+            break
+        kept.append(entry)
+        size += len(entry) + 1
+    return ",".join(kept)
+
+
+def _extracted(
+    propagator: TraceContextTextMapPropagator | W3CBaggagePropagator, meta: Mapping[str, Any]
+) -> otel_context.Context:
+    """Return a new context with what `meta` carries; values that are no text carry nothing."""
+    fields = {name: value for name, value in meta.items() if isinstance(value, str)}
+    return propagator.extract(fields, otel_context.Context())
+
+
+def _record_error(span: Span, error: BaseException, context: JobContext | None = None) -> None:
+    """Mark a span as failed. LOG_ERROR_MESSAGES and LOG_TRACEBACKS apply, as to the log."""
+    if not span.is_recording():
+        return
+    failure = Failure.from_exception(error, backtrace=False)
+    if context is not None:
+        span.set_attribute("ojs.job.error.attempt", context.attempt)
+    span.set_attribute("error.type", failure.type)
+    if not settings().log_error_messages:
+        span.add_event("exception", {"exception.type": failure.type})
+        span.set_status(Status(StatusCode.ERROR, failure.type))
+        return
+    span.set_attribute("error.message", failure.message)
+    if settings().log_tracebacks:
+        span.record_exception(error)
+    else:
+        span.add_event(
+            "exception", {"exception.type": failure.type, "exception.message": failure.message}
+        )
+    span.set_status(Status(StatusCode.ERROR, f"{failure.type}: {failure.message}"))
+
+
+def _record_interruption(span: Span, context: JobContext, seconds: float) -> None:
+    """Mark the span of a run that was stopped: only a timeout is an error (§8.1)."""
+    if not has_timed_out(context, seconds):
+        # Cancelled, or given back at the end of the worker.
+        span.add_event("ojs.job.interrupted")
+        span.set_status(StatusCode.OK)
+        return
+    span.set_attribute("ojs.job.error.attempt", context.attempt)
+    span.set_attribute("error.type", "timeout")
+    span.set_status(Status(StatusCode.ERROR, "timeout"))

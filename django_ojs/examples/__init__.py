@@ -1,0 +1,1 @@
+"""Files for operators, in `files`: Kubernetes, systemd, Prometheus and Grafana."""

@@ -1,0 +1,200 @@
+"""Structured logs (ojs-logging): one JSON object a line, with the job that runs.
+
+`LOGGING` names the classes, and is read before the apps are: this module imports no model.
+"""
+
+import logging
+import math
+import re
+import sys
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django_ojs.conf import settings
+from django_ojs.spec import json
+from django_ojs.spec.failure import clean
+
+#: Attributes of a record that say which job it is about, by their names in the document. Without a
+#: job they are empty.
+JOB_FIELDS: Final = {
+    "job_id": "job_id",
+    "job_type": "job_type",
+    "queue": "queue",
+    "attempt": "attempt",
+    "state": "state",
+    "worker_id": "worker_id",
+    "correlation_id": "correlation_id",
+}
+_TRACE_FIELDS: Final = ("trace_id", "span_id")
+
+# §5.4: the lowest level of each severity.
+_SEVERITIES: Final = (
+    (logging.CRITICAL, "FATAL", 21),
+    (logging.ERROR, "ERROR", 17),
+    (logging.WARNING, "WARN", 13),
+    (logging.INFO, "INFO", 9),
+    (logging.DEBUG, "DEBUG", 5),
+)
+#: Members with such a name are not logged (§9.1), at any depth.
+_SENSITIVE: Final = re.compile(
+    r"passw(or)?d|token|secret|authorization|api_?key|credential|cookie|^(job_)?(kw)?args$|^results?$",
+    re.IGNORECASE,
+)
+REDACTED: Final = "[redacted]"
+MAX_DEPTH: Final = 8
+MAX_CHARACTERS: Final = 10_000
+
+_STANDARD: Final = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
+)
+
+_component = "server"
+
+
+@contextmanager
+def component(name: str) -> Iterator[None]:
+    """Name the component of this process in its records: the worker command does."""
+    global _component
+    before, _component = _component, name
+    try:
+        yield
+    finally:
+        _component = before
+
+
+class JobContextFilter(logging.Filter):
+    """Adds the running job to each record: job_id, job_type, queue, attempt, worker_id and others.
+
+    For any formatter, such as "%(job_id)s"; outside of a job they are empty. A handler that formats
+    in another thread, where the job is not known, needs it as well.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the attributes that the record does not have."""
+        found = _current_job()
+        for name in (*JOB_FIELDS, *_TRACE_FIELDS):
+            if not hasattr(record, name):
+                setattr(record, name, found.get(name, ""))
+        return True
+
+
+class JSONFormatter(logging.Formatter):
+    """Formats a record as the JSON object of ojs-logging §5, without line breaks.
+
+    Whatever is passed as `extra` is in `attributes`, without arguments, results and what is named
+    like a secret; `redact` names more members that are left out.
+    """
+
+    def __init__(self, *args: Any, redact: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._redact = frozenset(redact)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        job = {
+            **_current_job(),
+            **{name: value for name, value in vars(record).items() if name in _KNOWN and value},
+        }
+        severity, number = _severity(record.levelno)
+        written: dict[str, Any] = {
+            "timestamp": _timestamp(record.created),
+            "severity": severity,
+            "severity_number": number,
+            "message": _text(record.getMessage()),
+            "component": "worker" if job else _component,
+        }
+        if (category := _category(record)) is not None:
+            written["category"] = category
+        for member, names in (("ojs", JOB_FIELDS), ("trace", _TRACE_FIELDS)):
+            if found := {name: self._value(job[name]) for name in names if name in job}:
+                written[member] = found
+        if error := self._error(record):
+            written["error"] = error
+        written["attributes"] = {"logger": record.name, **self._extra(record)}
+        return json.dumps(written)
+
+    def _error(self, record: logging.LogRecord) -> dict[str, str]:
+        error: dict[str, str] = {}
+        kind = getattr(record, "error", None)
+        if record.exc_info and record.exc_info[0] is not None:
+            kind = kind or record.exc_info[0].__qualname__
+            if settings().log_error_messages:
+                error["message"] = _text(str(record.exc_info[1]))
+            error["backtrace"] = _text("".join(traceback.format_exception(*record.exc_info)))
+        return {"type": _text(str(kind)), **error} if kind else {}
+
+    def _extra(self, record: logging.LogRecord) -> dict[str, Any]:
+        unknown = vars(record).keys() - _STANDARD - _KNOWN - {"error"}
+        return {
+            name: REDACTED if self._is_sensitive(name) else self._value(vars(record)[name])
+            for name in sorted(unknown)
+        }
+
+    def _is_sensitive(self, name: str) -> bool:
+        return name in self._redact or _SENSITIVE.search(name) is not None
+
+    def _value(self, value: object, depth: int = 0) -> Any:
+        """Return a value as JSON; what JSON has no type for as text."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int) and abs(value) <= json.MAX_INTEGER:
+            return int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        if isinstance(value, Mapping) and depth < MAX_DEPTH:
+            return {
+                _text(str(name)): REDACTED
+                if self._is_sensitive(str(name))
+                else self._value(item, depth + 1)
+                for name, item in value.items()
+            }
+        if isinstance(value, list | tuple) and depth < MAX_DEPTH:
+            return [self._value(item, depth + 1) for item in value]
+        return _text(str(value))
+
+
+_KNOWN: Final = frozenset({*JOB_FIELDS, *_TRACE_FIELDS})
+
+
+def _current_job() -> dict[str, Any]:
+    """Return the fields of the job that runs here; none where no job can."""
+    contexts = sys.modules.get("django_ojs.context")
+    context = None if contexts is None else contexts.current_context()
+    if contexts is None or context is None:
+        return _current_span()
+    return {**contexts.log_fields(context), **_current_span()}
+
+
+def _current_span() -> dict[str, str]:
+    # A project without OpenTelemetry has not imported it, and has no span.
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return {}
+    found = trace.get_current_span().get_span_context()
+    if not found.is_valid:
+        return {}
+    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"}
+
+
+def _severity(level: int) -> tuple[str, int]:
+    return next(((name, n) for lowest, name, n in _SEVERITIES if level >= lowest), ("TRACE", 1))
+
+
+def _category(record: logging.LogRecord) -> str | None:
+    if not record.name.startswith("django_ojs"):
+        return None
+    if hasattr(record, "status"):  # The end of a run; see `worker.job_log`.
+        return "lifecycle"
+    return "worker" if _component == "worker" else None
+
+
+def _timestamp(seconds: float) -> str:
+    when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return when.replace("+00:00", "Z")
+
+
+def _text(text: str) -> str:
+    return clean(text, MAX_CHARACTERS)

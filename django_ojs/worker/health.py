@@ -1,0 +1,88 @@
+"""The health file of a worker, and the probe: `python -m django_ojs.worker.health FILE`.
+
+The probe imports neither Django nor the project, so that it can run every few seconds. It asks no
+database: while that is away a restart of the worker would not help.
+"""
+
+import os
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+#: Seconds between two writes.
+WRITE_INTERVAL: Final = 1.0
+#: Seconds after which a worker that has not written counts as hung.
+MAX_AGE: Final = 60.0
+
+
+class HealthFile:
+    """Written by the supervisor while its loop runs: the time, and whether its processes work."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._written_at: float | None = None
+
+    def write(self, *, is_ready: bool) -> None:
+        """Write the file, at most once a second. Raises OSError."""
+        now = time.monotonic()
+        if self._written_at is not None and now - self._written_at < WRITE_INTERVAL:
+            return
+        self._written_at = now
+        # Complete at any time, for a reader. The clock of the system may be set, this one not.
+        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        temporary.write_text(f"{now} {'ready' if is_ready else 'starting'}\n")
+        temporary.replace(self._path)
+
+    def remove(self) -> None:
+        """Remove the file, at the end of the worker."""
+        self._path.unlink(missing_ok=True)
+
+
+def problem(path: str, *, ready: bool = False, max_age: float = MAX_AGE) -> str | None:
+    """Return what is wrong with the worker that writes this file; None: nothing.
+
+    With `ready`, its processes must have sent a heartbeat too.
+    """
+    try:
+        written_at, status = Path(path).read_text().split()
+        age = time.monotonic() - float(written_at)
+    except OSError as error:
+        return f"{path} cannot be read ({type(error).__name__}): no worker has started here."
+    except ValueError:
+        return f"{path} is no health file."
+    if not 0 <= age <= max_age:  # Negative: it was written before the machine was started.
+        return f"{path} is {age:.0f} s old: the worker does not run."
+    if ready and status != "ready":
+        return "The processes of the worker have not started yet, or are stopping."
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code: 0 for a healthy worker, otherwise 1."""
+    parser = ArgumentParser(
+        prog="python -m django_ojs.worker.health",
+        description="Check a worker that was started with --health-file.",
+    )
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument(
+        "--ready", action="store_true", help="its processes must have sent a heartbeat too"
+    )
+    parser.add_argument(
+        "--max-age",
+        type=float,
+        default=MAX_AGE,
+        metavar="SECONDS",
+        help=f"how old the file may be (default: {MAX_AGE:.0f})",
+    )
+    given = parser.parse_args(arguments)
+    found = problem(given.file, ready=given.ready, max_age=given.max_age)
+    if found is not None:
+        print(found, file=sys.stderr)
+    return 0 if found is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

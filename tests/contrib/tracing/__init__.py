@@ -1,0 +1,1 @@
+"""An app that configures the SDKs of OpenTelemetry and Sentry, which write files."""

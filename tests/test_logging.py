@@ -1,0 +1,244 @@
+"""Records as JSON, with the job that runs and without what is secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils.module_loading import import_string
+
+import django_ojs as ojs
+from django_ojs import context as contexts
+from django_ojs.logging import JobContextFilter, JSONFormatter, component
+from tests.docs.pages import ROOT, blocks
+from tests.testapp.jobs import add, shout
+from tests.worker.parts import claimed
+from tests.worker.processes import Tree
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+PAGE = ROOT / "docs/how-to/log-as-json.md"
+
+
+def record(message: str = "hello", level: int = logging.INFO, **extra: Any) -> logging.LogRecord:
+    name = extra.pop("logger", "shop")
+    return logging.getLogger(name).makeRecord(
+        name, level, __file__, 1, message, (), extra.pop("exc_info", None), extra=extra
+    )
+
+
+def written(made: logging.LogRecord, **options: Any) -> dict[str, Any]:
+    text = JSONFormatter(**options).format(made)
+    assert "\n" not in text
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@pytest.fixture
+def running() -> Iterator[ojs.JobContext]:
+    """Let a job run on this thread."""
+    context = ojs.JobContext(claimed())
+    contexts.enter(context)
+    yield context
+    contexts.enter(None)
+
+
+def test_a_record_has_the_fields_of_the_document() -> None:
+    found = written(record("one\ntwo", template="welcome"))
+    assert found.pop("timestamp")[-5:].endswith("Z")
+    assert found == {
+        "severity": "INFO",
+        "severity_number": 9,
+        "message": "one\ntwo",
+        "component": "server",
+        "attributes": {"logger": "shop", "template": "welcome"},
+    }
+    made = record()
+    made.created = 1771192800.1234
+    assert written(made)["timestamp"] == "2026-02-15T22:00:00.123Z"
+
+
+@pytest.mark.parametrize(
+    ("level", "severity", "number"),
+    [
+        (5, "TRACE", 1),
+        (10, "DEBUG", 5),
+        (20, "INFO", 9),
+        (25, "INFO", 9),
+        (30, "WARN", 13),
+        (40, "ERROR", 17),
+        (50, "FATAL", 21),
+    ],
+)
+def test_a_level_is_a_severity_of_opentelemetry(level: int, severity: str, number: int) -> None:
+    found = written(record(level=level))
+    assert (found["severity"], found["severity_number"]) == (severity, number)
+
+
+def test_a_record_that_is_logged_while_a_job_runs_has_the_job(running: ojs.JobContext) -> None:
+    job = running.job
+    job.__dict__["meta"] = {"traceparent": TRACE, "ojs.context.request_id": "req_1", "secret": "x"}
+    found = written(record())
+    assert found["ojs"] == {
+        "job_id": str(job.id),
+        "job_type": job.type,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "worker_id": job.worker_id,
+        "correlation_id": "req_1",
+    }
+    assert found["trace"] == {"trace_id": TRACE[3:35], "span_id": TRACE[36:52]}
+    assert found["component"] == "worker"
+    job.meta["traceparent"] = "hunter2"
+    assert "trace" not in written(record())
+
+
+def test_the_span_of_the_moment_goes_before_that_of_the_enqueue(
+    running: ojs.JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.job.__dict__["meta"] = {"traceparent": TRACE}
+    current = SimpleNamespace(is_valid=True, trace_id=1, span_id=2)
+    span = SimpleNamespace(get_span_context=lambda: current)
+    trace = SimpleNamespace(get_current_span=lambda: span)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", trace)  # type: ignore[arg-type]  # a part of it
+    assert written(record())["trace"] == {"trace_id": "1".zfill(32), "span_id": "2".zfill(16)}
+    current.is_valid = False
+    assert written(record())["trace"]["trace_id"] == TRACE[3:35]
+
+
+def test_an_error_has_type_message_and_backtrace(settings: Any) -> None:
+    try:
+        raise ValueError("no\nmoney")
+    except ValueError:
+        info = sys.exc_info()
+    error = written(record(exc_info=info))["error"]
+    assert (error["type"], error["message"]) == ("ValueError", "no\nmoney")
+    assert error["backtrace"].startswith("Traceback")
+    settings.OJS = {"LOG_ERROR_MESSAGES": False}
+    assert "message" not in written(record(exc_info=info))["error"]
+    # The worker has named the type, and left out the traceback.
+    assert written(record(error="timeout"))["error"] == {"type": "timeout"}
+
+
+def test_what_is_secret_or_in_the_job_is_left_out() -> None:
+    extra = {
+        "args_": 1,
+        "job_args": ["s3cret"],
+        "kwargs": {"to": "s3cret"},
+        "result": "s3cret",
+        "auth_token": "s3cret",
+        "headers": {"Authorization": "s3cret", "nested": [{"Password": "s3cret", "ok": 1}]},
+        "iban": "s3cret",
+    }
+    found = written(record(**extra), redact=["iban"])["attributes"]
+    assert "s3cret" not in repr(found)
+    assert found["args_"] == 1
+    assert found["headers"]["nested"] == [{"Password": "[redacted]", "ok": 1}]
+    assert found["iban"] == found["auth_token"] == "[redacted]"
+    assert written(record(iban="DE"))["attributes"]["iban"] == "DE"
+
+
+def test_any_value_is_written(settings: Any) -> None:
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    odd = {
+        "nan": float("nan"),
+        "large": 10**30,
+        "path": Path("/x"),
+        "deep": deep,
+        "nul": "a\0\ud800",
+    }
+    found = written(record("\ud800", **odd))["attributes"]
+    assert (found["nan"], found["large"], found["path"]) == ("nan", str(10**30), "/x")
+
+
+def test_the_component_is_that_of_the_process() -> None:
+    ours = record(logger="django_ojs.worker")
+    with component("worker"):
+        assert written(record())["component"] == "worker"
+        assert written(ours)["category"] == "worker"
+        assert "category" not in written(record())
+    assert written(record())["component"] == "server"
+
+
+def test_the_filter_gives_other_formatters_the_job_and_records_without_one_are_empty(
+    running: ojs.JobContext,
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(JobContextFilter())
+    handler.setFormatter(logging.Formatter("[%(job_type)s %(attempt)s] %(message)s"))
+    logger = logging.Logger("shop")
+    logger.addHandler(handler)
+    logger.info("inside")
+    made = record()
+    assert JobContextFilter().filter(made)
+    contexts.enter(None)
+    # In the thread of a QueueListener.
+    assert written(made)["ojs"]["job_id"] == str(running.job.id)
+    logger.info("outside")
+    job = running.job
+    assert stream.getvalue() == f"[{job.type} {job.attempt}] inside\n[ ] outside\n"
+    made = record()
+    JobContextFilter().filter(made)
+    assert "ojs" not in written(made)
+
+
+def documented() -> list[dict[str, Any]]:
+    """Return each LOGGING of the page."""
+    found = []
+    for block in blocks(PAGE):
+        if block.module == "settings":
+            values: dict[str, Any] = {}
+            exec(block.text, values)
+            found.append(values["LOGGING"])
+    return found
+
+
+def test_the_classes_of_the_other_examples_take_their_options() -> None:
+    _, redacting, filtering = documented()
+    for made in (redacting["formatters"]["json"], filtering["filters"]["job"]):
+        assert import_string(made.pop("()"))(**made)
+
+
+@pytest.mark.smoke
+def test_a_real_worker_with_the_documented_logging_writes_json_lines(
+    process_environment: dict[str, str], tmp_path: Path
+) -> None:
+    good = shout.enqueue("s3cret")
+    bad = add.options(retry=1, meta={"correlation_id": "req_1"}).enqueue("s3cret", None)
+    worker = Tree(
+        process_environment,
+        tmp_path / "worker.log",
+        OJS_TEST_LOGGING=json.dumps(documented()[0]),
+        PYTHONWARNINGS="ignore",
+    )
+    try:
+        for job in (good, bad):
+            worker.says(str(job.id))
+        worker.process.terminate()
+        assert worker.ends() == 0
+    finally:
+        worker.kill()
+    lines = [json.loads(line) for line in worker.log.splitlines()]
+    assert all(
+        line.keys()
+        >= {"timestamp", "severity", "severity_number", "message", "component", "attributes"}
+        for line in lines
+    )
+    assert {line["component"] for line in lines} == {"worker"}
+    by_id = {line["ojs"]["job_id"]: line for line in lines if "ojs" in line}
+    completed, failed = by_id[str(good.id)], by_id[str(bad.id)]
+    assert (completed["category"], completed["ojs"]["state"]) == ("lifecycle", "completed")
+    assert completed["attributes"].keys() == {"logger", "duration_ms"}
+    assert (failed["severity"], failed["error"]["type"]) == ("ERROR", "TypeError")
+    assert failed["ojs"]["correlation_id"] == "req_1"
+    assert failed["ojs"]["worker_id"].startswith("worker_")
+    assert "s3cret" not in worker.log
