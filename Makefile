@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 SQLITE_SETTINGS := tests.settings_sqlite
 export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve serve-open test check faults soak lint matrix bench plans clean
+.PHONY: help demo serve serve-open test check faults soak lint matrix docs dist bench plans clean
 
 help:
 	@echo "make demo     place thousands of orders, work their jobs, kill a worker, print the ledger"
@@ -21,7 +22,11 @@ help:
 	@echo "              verdict (<= 25 minutes); for a release: make faults KILLS=500 JOBS=100000"
 	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
-	@echo "make matrix   the suite on each supported Python/Django pair found on this machine"
+	@echo "make matrix   the wheel in an empty folder and tests, on each supported Python/Django pair of"
+	@echo "              this machine; ARGS=--whole for the short suite, ARGS='--only 3.12' for some"
+	@echo "make docs     the documentation site, in build/docs/index.html; a warning is an error"
+	@echo "make dist     sdist and wheel in dist/, built twice, checked, and tried in an empty folder;"
+	@echo "              QUICK=1 for the wheel alone"
 	@echo "make bench    speed beside bare SQL and other queues, 20 minutes; QUICK=1 for 3 minutes,"
 	@echo "              ROWS=10000000 for a table of that size as well"
 	@echo "make plans    the query plans on a table of ROWS finished jobs (1000000)"
@@ -72,6 +77,15 @@ soak:
 
 matrix:
 	@scripts/matrix $(ARGS)
+
+docs:
+	@scripts/venv $(DOCS_VENV) docs $(PYTHON)
+	@$(DOCS_VENV)/bin/sphinx-build --quiet --fresh-env --nitpicky --fail-on-warning --keep-going \
+	  --jobs auto --conf-dir docs . build/docs
+	@echo "The site is in build/docs/index.html"
+
+dist:
+	@scripts/dist $(PYTHON)
 
 bench:
 	@scripts/bench-venv $(BENCH_VENV) $(BENCH_PYTHON)

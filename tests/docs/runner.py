@@ -34,6 +34,8 @@ from asgiref.sync import async_to_sync
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand
 from django.db import connections
+from django.db.models import signals as model_signals
+from django.dispatch import Signal
 from django.test import TestCase, override_settings
 from django.utils.module_loading import import_string
 
@@ -73,6 +75,8 @@ class PageRun:
         self._cleanup.callback(_forget_modules, modules)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT):
             self._cleanup.callback(signal.signal, number, signal.getsignal(number))
+        for sent in (model_signals.post_save, model_signals.post_delete):
+            self._cleanup.callback(_restore_receivers, sent, list(sent.receivers))
         for alias in connections:
             values = connections.settings[alias]
             self._cleanup.callback(values.update, dict(values))
@@ -259,6 +263,11 @@ def _forget_modules(known: set[str]) -> None:
     for name in set(sys.modules) - known:
         if getattr(sys.modules[name], "__spec__", None) is None:
             del sys.modules[name]
+
+
+def _restore_receivers(sent: Signal, receivers: list[Any]) -> None:
+    sent.receivers = receivers
+    sent.sender_receivers_cache.clear()
 
 
 def _wait_for_threads() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
@@ -37,8 +38,9 @@ def shell_for(page: Path, request: pytest.FixtureRequest) -> curl.Shell | None:
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_blocks_of_a_page_run_in_their_order(
-    page: Path, request: pytest.FixtureRequest
+    page: Path, request: pytest.FixtureRequest, settings: Any, tmp_path: Path
 ) -> None:
+    settings.MEDIA_ROOT = tmp_path
     if django.VERSION < (6, 0) and BACKPORT is None and "django.tasks import" in page.read_text():
         pytest.skip("django-tasks is not installed")
     before = handlers.job_types()

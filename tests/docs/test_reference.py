@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import tomllib
 from argparse import ArgumentParser
 from dataclasses import fields
 from datetime import timedelta
@@ -67,6 +68,8 @@ def test_every_system_check_is_there() -> None:
     assert column(table("reference/settings.md", "System checks")) == sorted(ids)
 
 
+#: The extras for work on the package.
+WORKSHOP = {"demo", "docs", "dev"}
 WORKER = table("reference/worker-command.md", "Arguments")
 
 
@@ -144,6 +147,21 @@ def test_the_states_and_their_transitions_are_the_tables() -> None:
     assert listed == [(t.trigger.value, (t.source or NONE), t.target.value) for t in TRANSITIONS]
     page = (ROOT / "docs/reference/states.md").read_text()
     assert all(f"\n| `{state}` |" in page for state in State)
+
+
+EXTRAS = table("reference/installation.md", "Extras")
+
+
+def test_every_extra_is_there_with_what_it_installs() -> None:
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    features = {name: wanted for name, wanted in read.items() if name not in WORKSHOP}
+    whole = ",".join(sorted(features.keys() - {"all"}))
+    assert features.pop("all") == [f"django-ojs[{whole}]"]
+    listed = {row[0]: row[1] for row in EXTRAS if row[0] != "all"}
+    assert listed == {
+        name: ", ".join(text.partition(">")[0] for text in wanted)
+        for name, wanted in features.items()
+    }
 
 
 API = table("reference/python-api.md", "Names")

@@ -253,6 +253,8 @@ def _sync_schedules() -> None:
         connections.close_all()  # As in _check_database.
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
+
+
 def _check_health_file(config: WorkerConfig) -> None:
     if config.health_file is None or config.once:
         return
