@@ -107,7 +107,7 @@ def first_of(which: JobFilter, limit: int, after: cursor.Cursor | None = None) -
 
 
 def _jobs(console: Console, options: Options) -> int:
-    which = filter_of(options)
+    which = filter_of(console, options)
     after = None
     if options["after"] is not None:
         try:
