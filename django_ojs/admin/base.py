@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.contrib import admin
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -40,13 +41,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """A link to a confirmation page, or a form of one button that posts `key`."""
+    """A link to a confirmation page, or a form of one button that posts `key`.
+
+    `is_link`: it leads to another page and changes nothing.
+    """
 
     label: str
     url: str
     destructive: bool
     needs_confirmation: bool = True
     key: str = ""
+    is_link: bool = False
 
 
 class OperatorModelAdmin(_Admin):
@@ -214,8 +219,11 @@ class OperatorModelAdmin(_Admin):
     def allowed_actions(self, request: HttpRequest) -> list[Action]:
         return [action for action in self.object_actions if self.has_scope(request, action.scope)]
 
-    def buttons(self, request: HttpRequest, obj: Any) -> list[Button]:
-        """Return the buttons of an object's page: what the user and the object's state allow."""
+    def buttons(self, request: HttpRequest, obj: Any, *names: str) -> list[Button]:
+        """Return the buttons of an object's page: what the user and the object's state allow.
+
+        `names`: of these actions only.
+        """
         query = urlencode({"key": obj.pk, "next": request.get_full_path()})
         return [
             Button(
@@ -226,8 +234,32 @@ class OperatorModelAdmin(_Admin):
                 key=str(obj.pk),
             )
             for action in self.allowed_actions(request)
-            if action.applies_to(obj)
+            if action.applies_to(obj) and (not names or action.name in names)
         ]
+
+    def buttons_of(self, request: HttpRequest, obj: Any, *names: str) -> list[Button]:
+        """Return buttons of the page of another model's object, which lead back to this page."""
+        page = self._viewable(request, type(obj))
+        return [] if page is None else page.buttons(request, obj, *names)
+
+    def link(
+        self, request: HttpRequest, label: str, model: type[Model], *key: str, query: str = ""
+    ) -> list[Button]:
+        """Return a link to a page of another model, or none for a user who may not see it."""
+        page = self._viewable(request, model)
+        if page is None:
+            return []
+        url = page.url("change", *map(quote, key)) if key else page.url("changelist")
+        return [Button(label=label, url=url + query, destructive=False, is_link=True)]
+
+    def _viewable(self, request: HttpRequest, model: type[Model]) -> "OperatorModelAdmin | None":
+        """Return the pages of a model on this site, if it has them and the user may view them."""
+        try:
+            page: Any = self.admin_site.get_model_admin(model)
+        except NotRegistered:
+            return None
+        may_view = isinstance(page, OperatorModelAdmin) and page.has_view_permission(request)
+        return page if may_view else None
 
     def selection_buttons(
         self, request: HttpRequest, examples: Sequence[Any] | None = None

@@ -31,7 +31,7 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    listening = query("workers", queue_overview.listeners)
+    listening = query("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
     flows = query("throughput", lambda: rollup_queries.flows(queues=names)) or {}
     by_queue = listening.by_queue if listening else None

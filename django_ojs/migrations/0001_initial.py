@@ -68,7 +68,9 @@ class Migration(migrations.Migration):
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+                ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("near_full_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("warned_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],
             options={

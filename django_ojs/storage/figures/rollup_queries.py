@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
 from django.db.models import BigIntegerField, Max, Q, Sum
@@ -23,13 +23,15 @@ RATE_MINUTES = 5
 class Flow:
     """A queue's figures by minute, oldest first; the last minute is the current one.
 
-    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed.
+    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
+    `refused` and `dropped`: jobs that a full queue refused or dropped.
     """
 
     came: list[int]
     went: list[int]
     failed: list[int]
-    refused: int = 0
+    refused: list[int]
+    dropped: list[int]
 
     @property
     def came_per_minute(self) -> float:
@@ -60,7 +62,7 @@ class TypeFigures:
 
 def nothing(minutes: int = 60) -> Flow:
     """Return the flow of a queue without activity."""
-    return Flow([0] * minutes, [0] * minutes, [0] * minutes)
+    return Flow(*([0] * minutes for _ in fields(Flow)))
 
 
 def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
@@ -76,11 +78,11 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
             gone=Sum("discarded"),
             broke=Sum("failed"),
             no=Sum("rejected"),
+            lost=Sum("dropped"),
         )
         .order_by()
     )
     found: dict[str, Flow] = {}
-    refused: dict[str, int] = {}
     for row in rows:
         flow = found.setdefault(row["queue"], nothing(minutes))
         index = (row["minute"] - start) // MINUTE
@@ -88,10 +90,9 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
             flow.came[index] += row["came"]
             flow.went[index] += row["done"] + row["gone"]
             flow.failed[index] += row["broke"]
-        refused[row["queue"]] = refused.get(row["queue"], 0) + row["no"]
-    return {
-        name: Flow(flow.came, flow.went, flow.failed, refused[name]) for name, flow in found.items()
-    }
+            flow.refused[index] += row["no"]
+            flow.dropped[index] += row["lost"]
+    return found
 
 
 def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
