@@ -15,10 +15,12 @@ from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
+from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_diagram import state_diagram
 from django_ojs.admin.timeline import timeline
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
@@ -109,6 +111,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             attempts = query("attempts", lambda: _attempts(job)) or []
             recorded = query("events", lambda: list(newest))
+            not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
@@ -120,6 +123,8 @@ class JobAdmin(OperatorModelAdmin):
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
                 "buttons": self.buttons(request, job),
+                "not_running": not_running,
+                "remedies": remedies(self, request, job, not_running),
                 "diagram": state_diagram(job, attempts),
                 "runs": timeline(job, attempts, now),
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,

@@ -11,6 +11,7 @@ from django_ojs.command_line.figures import age, short_duration
 from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -137,7 +138,9 @@ def _show(console: Console, options: Options) -> int:
         raise usage_error(error.message) from None
     job = info(key)
     if console.as_json:
-        console.json(_as_json(job, with_payload=options["payload"]))
+        reason = why_not_running(job)
+        not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
+        console.json({**_as_json(job, with_payload=options["payload"]), "not_running": not_running})
         return OK
     now = timezone.now()
     state = State(job.state)
@@ -159,6 +162,9 @@ def _show(console: Console, options: Options) -> int:
     for name, value in lines:
         if value:
             console.line(f"  {name:<10} {value}", _STYLES.get(state, "") if name == "state" else "")
+    if reason := why_not_running(job):
+        console.line()
+        console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])
     if options["payload"]:
         for name in ("args", "meta", "result", "error"):

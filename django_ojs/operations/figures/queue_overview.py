@@ -160,6 +160,11 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
     return result
 
 
+def is_worked(queue: str) -> bool:
+    """Return whether any worker takes jobs from a queue."""
+    return bool(listeners().by_queue[queue]) or queue in _claimed_without_worker()
+
+
 def _claimed_without_worker() -> set[str]:
     """Return the queues of jobs that run, or ended lately, and were claimed without a worker id.
 
