@@ -29,6 +29,8 @@ from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.http.access import scopes_of
+from django_ojs.models import Overview
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
 
 if TYPE_CHECKING:
@@ -252,6 +254,12 @@ class OperatorModelAdmin(_Admin):
         url = page.url("change", *map(quote, key)) if key else page.url("changelist")
         return [Button(label=label, url=url + query, destructive=False, is_link=True)]
 
+    def end_maintenance(self, request: HttpRequest) -> list[Button]:
+        """Return the button that ends maintenance mode."""
+        overview = Overview(pk="1")
+        overview.in_maintenance = True  # type: ignore[attr-defined]  # for `applies_to`
+        return self.buttons_of(request, overview, "end-maintenance")
+
     def _viewable(self, request: HttpRequest, model: type[Model]) -> "OperatorModelAdmin | None":
         """Return the pages of a model on this site, if it has them and the user may view them."""
         try:
@@ -290,6 +298,7 @@ class OperatorModelAdmin(_Admin):
     ) -> HttpResponse:
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
+        maintenance = context.get("maintenance_mode") or mode.status()
         return TemplateResponse(
             request,
             f"django_ojs/admin/{template}.html",
@@ -302,6 +311,8 @@ class OperatorModelAdmin(_Admin):
                 "queried_at": timezone.now(),
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
+                "maintenance_mode": maintenance,
+                "maintenance_buttons": self.end_maintenance(request) if maintenance.enabled else (),
                 **context,
             },
             status=status,

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.models import DeadLetterJob, Job, Overview, Queue, Worker
+from django_ojs.models import DeadLetterJob, Job, Queue, Worker
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
@@ -24,14 +24,7 @@ def remedies(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -
 
 
 def _maintenance(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
-    return end_maintenance(page, request)
-
-
-def end_maintenance(page: OperatorModelAdmin, request: HttpRequest) -> list[Button]:
-    """Return the button that ends maintenance mode."""
-    overview = Overview(pk="1")
-    overview.in_maintenance = True  # type: ignore[attr-defined]  # for `applies_to`
-    return page.buttons_of(request, overview, "end-maintenance")
+    return page.end_maintenance(request)
 
 
 def resume(page: OperatorModelAdmin, request: HttpRequest, queue: str) -> list[Button]:

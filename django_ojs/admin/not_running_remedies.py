@@ -3,7 +3,7 @@
 from django.http import HttpRequest
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.admin.finding_remedies import end_maintenance, jobs, resume
+from django_ojs.admin.finding_remedies import jobs, resume
 from django_ojs.models import Job, Worker
 from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -16,7 +16,7 @@ def remedies(
     """Return what the user may do so that a job runs; none where it only has to wait."""
     match reason.kind if reason is not None else None:
         case "maintenance":
-            return end_maintenance(page, request)
+            return page.end_maintenance(request)
         case "paused":
             return resume(page, request, job.queue)
         case "unworked" | "alone" | "overdue":

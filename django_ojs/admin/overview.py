@@ -94,10 +94,11 @@ class OverviewAdmin(OperatorModelAdmin):
             (finding, remedies(self, request, finding)) for finding in context["findings"]
         ]
         overview = Overview(pk="1")
-        maintenance = context["maintenance"]
+        maintenance = context["maintenance_mode"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             maintenance is not None and maintenance.enabled
         )
+        context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
         return self.render(request, "overview", "Overview", context)
 
@@ -124,10 +125,11 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "checked": len(statuses) if listing and listing.has_more else None,
         "findings": findings[:_MAX_FINDINGS],
         "more_findings": max(0, len(findings) - _MAX_FINDINGS),
-        "maintenance": maintenance,
+        "maintenance_mode": maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
         "rows": [(row, row.oldest) for row in shown],
+        "waits_since": min((oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),

@@ -53,7 +53,8 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
     # Without the minute that is not over, which would make every line end in a drop.
-    enqueued = [*[point.enqueued for point in points][:-1], None]
+    enqueued = [point.enqueued for point in points]
+    whole = [*enqueued[:-1], None]
     return {
         "throughput": charts.bars(
             "Jobs in and out",
@@ -61,7 +62,7 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
             [
                 Series(name="completed", kind="done", values=completed),
                 Series(name="failed runs", kind="failed", values=failed),
-                Series(name="enqueued", kind="in", values=enqueued, line=True),
+                Series(name="enqueued", kind="in", values=whole, line=True, total=sum(enqueued)),
             ],
         ),
         "waits": charts.bars(

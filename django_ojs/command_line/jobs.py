@@ -45,7 +45,7 @@ _COLUMNS: Final = (
     TableColumn("TYPE", shrinks=True),
     TableColumn("QUEUE", shrinks=True),
     TableColumn("STATE"),
-    TableColumn("ATTEMPT", right=True),
+    TableColumn("ATTEMPTS", right=True),
     TableColumn("TIME"),
     TableColumn("ERROR", shrinks=True),
 )
@@ -67,7 +67,7 @@ def _row(job: Job, now: datetime) -> list[Cell | str]:
         job.type,
         job.queue,
         Cell("dead letter" if job.dead_letter else job.state, _STYLES.get(state, "")),
-        f"{job.attempt}/{job.max_attempts}",
+        f"{job.spent}/{job.max_attempts}",
         f"{word} {age(getattr(job, field), now)}",
         _error_type(job.error) or NONE,
     ]
@@ -150,7 +150,7 @@ def _show(console: Console, options: Options) -> int:
         ("state", f"{state}{' (dead letter)' if job.dead_letter else ''}"),
         (word, age(getattr(job, field), now)),
         ("queue", f"{job.queue}, priority {job.priority}"),
-        ("attempt", f"{job.attempt} of {job.max_attempts}"),
+        ("attempts", f"{job.spent} of {job.max_attempts}"),
         ("discarded", job.discard_reason),
         ("worker", job.worker_id),
         ("tags", ", ".join(job.tags)),

@@ -503,6 +503,7 @@ class Migration(migrations.Migration):
                 ("ran", models.JSONField(default=list)),
                 ("rejected", models.PositiveBigIntegerField(default=0)),
                 ("dropped", models.PositiveBigIntegerField(default=0)),
+                ("lost", models.PositiveBigIntegerField(default=0)),
             ],
             options={
                 "db_table": "ojs_rollup",

@@ -125,14 +125,24 @@ class OverviewRow:
 
     @property
     def growing(self) -> bool:
-        """Whether more jobs are enqueued than finished, by more than the noise of the rates."""
-        return self.flow.came_per_minute > self.flow.went_per_minute * _NOISE
+        """Whether more jobs come than are finished, by more than the noise of the rates.
+
+        Those that a full queue refuses come too.
+        """
+        return self._comes > self.flow.went_per_minute * _NOISE
+
+    @property
+    def _comes(self) -> float:
+        return self.flow.came_per_minute + self.flow.refused_per_minute
 
     @property
     def drains_in(self) -> float | None:
-        """Seconds until no job is available at the current rates; None: never."""
-        net = self.flow.went_per_minute - self.flow.came_per_minute
-        return self.available / net * 60 if net > 0 else None
+        """Seconds until no job is available at the current rates; None: never, or not soon.
+
+        A difference of the rates that may be noise empties no queue.
+        """
+        went = self.flow.went_per_minute
+        return self.available / (went - self._comes) * 60 if went > self._comes * _NOISE else None
 
 
 @dataclass(kw_only=True, slots=True)

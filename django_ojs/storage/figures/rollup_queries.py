@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-from django.db.models import BigIntegerField, Max, Q, Sum
+from django.db.models import BigIntegerField, F, Max, Q, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
@@ -37,6 +37,11 @@ class Flow:
     def came_per_minute(self) -> float:
         """Jobs enqueued per minute, over the last whole minutes."""
         return _rate(self.came)
+
+    @property
+    def refused_per_minute(self) -> float:
+        """Jobs refused per minute, over the last whole minutes."""
+        return _rate(self.refused)
 
     @property
     def went_per_minute(self) -> float:
@@ -96,13 +101,18 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
 
 
 def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
-    """Return the types whose runs failed most often, by queue."""
+    """Return the types whose runs failed most often, by queue.
+
+    Runs that were lost with their worker are no failures of the type.
+    """
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
     rows = (
         Rollup.primary.filter(minute__gte=start)
         .values("type", "queue")
         .annotate(
-            broke=Sum("failed"), done=Sum("completed"), last=Max("minute", filter=Q(failed__gt=0))
+            broke=Sum(F("failed") - F("lost")),
+            done=Sum("completed"),
+            last=Max("minute", filter=Q(failed__gt=F("lost"))),
         )
         .filter(broke__gt=0)
         .order_by("-broke", "type", "queue")[:limit]

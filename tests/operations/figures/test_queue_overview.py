@@ -46,7 +46,7 @@ def row(
         counts={State.AVAILABLE: available},
         config=QueueConfig(backpressure=Backpressure(**bound)),
     )
-    flow = Flow([came] * 60, [went] * 60, [0] * 60, [0] * 59 + [refused], [0] * 59 + [dropped])
+    flow = Flow([came] * 60, [went] * 60, [0] * 60, [refused] * 60, [dropped] * 60)
     return OverviewRow(
         status=status, flow=flow, listening=listening, size=size, oldest=oldest, episode=episode
     )
@@ -77,6 +77,14 @@ def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
     steady = row(100, came=100, went=98)
     assert not steady.growing
     assert steady.drains_in is None
+    # A difference that may be noise would be a day.
+    assert row(100_000, came=1000, went=1010).drains_in is None
+
+
+def test_what_a_full_queue_refuses_comes_too() -> None:
+    full = row(100, came=10, went=11, refused=90, max_depth=100)
+    assert full.growing
+    assert full.drains_in is None
 
 
 @pytest.mark.parametrize(
