@@ -47,6 +47,12 @@ def _count(value: object, *, minimum: int = 1, maximum: float = math.inf) -> int
     return value
 
 
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError
+    return float(value)
+
+
 def _name_bytes(value: object) -> int:
     return _count(value, maximum=NAME_BYTES)
 
@@ -116,6 +122,7 @@ ENVELOPE = f"an integer of at least {SMALLEST_LIMIT} (1 MiB)"
 NAME_BYTES = 255
 NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
+SHARE = "a number above 0 and at most 1"
 PATHS = "a list of dotted paths"
 QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
 EVENTS = "a list of event types, or patterns such as job.* or *"
@@ -199,6 +206,8 @@ class Settings:
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
     opentelemetry: bool = _setting(False, _boolean, BOOLEAN)
+    warn_oldest_available: timedelta = _setting(timedelta(minutes=15), _duration, DURATION)
+    warn_failure_rate: float = _setting(0.5, _share, SHARE)
 
     admin_redact: tuple[str, ...] = _setting((), payload_config.strings, NAMES)
 

@@ -48,6 +48,7 @@ OFFLOADS: list[dict[str, Any]] = [
 
 #: Values that each key refuses, by what its own default is.
 BAD: dict[str, list[Any]] = {
+    "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
     "SERVICE_NAME": [None, "", "a b", "a/b", "x" * 64, 4711, ["shop"]],
     "OPENTELEMETRY": [None, 1, "on"],

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.contrib import admin
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -28,6 +29,8 @@ from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.http.access import scopes_of
+from django_ojs.models import Overview
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
 
 if TYPE_CHECKING:
@@ -40,13 +43,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Button:
-    """A link to a confirmation page, or a form of one button that posts `key`."""
+    """A link to a confirmation page, or a form of one button that posts `key`.
+
+    `is_link`: it leads to another page and changes nothing.
+    """
 
     label: str
     url: str
     destructive: bool
     needs_confirmation: bool = True
     key: str = ""
+    is_link: bool = False
 
 
 class OperatorModelAdmin(_Admin):
@@ -214,8 +221,11 @@ class OperatorModelAdmin(_Admin):
     def allowed_actions(self, request: HttpRequest) -> list[Action]:
         return [action for action in self.object_actions if self.has_scope(request, action.scope)]
 
-    def buttons(self, request: HttpRequest, obj: Any) -> list[Button]:
-        """Return the buttons of an object's page: what the user and the object's state allow."""
+    def buttons(self, request: HttpRequest, obj: Any, *names: str) -> list[Button]:
+        """Return the buttons of an object's page: what the user and the object's state allow.
+
+        `names`: of these actions only.
+        """
         query = urlencode({"key": obj.pk, "next": request.get_full_path()})
         return [
             Button(
@@ -226,8 +236,38 @@ class OperatorModelAdmin(_Admin):
                 key=str(obj.pk),
             )
             for action in self.allowed_actions(request)
-            if action.applies_to(obj)
+            if action.applies_to(obj) and (not names or action.name in names)
         ]
+
+    def buttons_of(self, request: HttpRequest, obj: Any, *names: str) -> list[Button]:
+        """Return buttons of the page of another model's object, which lead back to this page."""
+        page = self._viewable(request, type(obj))
+        return [] if page is None else page.buttons(request, obj, *names)
+
+    def link(
+        self, request: HttpRequest, label: str, model: type[Model], *key: str, query: str = ""
+    ) -> list[Button]:
+        """Return a link to a page of another model, or none for a user who may not see it."""
+        page = self._viewable(request, model)
+        if page is None:
+            return []
+        url = page.url("change", *map(quote, key)) if key else page.url("changelist")
+        return [Button(label=label, url=url + query, destructive=False, is_link=True)]
+
+    def end_maintenance(self, request: HttpRequest) -> list[Button]:
+        """Return the button that ends maintenance mode."""
+        overview = Overview(pk="1")
+        overview.in_maintenance = True  # type: ignore[attr-defined]  # for `applies_to`
+        return self.buttons_of(request, overview, "end-maintenance")
+
+    def _viewable(self, request: HttpRequest, model: type[Model]) -> "OperatorModelAdmin | None":
+        """Return the pages of a model on this site, if it has them and the user may view them."""
+        try:
+            page: Any = self.admin_site.get_model_admin(model)
+        except NotRegistered:
+            return None
+        may_view = isinstance(page, OperatorModelAdmin) and page.has_view_permission(request)
+        return page if may_view else None
 
     def selection_buttons(
         self, request: HttpRequest, examples: Sequence[Any] | None = None
@@ -258,6 +298,7 @@ class OperatorModelAdmin(_Admin):
     ) -> HttpResponse:
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
+        maintenance = context.get("maintenance_mode") or mode.status()
         return TemplateResponse(
             request,
             f"django_ojs/admin/{template}.html",
@@ -270,6 +311,8 @@ class OperatorModelAdmin(_Admin):
                 "queried_at": timezone.now(),
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
+                "maintenance_mode": maintenance,
+                "maintenance_buttons": self.end_maintenance(request) if maintenance.enabled else (),
                 **context,
             },
             status=status,

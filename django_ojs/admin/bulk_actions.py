@@ -63,9 +63,16 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
 
 
 def bulk_buttons(
-    page: OperatorModelAdmin, request: HttpRequest, which: JobFilter, *, what: str = "all matching"
+    page: OperatorModelAdmin,
+    request: HttpRequest,
+    which: JobFilter,
+    *names: str,
+    what: str = "all matching",
 ) -> list[Button]:
-    """Return the buttons for all jobs of a filter; none for a filter that matches every job."""
+    """Return the buttons for all jobs of a filter; none for a filter that matches every job.
+
+    `names`: of these actions only.
+    """
     if which.empty:
         return []
     query = urlencode({"q": search_query.render(which), "next": request.get_full_path()})
@@ -77,7 +84,9 @@ def bulk_buttons(
                 destructive=bulk_action.destructive,
             )
             for name, bulk_action in BULK_ACTIONS.items()
-            if page.has_scope(request, bulk_action.scope) and bulk_action.applies_to(which)
+            if page.has_scope(request, bulk_action.scope)
+            and bulk_action.applies_to(which)
+            and (not names or name in names)
         ]
     except NoReverseMatch:  # A site without the pages of bulk operations.
         return []

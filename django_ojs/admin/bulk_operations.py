@@ -109,15 +109,15 @@ class BulkOperationAdmin(OperatorModelAdmin):
     def _filter(self, request: HttpRequest, bulk_action: BulkAction, text: str) -> JobFilter | None:
         payload = payloads.has_permission(request)
         search = permitted(search_query.parse(text), payload=payload)
-        errors = search.errors
-        if not errors:
+        which, errors = search.filter, search.errors
+        if which is not None:
             try:
-                bulk_operations.applicable(bulk_action.action, search.filter)
+                bulk_operations.applicable(bulk_action.action, which)
             except OJSError as error:
-                errors = [error.message]
+                which, errors = None, [error.message]
         for message in errors:
             self.message_user(request, message, "ERROR")
-        return None if errors else search.filter
+        return which
 
     def _confirmation_page(
         self, request: HttpRequest, bulk_action: BulkAction, which: JobFilter, form: forms.Form

@@ -19,12 +19,16 @@ _ROUND: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """A series of values. `kind` is a class of the stylesheet; `line`: a line instead of bars."""
+    """A series of values. `kind` is a class of the stylesheet; `line`: a line instead of bars.
+
+    `total`: the sum for the legend, where a value that is not drawn belongs to it.
+    """
 
     name: str
     kind: str
     values: Sequence[float | None]
     line: bool = False
+    total: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,10 +132,7 @@ def bars(
         x_labels=(columns[0], columns[len(columns) // 2], columns[-1])
         if len(columns) > 2
         else columns,
-        legend=[
-            (one.name, one.kind, "" if seconds else number(sum(map(_or_zero, one.values))))
-            for one in series
-        ],
+        legend=[(one.name, one.kind, "" if seconds else number(_total(one))) for one in series],
         head=(first, *(one.name for one in series)),
         rows=rows,
         empty=not highest,
@@ -201,6 +202,10 @@ def _round_up(value: float) -> float:
     while size * 10 < value:
         size *= 10
     return max(1.0, next(size * step for step in _ROUND if size * step >= value))
+
+
+def _total(series: Series) -> float:
+    return sum(map(_or_zero, series.values)) if series.total is None else series.total
 
 
 def _or_zero(value: float | None) -> float:

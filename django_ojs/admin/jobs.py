@@ -15,13 +15,17 @@ from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
+from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_diagram import state_diagram
 from django_ojs.admin.timeline import timeline
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.jobs import search_query
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
+from django_ojs.operations.jobs.search_hints import unknown_queue
 from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
@@ -56,11 +60,15 @@ class JobAdmin(OperatorModelAdmin):
         payload = payloads.has_permission(request)
         search = permitted(search_query.parse(text), payload=payload)
         which = search.filter
+        if which is None:
+            return self._unreadable(request, text, search.errors)
         after, before = request.GET.get("after", ""), request.GET.get("before", "")
         with timed_queries() as query:
             page = job_list.page(query, which, after, before, payload=payload)
             tabs = job_list.tabs(query, which)
-        page["errors"] = [*search.errors, *page["errors"]]
+            hint = None if page["rows"] else query("queues", lambda: unknown_queue(which))
+        if hint:
+            page["errors"].append(hint)
         examples = [Job(state=state, dead_letter=True) for state in which.states or State]
         return self.render(
             request,
@@ -74,10 +82,25 @@ class JobAdmin(OperatorModelAdmin):
                 "qualifiers": search_query.QUALIFIERS.values(),
                 "any_state": job_list.filter_query(replace(which, states=(), dead_letter=None)),
                 "buttons": self.selection_buttons(request, examples),
-                "bulk_buttons": () if search.errors else bulk_buttons(self, request, which),
+                "bulk_buttons": bulk_buttons(self, request, which),
                 "timed_out": query.timed_out,
             },
         )
+
+    def _unreadable(self, request: HttpRequest, text: str, errors: list[str]) -> HttpResponse:
+        """Return the page of a search that has no filter: no job, and no action."""
+        with timed_queries() as query:
+            tabs = job_list.tabs(query, JobFilter())
+        context = {
+            "q": text,
+            "errors": errors,
+            "unreadable": True,
+            "tabs": [replace(tab, current=False) for tab in tabs],
+            "qualifiers": search_query.QUALIFIERS.values(),
+            "complete": True,
+            "timed_out": query.timed_out,
+        }
+        return self.render(request, "jobs", "Jobs", context)
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         job = Job.primary.filter(pk=self._parse_key(key)).first()
@@ -88,6 +111,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             attempts = query("attempts", lambda: _attempts(job)) or []
             recorded = query("events", lambda: list(newest))
+            not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
@@ -99,6 +123,8 @@ class JobAdmin(OperatorModelAdmin):
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
                 "buttons": self.buttons(request, job),
+                "not_running": not_running,
+                "remedies": remedies(self, request, job, not_running),
                 "diagram": state_diagram(job, attempts),
                 "runs": timeline(job, attempts, now),
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,

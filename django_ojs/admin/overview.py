@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_figures import history_charts, queue_rows
 from django_ojs.models import Overview
@@ -89,11 +90,15 @@ class OverviewAdmin(OperatorModelAdmin):
         rollups.flush_if_due()
         with timed_queries() as query:
             context = _context(query)
+        context["findings"] = [
+            (finding, remedies(self, request, finding)) for finding in context["findings"]
+        ]
         overview = Overview(pk="1")
-        maintenance = context["maintenance"]
+        maintenance = context["maintenance_mode"]
         overview.in_maintenance = (  # type: ignore[attr-defined]  # for `applies_to`
             maintenance is not None and maintenance.enabled
         )
+        context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
         return self.render(request, "overview", "Overview", context)
 
@@ -102,16 +107,17 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
     jobs = query("counts", stats.by_state)
     statuses = listing.queues if listing else []
-    found = queue_rows(query, statuses)
+    waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
+    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting))
+    found = queue_rows(query, statuses, oldest)
     workers, shown = found.listening, found.rows[:MAX_ROWS]
-    oldest = query("oldest jobs", lambda: oldest_available.oldest([row.name for row in shown]))
     points = query("history", lambda: history("1m")) or []
     maintenance = query("maintenance mode", mode.status)
     findings = health.findings(
         found.rows,
+        query("failures", health.observe) or health.Observations(),
         maintenance=maintenance,
         stale=workers.stale if workers else 0,
-        fresh_dead=query("new dead letters", health.new_dead_letters) or 0,
         transaction=query("open transactions", health.oldest_transaction),
     )
     return {
@@ -119,10 +125,11 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "checked": len(statuses) if listing and listing.has_more else None,
         "findings": findings[:_MAX_FINDINGS],
         "more_findings": max(0, len(findings) - _MAX_FINDINGS),
-        "maintenance": maintenance,
+        "maintenance_mode": maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
-        "rows": [(row, (oldest or {}).get(row.name)) for row in shown],
+        "rows": [(row, row.oldest) for row in shown],
+        "waits_since": min((oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),

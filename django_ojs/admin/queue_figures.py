@@ -31,7 +31,7 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    listening = query("workers", queue_overview.listeners)
+    listening = query("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
     flows = query("throughput", lambda: rollup_queries.flows(queues=names)) or {}
     by_queue = listening.by_queue if listening else None
@@ -53,7 +53,8 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
     # Without the minute that is not over, which would make every line end in a drop.
-    enqueued = [*[point.enqueued for point in points][:-1], None]
+    enqueued = [point.enqueued for point in points]
+    whole = [*enqueued[:-1], None]
     return {
         "throughput": charts.bars(
             "Jobs in and out",
@@ -61,7 +62,7 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
             [
                 Series(name="completed", kind="done", values=completed),
                 Series(name="failed runs", kind="failed", values=failed),
-                Series(name="enqueued", kind="in", values=enqueued, line=True),
+                Series(name="enqueued", kind="in", values=whole, line=True, total=sum(enqueued)),
             ],
         ),
         "waits": charts.bars(

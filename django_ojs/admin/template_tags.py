@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import django
 from django import template
 from django.apps import apps
 from django.contrib import admin
@@ -70,6 +71,20 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
         f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}",
         text,
     )
+
+
+@register.inclusion_tag("django_ojs/admin/breadcrumbs.html", takes_context=True)
+def ojs_breadcrumbs(
+    context: RequestContext, here: Any, parent: str = "", parent_url: str = ""
+) -> dict[str, Any]:
+    """Show where a page is, in the markup that the stylesheet of this version of Django is for."""
+    return {
+        "opts": context["opts"],
+        "is_list": django.VERSION >= (6, 1),
+        "here": here,
+        "parent": parent,
+        "parent_url": parent_url,
+    }
 
 
 @register.simple_tag(takes_context=True)

@@ -9,8 +9,8 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
-from django_ojs.operations.workers import registry
-from django_ojs.operations.workers.registry import queues_of
+from django_ojs.operations.workers import ended, registry
+from django_ojs.operations.workers.registry import is_possible, queues_of
 from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
@@ -38,6 +38,7 @@ class WorkerAdmin(OperatorModelAdmin):
             shown, paging = page_of(stale_first, request.GET.get("p", ""), PER_PAGE)
             keys = [status.worker.pk for status in shown]
             in_flight = query("jobs in flight", lambda: registry.held(keys))
+            dead = query("workers that died", ended.dead) or []
         return self.render(
             request,
             "workers",
@@ -49,6 +50,7 @@ class WorkerAdmin(OperatorModelAdmin):
                     for status in shown
                 ],
                 "found": found,
+                "dead": dead,
                 "timed_out": query.timed_out,
                 "buttons": self.selection_buttons(request),
             },
@@ -58,7 +60,7 @@ class WorkerAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             worker = query("worker", lambda: _worker(key))
             if worker is None and not query.timed_out:
-                raise Http404("There is no such worker: it has exited or was deregistered.")
+                return self._ended_page(request, key)
             jobs = None
             if worker is not None:
                 jobs = query("jobs in flight", lambda: registry.jobs_of(key))
@@ -76,6 +78,14 @@ class WorkerAdmin(OperatorModelAdmin):
                 "buttons": self.buttons(request, worker) if worker else (),
             },
         )
+
+    def _ended_page(self, request: HttpRequest, key: str) -> HttpResponse:
+        with timed_queries() as query:
+            worker = query("worker", lambda: ended.get(key)) if is_possible(key) else None
+            if worker is None:
+                raise Http404("There is no such worker, and no event of its end is kept.")
+            jobs = query("its jobs", lambda: ended.lost_jobs(key)) or []
+        return self.render(request, "ended_worker", key, {"worker": worker, "jobs": jobs})
 
 
 def _worker(key: str) -> Worker | None:

@@ -44,7 +44,7 @@ class _Change:
     by_ids: Callable[..., Summary]
 
     def run(self, console: Console, options: Options) -> int:
-        which = filter_of(options, required=True)
+        which = filter_of(console, options, required=True)
         if not has_only_ids(which):
             try:
                 which = bulk_operations.applicable(self.action, which)

@@ -54,7 +54,7 @@ def _read(names: list[str], limit: int) -> _Figures:
         statuses = listing.queues
         more = listing.total - len(statuses)
     names = [status.name for status in statuses]
-    listeners = queue_overview.listeners()
+    listeners = queue_overview.listeners(statuses)
     oldest = oldest_available.oldest(names)
     return _Figures(
         at=timezone.now(),

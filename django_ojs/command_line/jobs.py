@@ -11,6 +11,7 @@ from django_ojs.command_line.figures import age, short_duration
 from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import cursor, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -44,7 +45,7 @@ _COLUMNS: Final = (
     TableColumn("TYPE", shrinks=True),
     TableColumn("QUEUE", shrinks=True),
     TableColumn("STATE"),
-    TableColumn("ATTEMPT", right=True),
+    TableColumn("ATTEMPTS", right=True),
     TableColumn("TIME"),
     TableColumn("ERROR", shrinks=True),
 )
@@ -66,7 +67,7 @@ def _row(job: Job, now: datetime) -> list[Cell | str]:
         job.type,
         job.queue,
         Cell("dead letter" if job.dead_letter else job.state, _STYLES.get(state, "")),
-        f"{job.attempt}/{job.max_attempts}",
+        f"{job.spent}/{job.max_attempts}",
         f"{word} {age(getattr(job, field), now)}",
         _error_type(job.error) or NONE,
     ]
@@ -107,7 +108,7 @@ def first_of(which: JobFilter, limit: int, after: cursor.Cursor | None = None) -
 
 
 def _jobs(console: Console, options: Options) -> int:
-    which = filter_of(options)
+    which = filter_of(console, options)
     after = None
     if options["after"] is not None:
         try:
@@ -137,7 +138,9 @@ def _show(console: Console, options: Options) -> int:
         raise usage_error(error.message) from None
     job = info(key)
     if console.as_json:
-        console.json(_as_json(job, with_payload=options["payload"]))
+        reason = why_not_running(job)
+        not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
+        console.json({**_as_json(job, with_payload=options["payload"]), "not_running": not_running})
         return OK
     now = timezone.now()
     state = State(job.state)
@@ -147,7 +150,7 @@ def _show(console: Console, options: Options) -> int:
         ("state", f"{state}{' (dead letter)' if job.dead_letter else ''}"),
         (word, age(getattr(job, field), now)),
         ("queue", f"{job.queue}, priority {job.priority}"),
-        ("attempt", f"{job.attempt} of {job.max_attempts}"),
+        ("attempts", f"{job.spent} of {job.max_attempts}"),
         ("discarded", job.discard_reason),
         ("worker", job.worker_id),
         ("tags", ", ".join(job.tags)),
@@ -159,6 +162,9 @@ def _show(console: Console, options: Options) -> int:
     for name, value in lines:
         if value:
             console.line(f"  {name:<10} {value}", _STYLES.get(state, "") if name == "state" else "")
+    if reason := why_not_running(job):
+        console.line()
+        console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])
     if options["payload"]:
         for name in ("args", "meta", "result", "error"):

@@ -3,10 +3,12 @@
 from argparse import ArgumentParser
 from dataclasses import replace
 
+from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, usage_error
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
-from django_ojs.operations.jobs.search_query import QUALIFIERS, parse
+from django_ojs.operations.jobs.search_hints import unknown_queue
+from django_ojs.operations.jobs.search_query import QUALIFIERS, parse, parse_states
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
@@ -28,17 +30,17 @@ def add_search(parser: ArgumentParser) -> None:
     )
 
 
-def filter_of(options: Options, *, required: bool = False) -> JobFilter:
+def filter_of(console: Console, options: Options, *, required: bool = False) -> JobFilter:
     """Return the filter of the arguments.
 
-    A word that cannot be parsed is an error here: without it, the search would find other jobs.
-    `required`: so is a search that selects every job.
+    A word that cannot be parsed is an error. `required`: so is a search that selects every job.
+    A queue that does not exist is noted on stderr: it has no jobs.
     """
     text = " ".join([*options["words"], options["search"] or ""]).strip()
     search = permitted(parse(text), payload=True)
-    if search.errors:
-        raise usage_error(" ".join(search.errors))
     which = search.filter
+    if which is None:
+        raise usage_error(" ".join(search.errors))
     if options["state"] is not None:
         which = replace(which, states=_states(options["state"], which))
     if options["queue"] is not None:
@@ -53,6 +55,8 @@ def filter_of(options: Options, *, required: bool = False) -> JobFilter:
             "Name the jobs: by id, or by a search such as state:discarded queue:email. "
             "A state alone selects all jobs in it."
         )
+    if hint := unknown_queue(which):
+        console.note(hint)
     return which
 
 
@@ -62,10 +66,10 @@ def has_only_ids(which: JobFilter) -> bool:
 
 
 def _states(text: str, which: JobFilter) -> tuple[State, ...]:
-    names = [name for name in text.lower().split(",") if name]
-    if not names or not {*names} <= {*State}:
-        raise usage_error(f"--state must be one of {', '.join(State)}.")
-    states = tuple(dict.fromkeys(State(name) for name in names))
+    try:
+        states = parse_states(text)
+    except ValueError as error:
+        raise usage_error(f"--state: {error}") from None
     if which.states and which.states != states:
         raise usage_error("The state is given twice: in the search, and by --state.")
     return states

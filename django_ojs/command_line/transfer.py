@@ -41,7 +41,7 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 
 
 def _export(console: Console, options: Options) -> int:
-    which = filter_of(options)
+    which = filter_of(console, options)
     number = offloaded = 0
     try:
         for job in stream(which):

@@ -68,7 +68,9 @@ class Migration(migrations.Migration):
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+                ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("near_full_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("warned_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],
             options={
@@ -501,6 +503,7 @@ class Migration(migrations.Migration):
                 ("ran", models.JSONField(default=list)),
                 ("rejected", models.PositiveBigIntegerField(default=0)),
                 ("dropped", models.PositiveBigIntegerField(default=0)),
+                ("lost", models.PositiveBigIntegerField(default=0)),
             ],
             options={
                 "db_table": "ojs_rollup",

@@ -16,9 +16,12 @@ class Queue(StoredModel):
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
-    #: Since when it is above its warning threshold, and since when it is full.
+    #: Since when it is above its warning threshold; each change is an event.
     warned_at = models.DateTimeField(null=True, blank=True, editable=False)
+    #: Its episode, with hysteresis: see `operations.backpressure.episodes`.
+    near_full_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
+    eased_at = models.DateTimeField(null=True, blank=True, editable=False)
     #: Its own configuration, in the form of the admin API (see `spec.queue_config`).
     config = StoredJSONField(default=dict, blank=True)
 

@@ -23,6 +23,8 @@ class Rollup(StoredModel):
     discarded = models.PositiveBigIntegerField(default=0)
     rejected = models.PositiveBigIntegerField(default=0)
     dropped = models.PositiveBigIntegerField(default=0)
+    #: Failed runs that were lost with their worker.
+    lost = models.PositiveBigIntegerField(default=0)
     waited = models.JSONField(default=list)
     ran = models.JSONField(default=list)
 

@@ -146,6 +146,10 @@ def rebound(queue: str) -> None:
         for name in {*own, *settings().queues} - {DEFAULT}:
             rebound(name)
     bound = config_of(queue).backpressure
+    # Full and nearly full were meant by the former bound.
+    queues.filter(pk=queue).exclude(near_full_at=None).update(
+        near_full_at=None, full_at=None, eased_at=None
+    )
     if is_bounded(bound) or (queue != DEFAULT and is_bounded(default)):
         write(queue, bound)
     else:
@@ -284,26 +288,17 @@ def set_warned(queue: str, warned: bool) -> bool:
 
     Of several processes only one changes the row. Inside a write transaction.
     """
-    return _set_since(queue, "warned_at", warned)
-
-
-def set_full(queue: str, full: bool) -> bool:
-    """Store since when a queue is full, as `set_warned` does."""
-    return _set_since(queue, "full_at", full)
-
-
-def _set_since(queue: str, column: str, state: bool) -> bool:
     rows = Queue.primary.filter(pk=queue)
-    if state and not rows.exists():
+    if warned and not rows.exists():
         # It is configured in the settings, or inherits its bound.
         Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
-    changed = rows.filter(**{f"{column}__isnull": state})
-    return bool(changed.update(**{column: Now() if state else None}))
+    changed = rows.filter(warned_at__isnull=warned)
+    return bool(changed.update(warned_at=Now() if warned else None))
 
 
 def warned_without_bound() -> list[str]:
     """Return the queues that were above a threshold, and have no bound any more."""
-    found = Queue.primary.exclude(warned_at=None).exclude(pk__in=bounded())
+    found = Queue.primary.exclude(warned_at=None, near_full_at=None).exclude(pk__in=bounded())
     return list(found.order_by("pk").values_list("pk", flat=True))
 
 

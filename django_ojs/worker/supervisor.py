@@ -257,7 +257,7 @@ class Supervisor:
                 child.pid,
                 reason,
             )
-        self._rescue(child)
+        self._rescue(child, code)
         if child.runs_alone:
             return  # If its job runs again, the other processes find it.
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
@@ -267,12 +267,12 @@ class Supervisor:
         else:
             self._restart_delay = 0.0
 
-    def _rescue(self, child: Child) -> None:
+    def _rescue(self, child: Child, code: int | None = None) -> None:
         try:
             started = child.status.running()
             if started is not None:
                 rescue.give_back_all_but(started, worker_id=child.worker_id)
-            count = rescue.rescue([child.worker_id])
+            count = rescue.rescue([child.worker_id], exit_code=code)
             if count:
                 logger.info("Available again: %s of %s.", number_of_jobs(count), child.worker_id)
         except Error:

@@ -79,3 +79,20 @@ def test_a_page_says_at_what_time_it_was_true(page: str) -> None:
     fill(1)
     text = root().get(f"{BASE}{page}/").content.decode()
     assert re.search(r"As of <time [^>]+>\d\d:\d\d:\d\d [A-Z]+</time>\.", text)
+
+
+@pytest.mark.parametrize("address", ["overview/", "queue/", "queue/email/change/", "apikey/add/"])
+def test_a_page_says_where_it_is_in_the_markup_of_this_version_of_django(address: str) -> None:
+    # Django 6.1 styles a list, and earlier versions a div.
+    queues.configure("email", {})
+    client = root()
+    form = {"name": "shop", "scopes": ["read"]}
+    response = client.post(BASE + address, form) if "add" in address else client.get(BASE + address)
+    own = re.findall(r'<(\w+) class="breadcrumbs">(.*?)</\1>', response.content.decode(), re.DOTALL)
+    django = client.get("/admin/auth/user/add/").content.decode()
+    ((tag, inside),) = own
+    assert re.findall(r'<(\w+) class="breadcrumbs">', django) == [tag]
+    assert ("<li" in inside) == (tag == "ol")
+    assert '<a href="/admin/">Home</a>' in inside
+    if "change" in address:
+        assert f'<a href="{BASE}queue/">Queues</a>' in inside

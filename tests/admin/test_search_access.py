@@ -48,9 +48,9 @@ def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) ->
     assert finds(root(), search, failed)
     assert not finds(root("second"), search, other.pk)
     blind = staff(*VIEW)
-    # The condition is left out, so that the two jobs cannot be distinguished, and the page says so.
-    assert finds(blind, search, failed)
-    assert finds(blind, search, other.pk)
+    # Neither is found, so that the two jobs cannot be distinguished, and the page says why.
+    assert not finds(blind, search, failed)
+    assert not finds(blind, search, other.pk)
     assert "You need the permission to see payloads to search" in says(blind, search)
     assert "All matching:" not in says(blind, search)
 
@@ -82,6 +82,6 @@ def test_nobody_searches_in_what_the_settings_hide(redact: str, search: str, hid
     other = push()
     with override_settings(OJS={"ADMIN_REDACT": [redact]}):
         client = root()
-        assert finds(client, search, job)
-        assert finds(client, search, other.pk) is hidden
+        assert finds(client, search, job) is not hidden
+        assert not finds(client, search, other.pk)
         assert ("so it cannot be searched" in says(client, search)) is hidden

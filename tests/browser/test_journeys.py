@@ -137,7 +137,7 @@ def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
     page.keyboard.press("Enter")
     shows(page.locator(".ojs-search-error"), "There is no qualifier colour")
     follow(page, page.get_by_role("navigation", name="States").get_by_text("available"))
-    assert page.get_by_label("Search jobs").input_value() == "state:available queue:email"
+    assert page.get_by_label("Search jobs").input_value() == "state:available"
 
 
 def test_selected_jobs_stay_selected_when_the_page_refreshes(page: Any) -> None:
@@ -154,6 +154,48 @@ def test_selected_jobs_stay_selected_when_the_page_refreshes(page: Any) -> None:
     confirm(page)
     shows(page.locator(".messagelist"), "Cancelled.")
     assert sum(read(job.pk).state == "cancelled" for job in made) == 1
+
+
+def test_a_page_says_whether_it_is_live_and_its_rows_do_not_move_under_the_mouse(page: Any) -> None:
+    push(queue="email", type="test.first")
+    page.goto(f"{ADMIN}job/")
+    line = page.locator(".ojs-live")
+    shows(line, "Live, ")
+    # Rows that would move under the mouse are announced, and shown on a click.
+    page.locator(".ojs-page tbody th a").hover()
+    push_many(2, queue="email", type="test.later")
+    page.evaluate(REFRESH)
+    shows(line, "2 new")
+    assert "test.later" not in body(page).inner_text()
+    line.get_by_role("button", name="2 new").click()
+    shows(body(page), "test.later")
+    # Away from the rows, they come by themselves, unless the page is paused.
+    page.mouse.move(0, 0)
+    push(queue="email", type="test.last")
+    page.evaluate(REFRESH)
+    shows(body(page), "test.last")
+    line.get_by_role("button", name="Pause").click()
+    shows(line, "Paused, as of")
+    line.get_by_role("button", name="Resume").click()
+    shows(line, "Live, ")
+    # One failure may be a deployment; after two the page says that it is stale.
+    page.route("**/job/", lambda route: route.abort())
+    page.evaluate(REFRESH)
+    shows(line, "Live, ")
+    page.evaluate(REFRESH)
+    shows(line, "The server does not respond. As of")
+    page.unroute("**/job/")
+    page.evaluate(REFRESH)
+    shows(line, "Live, ")
+    job = push(queue="email")
+    page.goto(f"{ADMIN}job/{job.pk}/change/")
+    jobs().filter(pk=job.pk).delete()
+    page.evaluate(REFRESH)
+    shows(line, "This is gone")
+    page.goto(f"{ADMIN}job/")
+    page.context.clear_cookies()
+    page.evaluate(REFRESH)
+    shows(line, "You are logged out")
 
 
 def test_a_press_is_not_lost_to_a_refresh_between_down_and_up(page: Any) -> None:

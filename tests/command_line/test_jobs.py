@@ -50,6 +50,16 @@ def test_without_a_job_it_says_so() -> None:
     assert ojs("jobs", "queue:none", "--json").json == {"jobs": [], "next": None}
 
 
+@pytest.mark.parametrize("command", ["jobs", "retry", "export"])
+def test_a_queue_that_does_not_exist_is_named_with_those_that_do(command: str) -> None:
+    push(queue="email")
+    push(queue="images")
+    run = ojs(command, "queue:emial")
+    assert run.code == 0
+    assert "There is no queue emial. Did you mean email? The queues are" in run.err
+    assert "There is no queue" not in ojs(command, "queue:images", "--json").err
+
+
 def test_pages_follow_each_other_and_hold_every_job_once() -> None:
     wanted = {str(job.pk) for job in push_many(5, queue="mail")}
     seen: list[str] = []
@@ -78,8 +88,8 @@ def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.Monkey
     ("arguments", "message"),
     [
         (["colour:red"], "There is no qualifier colour."),
-        (["state:late"], "state must be one of scheduled,"),
-        (["--state", "late"], "--state must be one of scheduled,"),
+        (["state:failed"], "There is no state failed. Did you mean discarded?"),
+        (["--state", "x"], "--state: There is no state x. The states are scheduled,"),
         (["state:active", "--state", "discarded"], "The state is given twice"),
         (["queue:a", "--queue", "b"], "The queue is given twice"),
         (["--queue", "A B"], "queue must consist of"),

@@ -1,29 +1,21 @@
 """Queues and the workers that fetch from them."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Final
 
 from django.conf import settings as django_settings
-from django.db.models import Count
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
-from django_ojs.models import Attempt
-from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import queues
 from django_ojs.operations.figures import health, queue_overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
-from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures import oldest_available, rollup_queries
 
 #: Queues that are checked: the configured ones, and of the others those with the most jobs.
 MOST_QUEUES: Final = 500
-#: The latest failed runs that are read.
-MOST_RUNS: Final = 10_000
-LATELY: Final = timedelta(hours=1)
 
 _WHEN_FULL: Final = {
     "reject": "Enqueues are rejected.",
@@ -43,21 +35,22 @@ def _bounds() -> Iterator[DoctorFinding]:
 def _queues() -> Iterator[DoctorFinding]:
     statuses = queues.busiest(limit=MOST_QUEUES).queues
     names = [status.name for status in statuses]
-    listeners = queue_overview.listeners()
+    listeners = queue_overview.listeners(statuses)
     rows = queue_overview.overview(
         statuses,
         flows=rollup_queries.flows(queues=names),
-        oldest={},
+        oldest=oldest_available.oldest(names),
         listens=listeners.by_queue,
     )
     found = health.findings(
         rows,
+        health.observe(),
         maintenance=mode.status(),
         stale=listeners.stale,
-        fresh_dead=health.new_dead_letters(),
         transaction=None,
     )
-    yield from map(_finding, found)
+    # The others have checks of their own.
+    yield from (_finding(each) for each in found if each.kind not in ("lost", "unknown_type"))
 
 
 def _finding(each: health.Finding) -> DoctorFinding:
@@ -73,10 +66,32 @@ def _finding(each: health.Finding) -> DoctorFinding:
             full = each.kind == "full"
             return DoctorFinding(
                 found=f"Queue {each.queue} is {'full' if full else 'nearly full'}{since}: "
-                f"{each.number:,} of {each.of:,}.",
+                f"{each.number:,} of {each.of:,}{_refused(each)}.",
                 why=_WHEN_FULL[each.text] if full else f"When it is full: {_WHEN_FULL[each.text]}",
                 cure=f"Start more workers with --queues {each.queue}, see which jobs wait "
                 f"(`manage.py ojs jobs queue:{each.queue} state:available`), or raise its bound.",
+            )
+        case "refused":
+            return DoctorFinding(
+                found=f"Queue {each.queue} was full in the last hour{_refused(each)}.",
+                why="Those jobs did not run.",
+                cure=f"Start more workers with --queues {each.queue}, or raise its bound.",
+            )
+        case "late":
+            return DoctorFinding(
+                found=f"The oldest available job of {each.queue} has waited"
+                f"{since.removeprefix(' for')}; {each.number:,} wait.",
+                why="Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows.",
+                cure=f"Start more workers with --queues {each.queue}, or see what their jobs do "
+                f"(`manage.py ojs jobs queue:{each.queue} state:active`).",
+            )
+        case "failing":
+            return DoctorFinding(
+                found=f"Runs of {each.type} that failed in the last {health.FAILURE_MINUTES} "
+                f"minutes, in the queue {each.queue}: {each.number:,} of {each.of:,}.",
+                why="More fail than OJS['WARN_FAILURE_RATE'] allows.",
+                cure=f"See their errors: `manage.py ojs jobs type:{each.type} "
+                "state:retryable,discarded`.",
             )
         case "unworked":
             return DoctorFinding(
@@ -108,22 +123,31 @@ def _finding(each: health.Finding) -> DoctorFinding:
             raise AssertionError(f"The check of open transactions is its own: {each.kind}.")
 
 
+def _refused(each: health.Finding) -> str:
+    numbers = ((each.refused, "refused"), (each.dropped, "dropped"))
+    counted = [f"{number:,} {word}" for number, word in numbers if number]
+    return f", {' and '.join(counted)}" if counted else ""
+
+
 def _lost() -> Iterator[DoctorFinding]:
-    newest = Attempt.primary.order_by("-id").values("pk")[:MOST_RUNS]
-    lost = Attempt.primary.filter(
-        pk__in=list(newest.values_list("pk", flat=True)),
-        outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
-        finished_at__gt=Now() - LATELY,
-    )
-    by_worker = lost.values("worker_id").annotate(jobs=Count("pk")).order_by("-jobs", "worker_id")
-    for row in by_worker:
+    lost = health.lost_workers()
+    if lost is None:
+        return
+    for worker_id, jobs in lost.jobs_of.most_common():
         yield DoctorFinding(
-            found=f"The worker {row['worker_id'] or 'without an id'} died, or stopped reporting, "
-            f"in the last hour; jobs that it held: {row['jobs']:,}.",
+            found=f"The worker {worker_id or 'without an id'} died, or stopped reporting, in the "
+            f"last hour; jobs that it held: {jobs:,}{_in_common(lost)}.",
             why="They run again, and what their handlers had done may be done twice.",
             cure="See the log of the worker and of the system (out of memory, kill, a reboot). "
             "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers.",
         )
+
+
+def _in_common(lost: health.LostWorkers) -> str:
+    if len(lost.jobs_of) < 2 or not (lost.job or lost.type):
+        return ""
+    same = f"the job {lost.job}" if lost.job else f"jobs of the type {lost.type}"
+    return f"; each worker that died held {same}"
 
 
 CHECKS: Final = (

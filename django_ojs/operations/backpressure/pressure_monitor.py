@@ -15,6 +15,7 @@ from django.db import Error
 from django.db.models.functions import Now
 
 from django_ojs.models import Lease
+from django_ojs.operations.backpressure import episodes
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import Backpressure
@@ -81,8 +82,7 @@ def _check(queue: str) -> int:
     is_above = found.is_above(bound)
     if bounds.is_bounded(bound) and not is_above:
         bounds.renew_tickets(queue)
-    is_full = not found.with_(1, 0).fits(bound)
-    database.in_write_transaction(lambda: bounds.set_full(queue, is_full))
+    database.in_write_transaction(lambda: episodes.check(queue, bound, found))
     return int(is_above != warned and cross(queue, bound, found))
 
 

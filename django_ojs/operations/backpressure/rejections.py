@@ -17,6 +17,7 @@ from typing import Final
 from django.db import Error
 
 from django_ojs.models import Job
+from django_ojs.operations.backpressure import episodes
 from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
@@ -98,7 +99,7 @@ class RejectionRecorder:
                     count=numbers[queue, type],
                 )
             for queue in queues:
-                bounds.set_full(queue, True)
+                episodes.refused(queue)
 
         try:
             database.in_write_transaction(operation)

@@ -1,17 +1,30 @@
-"""Findings about the health of the system, worst first, without counting jobs."""
+"""Findings about the health of the system, worst first, without counting jobs.
 
+Each comes from what is stored about the last moments, such as the heartbeats of the workers, and
+not from a mean over minutes: the overview of the admin and `manage.py ojs doctor` read the same.
+"""
+
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
+from uuid import UUID
 
+from django.db.models import Subquery
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from django_ojs.models import Job
+from django_ojs.conf import settings
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
+from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.bounds import Load
+from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures.rollup_queries import TypeFigures
 
 #: Dead letters are counted up to this.
 MOST: Final = 10_000
@@ -20,8 +33,31 @@ MOST: Final = 10_000
 OLD: Final = timedelta(minutes=15)
 VERY_OLD: Final = timedelta(hours=1)
 
+#: How far back workers that died are found, in the latest unsuccessful runs.
+LATELY: Final = timedelta(hours=1)
+MOST_RUNS: Final = 10_000
+MOST_LOST: Final = 1_000
+#: Jobs that are due next and are read to find those of unknown types.
+MOST_DUE: Final = 2_000
+#: Failure rates are of these minutes, and of types with at least so many runs.
+FAILURE_MINUTES: Final = 15
+FEWEST_RUNS: Final = 10
+MOST_TYPES: Final = 10
+
 Kind = Literal[
-    "maintenance", "full", "near", "unworked", "stale", "dead_letters", "transaction", "paused"
+    "maintenance",
+    "full",
+    "near",
+    "refused",
+    "unworked",
+    "late",
+    "stale",
+    "lost",
+    "unknown_type",
+    "failing",
+    "dead_letters",
+    "transaction",
+    "paused",
 ]
 
 
@@ -32,12 +68,59 @@ class Finding:
     kind: Kind
     level: Level
     queue: str | None = None
+    type: str | None = None
+    job: UUID | None = None
     number: int = 0
     of: int = 0
+    #: Jobs that the queue refused and dropped, since the beginning or in the last hour.
+    refused: int = 0
+    dropped: int = 0
+    share: float = 0.0
     capped: bool = False
     since: datetime | None = None
     lasts: timedelta | None = None
     text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LostWorkers:
+    """Workers that died, or stopped reporting, with the number of jobs that each had.
+
+    `job` and `type` are those that all of them had in common.
+    """
+
+    jobs_of: Counter[str]
+    job: UUID | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldBack:
+    """A type of which jobs were claimed by workers that have no handler for it."""
+
+    type: str
+    queue: str
+    jobs: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observations:
+    """What is read for the findings, besides the queues."""
+
+    fresh_dead: int = 0
+    lost: LostWorkers | None = None
+    held_back: Sequence[HeldBack] = ()
+    failing: Sequence[TypeFigures] = field(default_factory=list)
+
+
+def observe() -> Observations:
+    """Read what happened lately: some bounded ranges of indexes."""
+    return Observations(
+        fresh_dead=new_dead_letters(),
+        lost=lost_workers(),
+        held_back=held_back(),
+        failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
+    )
 
 
 def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
@@ -51,17 +134,67 @@ def oldest_transaction() -> timedelta | None:
     return database.dialect().oldest_transaction(database.connection())
 
 
+def lost_workers() -> LostWorkers | None:
+    """Return the workers whose jobs were taken back in the last hour, of the latest runs."""
+    newest = Subquery(Attempt.primary.order_by("-pk").values("pk")[:1])
+    runs = Attempt.primary.filter(
+        pk__gt=newest - MOST_RUNS,
+        outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
+        finished_at__gt=Now() - LATELY,
+    )
+    lost = runs.order_by("-pk").values_list("worker_id", "job_id", "job__type")[:MOST_LOST]
+    jobs: dict[str, set[UUID]] = {}
+    types: dict[str, set[str]] = {}
+    number: Counter[str] = Counter()
+    for worker_id, job, type in lost:
+        worker = worker_id or ""
+        number[worker] += 1
+        jobs.setdefault(worker, set()).add(job)
+        types.setdefault(worker, set()).add(type)
+    if not number:
+        return None
+    same_jobs, same_types = set.intersection(*jobs.values()), set.intersection(*types.values())
+    return LostWorkers(
+        jobs_of=number,
+        job=same_jobs.pop() if len(same_jobs) == 1 else None,
+        type=same_types.pop() if len(same_types) == 1 else None,
+    )
+
+
+def held_back() -> list[HeldBack]:
+    """Return the types that no handler knows: a worker postpones such a job for a while.
+
+    Of the jobs that are due next; so a type is found when a worker meets it, and no job is counted
+    in the whole table.
+    """
+    due = Job.primary.filter(
+        state__in=(State.SCHEDULED, State.RETRYABLE),
+        due_at__lte=Now() + settings().unknown_type_delay,
+    )
+    found: Counter[tuple[str, str]] = Counter()
+    for type, queue, error_type in due.order_by("due_at", "pk").values_list(
+        "type", "queue", "error__type"
+    )[:MOST_DUE]:
+        if error_type == "unknown_job_type":
+            found[type, queue] += 1
+    return [
+        HeldBack(type=type, queue=queue, jobs=jobs)
+        for (type, queue), jobs in found.most_common(MOST_TYPES)
+    ]
+
+
 def findings(
     rows: Sequence[OverviewRow],
+    observed: Observations,
     *,
     maintenance: MaintenanceStatus | None,
     stale: int,
-    fresh_dead: int,
     transaction: timedelta | None,
 ) -> list[Finding]:
     """Return the problems, worst first."""
     found = []
-    if maintenance is not None and maintenance.enabled:
+    is_stopped = maintenance is not None and maintenance.enabled
+    if maintenance is not None and is_stopped:
         found.append(
             Finding(
                 kind="maintenance",
@@ -71,16 +204,17 @@ def findings(
             )
         )
     for row in rows:
-        found += _of(row)
+        found += _of(row, is_stopped=is_stopped)
     if stale:
         found.append(Finding(kind="stale", level=Level.BAD, number=stale))
-    if fresh_dead:
+    found += _of_workers_and_types(observed)
+    if observed.fresh_dead:
         found.append(
             Finding(
                 kind="dead_letters",
                 level=Level.FAIR,
-                number=min(fresh_dead, MOST),
-                capped=fresh_dead > MOST,
+                number=min(observed.fresh_dead, MOST),
+                capped=observed.fresh_dead > MOST,
             )
         )
     if transaction is not None and transaction >= OLD:
@@ -89,9 +223,52 @@ def findings(
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 
-def _of(row: OverviewRow) -> list[Finding]:
+def _of_workers_and_types(observed: Observations) -> list[Finding]:
+    found = []
+    if observed.lost is not None:
+        found.append(
+            Finding(
+                kind="lost",
+                level=Level.BAD,
+                number=len(observed.lost.jobs_of),
+                of=observed.lost.jobs_of.total(),
+                job=observed.lost.job,
+                type=observed.lost.type,
+            )
+        )
+    for each in observed.held_back:
+        found.append(
+            Finding(
+                kind="unknown_type",
+                level=Level.BAD,
+                type=each.type,
+                queue=each.queue,
+                number=each.jobs,
+            )
+        )
+    limit = settings().warn_failure_rate
+    for figures in observed.failing:
+        runs = figures.failed + figures.completed
+        if runs >= FEWEST_RUNS and figures.share >= limit:
+            found.append(
+                Finding(
+                    kind="failing",
+                    level=Level.FAIR,
+                    type=figures.type,
+                    queue=figures.queue,
+                    number=figures.failed,
+                    of=runs,
+                    share=figures.share,
+                )
+            )
+    return found
+
+
+def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
     found = []
     bound = row.bound
+    refused = _lately(row.flow.refused, row.level_since)
+    dropped = _lately(row.flow.dropped, row.level_since)
     if row.level is not Level.GOOD:
         full = row.level is Level.BAD
         depth, most = Load(jobs=row.depth, size=row.size or 0).nearest(bound)
@@ -102,8 +279,20 @@ def _of(row: OverviewRow) -> list[Finding]:
                 queue=row.name,
                 number=depth,
                 of=most,
-                since=row.full_at if full else row.warned_at,
+                refused=refused,
+                dropped=dropped,
+                since=row.level_since,
                 text=bound.strategy,
+            )
+        )
+    elif refused or dropped:
+        found.append(
+            Finding(
+                kind="refused",
+                level=Level.FAIR,
+                queue=row.name,
+                refused=refused,
+                dropped=dropped,
             )
         )
     if row.unworked:
@@ -116,6 +305,18 @@ def _of(row: OverviewRow) -> list[Finding]:
                 since=row.oldest,
             )
         )
+    elif row.oldest is not None and not row.status.paused and not is_stopped:
+        waits = timezone.now() - row.oldest
+        if row.available and waits >= settings().warn_oldest_available:
+            found.append(
+                Finding(
+                    kind="late",
+                    level=Level.FAIR,
+                    queue=row.name,
+                    number=row.available,
+                    since=row.oldest,
+                )
+            )
     if row.status.paused and row.depth:
         found.append(
             Finding(
@@ -127,3 +328,12 @@ def _of(row: OverviewRow) -> list[Finding]:
             )
         )
     return found
+
+
+def _lately(minutes: Sequence[int], since: datetime | None) -> int:
+    """Return the sum of the minutes since a time; of all of them if it is None or earlier."""
+    if since is None:
+        return sum(minutes)
+    whole = (timezone.now() - since) // timedelta(minutes=1) + 1
+    # One more: the first minute may have begun before it.
+    return sum(minutes[-min(len(minutes), whole + 1) :])

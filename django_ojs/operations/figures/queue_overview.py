@@ -6,10 +6,15 @@ Of the jobs, it reads only the oldest available one of each queue.
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from django_ojs.operations.queues.rows import rows
+from django.db.models.functions import Now
+
+from django_ojs.models import Job
+from django_ojs.operations.backpressure import episodes
+from django_ojs.operations.backpressure.episodes import NONE as NO_EPISODE
+from django_ojs.operations.backpressure.episodes import Episode
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
@@ -21,6 +26,10 @@ from django_ojs.storage.figures.rollup_queries import Flow
 
 #: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000
+
+#: Jobs that are read to find claims without the id of a worker, and how old these may be.
+MOST_JOBS = 1_000
+LATELY = timedelta(seconds=15)
 
 #: A queue that is not growing has rates that differ by some percent: jobs that are enqueued in one
 #: minute finish in the next.
@@ -46,8 +55,8 @@ class OverviewRow:
     #: Running workers that fetch from it; None: unknown.
     listening: int | None = 0
     oldest: datetime | None = None
-    warned_at: datetime | None = None
-    full_at: datetime | None = None
+    #: Since when it has been full or nearly full, with hysteresis.
+    episode: Episode = NO_EPISODE
     #: The waiting jobs in bytes; None: no bound needs it.
     size: int | None = None
 
@@ -85,32 +94,55 @@ class OverviewRow:
 
     @property
     def level(self) -> Level:
-        """Whether it is full, or above its warning threshold."""
+        """Whether it is full, or above its warning threshold, or was a minute ago."""
         pressure = self.pressure
-        if pressure is None or pressure < self.bound.warning_threshold:
+        if pressure is None:
             return Level.GOOD
-        return Level.BAD if pressure >= 1 else Level.FAIR
+        if pressure >= 1 or self.episode.full_at:
+            return Level.BAD
+        is_near = pressure >= self.bound.warning_threshold or self.episode.near_full_at
+        return Level.FAIR if is_near else Level.GOOD
+
+    @property
+    def level_since(self) -> datetime | None:
+        """Return since when it is full or nearly full, as `level` says."""
+        return self.episode.full_at if self.level is Level.BAD else self.episode.near_full_at
 
     @property
     def unworked(self) -> bool:
         """Whether jobs are available, and no worker fetches them."""
-        return bool(
-            self.available
-            and not self.status.paused
-            and self.listening == 0
-            and not self.flow.went_per_minute
-        )
+        return bool(self.available and not self.status.paused and self.listening == 0)
+
+    @property
+    def refused_last_hour(self) -> int:
+        """The number of jobs that it refused because it was full."""
+        return sum(self.flow.refused)
+
+    @property
+    def dropped_last_hour(self) -> int:
+        """The number of jobs that it dropped for new ones."""
+        return sum(self.flow.dropped)
 
     @property
     def growing(self) -> bool:
-        """Whether more jobs are enqueued than finished, by more than the noise of the rates."""
-        return self.flow.came_per_minute > self.flow.went_per_minute * _NOISE
+        """Whether more jobs come than are finished, by more than the noise of the rates.
+
+        Those that a full queue refuses come too.
+        """
+        return self._comes > self.flow.went_per_minute * _NOISE
+
+    @property
+    def _comes(self) -> float:
+        return self.flow.came_per_minute + self.flow.refused_per_minute
 
     @property
     def drains_in(self) -> float | None:
-        """Seconds until no job is available at the current rates; None: never."""
-        net = self.flow.went_per_minute - self.flow.came_per_minute
-        return self.available / net * 60 if net > 0 else None
+        """Seconds until no job is available at the current rates; None: never, or not soon.
+
+        A difference of the rates that may be noise empties no queue.
+        """
+        went = self.flow.went_per_minute
+        return self.available / (went - self._comes) * 60 if went > self._comes * _NOISE else None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -122,14 +154,41 @@ class Listeners:
     stale: int = 0
 
 
-def listeners() -> Listeners:
-    """Return the number of running workers of each queue; their heartbeats name the queues."""
+def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
+    """Return the number of running workers of each queue; their heartbeats name the queues.
+
+    A queue of `statuses` of which jobs are claimed without the id of a worker has at least one.
+    """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
     for each in found.workers:
         if each.condition == "running":
             result.by_queue.update(set(each.queues))
+    waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
+    if without := waiting - result.by_queue.keys():
+        result.by_queue.update(without & _claimed_without_worker())
     return result
+
+
+def is_worked(queue: str) -> bool:
+    """Return whether any worker takes jobs from a queue."""
+    return bool(listeners().by_queue[queue]) or queue in _claimed_without_worker()
+
+
+def _claimed_without_worker() -> set[str]:
+    """Return the queues of jobs that run, or ended lately, and were claimed without a worker id.
+
+    A client over HTTP need not send one; these jobs are the only sign of it.
+    """
+    anonymous = Job.primary.filter(worker_id=None)
+    running = anonymous.filter(state=State.ACTIVE).values_list("queue", flat=True)
+    newest = (
+        Job.primary.filter(state=State.COMPLETED, dead_letter=False, finished_at__gt=Now() - LATELY)
+        .order_by("-finished_at", "-pk")
+        .values_list("queue", "worker_id")[:MOST_JOBS]
+    )
+    ended = {queue for queue, worker_id in newest if worker_id is None}
+    return {*running.distinct()[:MOST_JOBS], *ended}
 
 
 def overview(
@@ -143,15 +202,9 @@ def overview(
 
     `listens` None: the listeners are unknown.
     """
-    since = {
-        name: (warned_at, full_at)
-        for name, warned_at, full_at in rows()
-        .filter(pk__in=[status.name for status in statuses])
-        .values_list("name", "warned_at", "full_at")
-    }
+    open_episodes = episodes.of([status.name for status in statuses])
     found = []
     for status in statuses:
-        warned_at, full_at = since.get(status.name, (None, None))
         by_size = status.config.backpressure.max_size_bytes is not None
         found.append(
             OverviewRow(
@@ -159,8 +212,7 @@ def overview(
                 flow=flows.get(status.name) or rollup_queries.nothing(),
                 listening=None if listens is None else listens.get(status.name, 0),
                 oldest=oldest.get(status.name),
-                warned_at=warned_at,
-                full_at=full_at,
+                episode=open_episodes.get(status.name, NO_EPISODE),
                 size=bounds.load(status.name).size if by_size else None,
             )
         )

@@ -21,6 +21,11 @@ from django_ojs.storage.figures import counts
 _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
 
+def is_type_prefix(text: str) -> bool:
+    """Return whether a text can be the beginning of a job type, followed by `*`."""
+    return _PREFIX(text) is not None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
     """Jobs that meet all conditions that are given.
@@ -55,7 +60,7 @@ class JobFilter:
             check_queue(self.queue, limits)
         if self.type is not None and not self.type.endswith("*"):
             check_type(self.type, limits)
-        elif self.type is not None and _PREFIX(self.type) is None:
+        elif self.type is not None and not is_type_prefix(self.type):
             raise InvalidRequest(
                 "type must be a job type, or the beginning of one followed by *",
                 details={"field": "type"},

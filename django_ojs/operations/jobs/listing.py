@@ -34,6 +34,7 @@ LISTED_FIELDS = (
     "priority",
     "attempt",
     "max_attempts",
+    "returned",
     "created_at",
     "enqueued_at",
     "due_at",

@@ -4,8 +4,6 @@ So a user without the permission to see payloads cannot search in them, and no u
 `OJS["ADMIN_REDACT"]` hides.
 """
 
-from dataclasses import replace
-
 from django_ojs.conf import settings
 from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
@@ -15,21 +13,21 @@ _REDACTED = "This site hides what args, meta or error name here, so it cannot be
 
 
 def permitted(search: Search, *, payload: bool) -> Search:
-    """Return a search without the conditions that the user must not use, each with an error.
+    """Return the search, or one without a filter if the user must not use one of its conditions.
 
     `payload`: whether the user may see what jobs carry.
     """
-    which, errors = search.filter, list(search.errors)
+    which = search.filter
+    if which is None:
+        return search
+    errors = []
     if not payload and (which.held or which.error is not None):
         errors.append(_NO_PERMISSION)
-        which = replace(which, held=(), error=None)
     names = frozenset(name.casefold() for name in settings().admin_redact)
-    held = tuple(each for each in which.held if not _is_redacted(each, names))
-    error = None if names & {"*", "message"} else which.error
-    if (held, error) != (which.held, which.error):
+    is_error_redacted = which.error is not None and bool(names & {"*", "message"})
+    if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
         errors.append(_REDACTED)
-        which = replace(which, held=held, error=error)
-    return Search(filter=which, errors=errors)
+    return Search(filter=None, errors=errors) if errors else search
 
 
 def _is_redacted(held: JSONMatch, names: frozenset[str]) -> bool:

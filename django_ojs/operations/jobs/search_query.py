@@ -1,9 +1,11 @@
 """The search parser, for `state:retryable queue:email args.user_id:42` (ojs-admin-api §7.1).
 
 A search is a list of words, each a qualifier, a colon and a value; double quotes keep spaces
-together. A word that cannot be parsed is left out and reported as an error with the valid choices.
+together. A search with a word that cannot be parsed has no filter: without that word it would find
+other jobs, and the buttons beside them would change those.
 """
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.job_filter import JobFilter, is_type_prefix
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import OJSError
@@ -31,31 +33,63 @@ QUALIFIERS: Final[dict[str, str]] = {
     "error_type": "error_type:Timeout (the exact type)",
     "args": "args.user_id:42, args.0:42 or args:42",
     "meta": "meta.tenant_id:acme",
-    "created": "created:<2h (in the last two hours), created:>2h, created:>2026-01-31",
+    "created": "created:<2h (in the last two hours), created:>2h, created:2026-01-31 (that day), "
+    "created:>2026-01-31",
     "ended": "ended:<1d",
     "priority": "priority:10",
     "worker": "worker:web-1",
     "is": "is:dead",
 }
 
-#: Characters of a search.
+#: Characters of a search, and ids of one word.
 MAX_LENGTH: Final = 2_000
+MAX_IDS: Final = 100
+
+#: What other systems call the states.
+_STATE_SYNONYMS: Final = {
+    "failed": State.DISCARDED,
+    "failure": State.DISCARDED,
+    "error": State.DISCARDED,
+    "dead": State.DISCARDED,
+    "running": State.ACTIVE,
+    "started": State.ACTIVE,
+    "processing": State.ACTIVE,
+    "executing": State.ACTIVE,
+    "waiting": State.AVAILABLE,
+    "ready": State.AVAILABLE,
+    "queued": State.AVAILABLE,
+    "enqueued": State.AVAILABLE,
+    "delayed": State.SCHEDULED,
+    "retrying": State.RETRYABLE,
+    "retry": State.RETRYABLE,
+    "done": State.COMPLETED,
+    "finished": State.COMPLETED,
+    "succeeded": State.COMPLETED,
+    "success": State.COMPLETED,
+    "revoked": State.CANCELLED,
+    "aborted": State.CANCELLED,
+}
 
 #: Adds a value to the arguments of a Filter.
 _Parser = Callable[[dict[str, Any], str, datetime], None]
 
 _WORD: Final = re.compile(r'((?:[^\s:"]+:)?)("(?:[^"\\]|\\.)*"?|[^\s]+)')
 _AGE: Final = re.compile(r"([<>])(\d{1,6})(s|m|h|d|w)").fullmatch
+#: A day, or a time of it, with its sign.
+_DATE: Final = re.compile(
+    r"(<=?|>=?|=|)(\d{4}-\d\d-\d\d)"
+    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?(Z|[+-]\d\d:?\d\d)?)?"
+).fullmatch
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _NUMBER: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?").fullmatch
 _BARE: Final = re.compile(r'[^\s":]+').fullmatch
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """The filter of all words that could be parsed, and error messages for the others."""
+    """The filter of a text; None with `errors`, which say what cannot be parsed."""
 
-    filter: JobFilter
+    filter: JobFilter | None
     errors: list[str] = field(default_factory=list)
 
 
@@ -65,22 +99,35 @@ class _Invalid(Exception):
 
 def parse(text: str, *, now: datetime | None = None) -> Search:
     """Parse a search; every text has a result."""
-    values: dict[str, Any] = {}
-    errors: list[str] = []
     now = now or timezone.now()
     if len(text) > MAX_LENGTH:
-        errors.append(f"A search has at most {MAX_LENGTH} characters.")
-        text = ""
+        return Search(filter=None, errors=[f"A search has at most {MAX_LENGTH} characters."])
+    values: dict[str, Any] = {}
+    errors: list[str] = []
     for qualifier, raw in _WORD.findall(text):
         value, quoted = _unquoted(raw)
         try:
-            _add(values, qualifier.rstrip(":"), value, quoted, now)
+            _merge(values, _parsed(qualifier.rstrip(":"), value, quoted, now))
         except _Invalid as reason:
             errors.append(str(reason))
-    try:
-        return Search(filter=JobFilter(**values), errors=errors)
-    except OJSError:
-        return Search(filter=_valid_only(values, errors), errors=errors)
+    errors += _refused(values)
+    return Search(filter=None if errors else JobFilter(**values), errors=errors)
+
+
+def parse_states(text: str) -> tuple[State, ...]:
+    """Return the states of `available,scheduled`. Raises ValueError, which says what was meant."""
+    names = [name for name in text.lower().split(",") if name]
+    for name in names:
+        if name not in set(State):
+            close = difflib.get_close_matches(name, State, n=1)
+            meant = _STATE_SYNONYMS.get(name) or (close[0] if close else None)
+            hint = f"Did you mean {meant}? " if meant else ""
+            raise ValueError(
+                f"There is no state {name[:40]}. {hint}The states are {', '.join(State)}."
+            )
+    if not names:
+        raise ValueError(f"state must be one of {', '.join(State)}.")
+    return tuple(dict.fromkeys(State(name) for name in names))
 
 
 def _unquoted(raw: str) -> tuple[str, bool]:
@@ -90,21 +137,37 @@ def _unquoted(raw: str) -> tuple[str, bool]:
     return re.sub(r"\\(.)", r"\1", inner), True
 
 
-def _add(values: dict[str, Any], name: str, value: str, quoted: bool, now: datetime) -> None:
+def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any]:
+    """Return the fields of a filter that one word sets."""
+    if not (name + value).isprintable():
+        raise _Invalid("Use printable characters only.")
     base, _, path = name.partition(".")
     if not name:
         base, value = _bare(value)
-    if not (name + value).isprintable():
-        raise _Invalid("Use printable characters only.")
     if base in ("args", "meta"):
-        held = _held(base, path, value, quoted)
-        values["held"] = (*values.get("held", ()), held)
-        return
+        return {"held": (_held(base, path, value, quoted),)}
     parser = _PARSERS.get(base) if not path else None
     if parser is None:
-        shown = name if name.isprintable() and len(name) <= 40 else "this"
-        raise _Invalid(f"There is no qualifier {shown}. Use one of {', '.join(QUALIFIERS)}.")
+        raise _Invalid(_unknown_qualifier(name, value))
+    values: dict[str, Any] = {}
     parser(values, value, now)
+    return values
+
+
+def _merge(values: dict[str, Any], added: dict[str, Any]) -> None:
+    for name, value in added.items():
+        if name in _SEVERAL:
+            values[name] = (*values.get(name, ()), *value)
+        elif values.setdefault(name, value) != value:
+            raise _Invalid(f"{_QUALIFIER_OF.get(name, name)} is given twice, with two values.")
+
+
+def _unknown_qualifier(name: str, value: str) -> str:
+    shown = name if len(name) <= 40 else "this"
+    close = difflib.get_close_matches(name, QUALIFIERS, n=1)
+    meant = f"{close[0]}:{value}" if close else f"meta.{name}:{value} or args.{name}:{value}"
+    hint = f"Did you mean {meant}? " if len(meant) <= 200 else ""
+    return f"There is no qualifier {shown}. {hint}The qualifiers are {', '.join(QUALIFIERS)}."
 
 
 def _bare(value: str) -> tuple[str, str]:
@@ -112,23 +175,36 @@ def _bare(value: str) -> tuple[str, str]:
     try:
         UUID(value)
     except ValueError:
-        return "type", value if value.endswith("*") else f"{value}*"
-    return "id", value
+        prefix = value if value.endswith("*") else f"{value}*"
+    else:
+        return "id", value
+    if not is_type_prefix(prefix):
+        quoted = _quoted(value)
+        raise _Invalid(
+            f"{quoted} is neither an id nor the beginning of a type. To search in errors: "
+            f"error:{quoted}; in arguments or metadata, name the member: args.NAME:{quoted} or "
+            f"meta.NAME:{quoted}."
+            if len(value) <= 200
+            else "A word without a qualifier must be an id or the beginning of a type."
+        )
+    return "type", prefix
 
 
 def _state(values: dict[str, Any], value: str, now: datetime) -> None:
-    names = [name for name in value.lower().split(",") if name]
-    if not names or not {*names} <= {*State}:
-        raise _Invalid(f"state must be one of {', '.join(State)}.")
-    values["states"] = tuple(dict.fromkeys(State(name) for name in names))
+    try:
+        values["states"] = parse_states(value)
+    except ValueError as error:
+        raise _Invalid(str(error)) from None
 
 
 def _id(values: dict[str, Any], value: str, now: datetime) -> None:
     try:
-        keys = [UUID(key) for key in value.split(",") if key][:100]
+        keys = tuple(UUID(key) for key in value.split(",") if key)
     except ValueError:
         raise _Invalid("id must be the complete id of a job.") from None
-    values["ids"] = (*values.get("ids", ()), *keys)
+    if not 1 <= len(keys) <= MAX_IDS:
+        raise _Invalid(f"id takes 1 to {MAX_IDS} ids, separated by commas.")
+    values["ids"] = keys
 
 
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
@@ -139,7 +215,7 @@ def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
 
 
 def _tag(values: dict[str, Any], value: str, now: datetime) -> None:
-    values["tags"] = (*values.get("tags", ()), value)
+    values["tags"] = (value,)
 
 
 def _is(values: dict[str, Any], value: str, now: datetime) -> None:
@@ -154,25 +230,49 @@ def _text(field: str) -> _Parser:
 
 def _time(name: str, since: str, until: str) -> _Parser:
     def add(values: dict[str, Any], value: str, now: datetime) -> None:
-        if found := _AGE(value):
-            try:
-                moment = now - timedelta(**{_UNITS[found[3]]: int(found[2])})
-            except OverflowError:
-                raise _Invalid(f"{name} must be a more recent time.") from None
-            # An age: more than two hours old is before that moment.
-            values[until if found[1] == ">" else since] = moment
-            return
         try:
-            moment = datetime.fromisoformat(value.lstrip("<>="))
-            moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+            if found := _AGE(value):
+                # An age: more than two hours old is before that moment.
+                moment = now - timedelta(**{_UNITS[found[3]]: int(found[2])})
+                values[until if found[1] == ">" else since] = moment
+            elif found := _DATE(value):
+                first, after = _period(found)
+                if not found[1].startswith("<"):
+                    values[since] = first
+                if not found[1].startswith(">"):
+                    values[until] = first if found[1] == "<" else after
+            else:
+                raise _Invalid(
+                    f"{name} must be an age such as {name}:<2h or {name}:>7d (s, m, h, d, w), "
+                    f"a day such as {name}:2026-01-31, or since or before one: "
+                    f"{name}:>2026-01-31, {name}:<2026-01-31."
+                )
         except (ValueError, OverflowError):
-            raise _Invalid(
-                f"{name} must be an age such as {name}:<2h or {name}:>7d (s, m, h, d, w), "
-                f"or a date such as {name}:>2026-01-31."
-            ) from None
-        values[until if value.startswith("<") else since] = moment
+            raise _Invalid(f"{name}: there is no such time as {value}.") from None
 
     return add
+
+
+def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
+    """Return when a day, an hour, a minute or a second begins and ends.
+
+    In the time zone of the pages, unless the text has an offset.
+    """
+    _, day, hour, minute, second, offset = found.groups()
+    text = f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}"
+    begin = datetime.fromisoformat(text + (offset or ""))
+    if hour is None:
+        length = timedelta(days=1)
+    elif minute is None:
+        length = timedelta(hours=1)
+    else:
+        length = timedelta(minutes=1) if second is None else timedelta(seconds=1)
+    # Without a zone, so that a day ends at midnight where a clock change makes it 23 or 25 hours.
+    first, after = begin, begin + length
+    if first.tzinfo is None:
+        zone = timezone.get_current_timezone()
+        first, after = first.replace(tzinfo=zone), after.replace(tzinfo=zone)
+    return first.astimezone(UTC), after.astimezone(UTC)
 
 
 #: The fields of a Filter that a qualifier sets: a text, or the beginning and end of a period.
@@ -184,6 +284,15 @@ _TEXTS: Final = {
     "worker": "worker_id",
 }
 _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
+
+#: Fields of which a filter may have several values.
+_SEVERAL: Final = frozenset({"ids", "tags", "held"})
+_QUALIFIER_OF: Final = {
+    "states": "state",
+    "dead_letter": "is",
+    **{field: name for name, field in _TEXTS.items()},
+    **{field: name for name, fields in _PERIODS.items() for field in fields},
+}
 
 _PARSERS: Final[dict[str, _Parser]] = {
     "state": _state,
@@ -217,17 +326,15 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
     return (value,)
 
 
-def _valid_only(values: dict[str, Any], errors: list[str]) -> JobFilter:
-    """Return the filter of the valid values; the messages of the others go to `errors`."""
-    good: dict[str, Any] = {}
+def _refused(values: dict[str, Any]) -> list[str]:
+    """Return what JobFilter says against the values of each of its fields."""
+    errors = []
     for name, value in values.items():
         try:
             JobFilter(**{name: value})
         except OJSError as error:
             errors.append(error.message)
-        else:
-            good[name] = value
-    return JobFilter(**good)
+    return errors
 
 
 def render(which: JobFilter) -> str:

@@ -73,7 +73,7 @@ def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None
 
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
     """Return a worker. Raises NotFound; `within` as in `listing`."""
-    row = _rows().filter(pk=worker_id).first() if _possible(worker_id) else None
+    row = _rows().filter(pk=worker_id).first() if is_possible(worker_id) else None
     status = None if row is None else _status(row, within)
     if status is None or (within is not None and not status.queues):
         raise _unknown(worker_id)
@@ -107,7 +107,7 @@ def direct(worker_id: str, directive: Directive) -> WorkerStatus:
 
     Raises NotFound, and Conflict for a worker that has the directive terminate, which is final.
     """
-    if not _possible(worker_id):
+    if not is_possible(worker_id):
         raise _unknown(worker_id)
     return _direct(worker_id, directive)
 
@@ -148,8 +148,8 @@ def deregister(worker_id: str) -> int:
     return rescue.rescue([worker_id])
 
 
-def _possible(worker_id: str) -> bool:
-    """Whether a text can be a worker's id."""
+def is_possible(worker_id: str) -> bool:
+    """Return whether a text can be a worker's id."""
     return 1 <= len(worker_id) <= 255 and worker_id.isprintable()
 
 
@@ -190,7 +190,7 @@ def _within(found: Sequence[WorkerStatus], within: Collection[str] | None) -> li
 
 def _unknown(worker_id: str) -> NotFound:
     # A text that cannot be a worker's id may have characters that a response cannot contain.
-    known = {"resource_id": worker_id} if _possible(worker_id) else {}
+    known = {"resource_id": worker_id} if is_possible(worker_id) else {}
     return NotFound(
         "There is no worker with this id.", details={"resource_type": "worker", **known}
     )

@@ -1,5 +1,6 @@
 """Remove the rows of workers that ended: those that shut down, and those that died."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -23,15 +24,30 @@ def remove(
 
 
 def remove_all(
-    workers: QuerySet[Worker], reason: Reason, *, jobs_completed: int | None = None
+    workers: QuerySet[Worker],
+    reason: Reason,
+    *,
+    jobs_completed: int | None = None,
+    jobs_rescued: Mapping[str, int] | None = None,
+    exit_code: int | None = None,
 ) -> None:
-    """Delete the rows of these workers, and publish one event for each."""
+    """Delete the rows of these workers, and publish one event for each.
+
+    `jobs_rescued` are the jobs that were taken back from each; `exit_code` is None if it is not
+    known, and negative for a signal.
+    """
     if workers.exists():
-        _remove(workers, reason, jobs_completed)
+        _remove(workers, reason, jobs_completed, jobs_rescued, exit_code)
 
 
 @database.write_transaction
-def _remove(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | None) -> None:
+def _remove(
+    workers: QuerySet[Worker],
+    reason: Reason,
+    jobs_completed: int | None,
+    jobs_rescued: Mapping[str, int] | None,
+    exit_code: int | None,
+) -> None:
     # A row that another process has locked is being deleted by it.
     locked = workers.select_for_update(skip_locked=True)
     found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
@@ -41,6 +57,8 @@ def _remove(workers: QuerySet[Worker], reason: Reason, jobs_completed: int | Non
             key,
             reason=reason,
             jobs_completed=jobs_completed,
+            jobs_rescued=None if jobs_rescued is None else jobs_rescued.get(key, 0),
+            exit_code=exit_code,
             uptime_ms=_milliseconds(since, now),
         )
     workers.filter(pk__in=[key for key, *_ in found]).delete()

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final
@@ -82,12 +83,12 @@ def _lapse(keys: Collection[UUID]) -> int:
     return _take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)
 
 
-def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
+def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | None = None) -> int:
     """Take back all jobs of dead workers, and remove these workers (worker-protocol §10.2).
 
     A job that a worker held alone spends an attempt. Of several jobs one may have killed the
     worker, and which one is not known: the first ISOLATED_AFTER such losses of a job spend none.
-    Return how many jobs.
+    `exit_code` is that of the process, if it is known. Return how many jobs.
     """
     if not worker_ids:
         return 0
@@ -96,11 +97,12 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
         jobs=Count("pk"),
         isolated=Count("pk", filter=Q(lost_with_others=ISOLATED_AFTER - 1)),
     )
-    rescued = 0
+    rescued: Counter[str] = Counter()
     for row in held.order_by("worker_id"):
-        theirs, jobs = orphans.filter(worker_id=row["worker_id"]), row["jobs"]
+        worker_id, jobs = str(row["worker_id"]), row["jobs"]
+        theirs = orphans.filter(worker_id=worker_id)
         if jobs > 1:
-            _log_several_lost(str(row["worker_id"]), jobs, row["isolated"])
+            _log_several_lost(worker_id, jobs, row["isolated"])
             failure = Failure(
                 type="worker_death",
                 message=f"The worker died while it held {jobs} jobs, of which any may be the "
@@ -108,20 +110,20 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH) -> int:
             )
             uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)
             while found := _take_back(uncertain, failure, AttemptOutcome.LOST, limit, spends=False):
-                rescued += found
+                rescued[worker_id] += found
             theirs = theirs.filter(lost_with_others__gte=ISOLATED_AFTER)
         alone = theirs.filter(lost_with_others__gte=ISOLATED_AFTER).values_list("pk", flat=True)
         cause = alone.first() if jobs == 1 else None
         failure = Failure(type="worker_death", message="The worker that ran the job died.")
         while found := _take_back(theirs, failure, AttemptOutcome.LOST, limit):
-            rescued += found
+            rescued[worker_id] += found
         if cause is not None:
             _end_isolation_beside(cause)
     # A job that another transaction has locked is left to the next call, and so is its worker.
     left = orphans.values_list("worker_id", flat=True)
     gone = Worker.primary.filter(pk__in=worker_ids).exclude(pk__in=left)
-    remove_all(gone, "error")
-    return rescued
+    remove_all(gone, "error", jobs_rescued=rescued, exit_code=exit_code)
+    return rescued.total()
 
 
 @database.write_transaction
@@ -218,7 +220,8 @@ def _take_back_some(
     if not spends:
         publish.jobs_available(again, signals.job_returned)
         return len(held)
-    rollups.note_after_commit(rollups.FAILED, [(queue, type) for _, queue, type, _ in taken])
+    for what in (rollups.FAILED, rollups.LOST):
+        rollups.note_after_commit(what, [(queue, type) for _, queue, type, _ in taken])
     rollups.note_after_commit(rollups.DISCARDED, spent.values())
     publish.runs_lost(again, spent, failure, workers=held)
     return len(held)

@@ -1,7 +1,9 @@
 /* Refreshes marked regions: elements with an id and data-ojs-refresh="seconds".
 
 It pauses while the tab is hidden, and skips a region in which the user selects text, types, has checked
-a box, presses a button or has the keyboard focus. The pages work without it, but do not refresh. */
+a box, presses a button or has the keyboard focus. Rows under the mouse do not move: a button says how
+many are new. A line at the top says as of when the page is, and why it is not refreshed. The pages work
+without it, but do not refresh. */
 "use strict";
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
@@ -10,6 +12,44 @@ a box, presses a button or has the keyboard focus. The pages work without it, bu
   const seconds = Math.max(2, Math.min(...regions().map((r) => Number(r.dataset.ojsRefresh) || 10)));
   let delay = seconds;
   let timer = 0;
+  let missed = 0; // Refreshes in a row that changed nothing on the page.
+  let paused = false;
+  let ended = false;
+  let held = null; // A response whose rows would move under the mouse.
+
+  const make = (name, className, text = "") => {
+    const made = document.createElement(name);
+    made.className = className;
+    made.textContent = text;
+    return made;
+  };
+  const asOf = (root) => root.querySelector("[data-ojs-as-of]")?.dataset.ojsAsOf ?? "";
+  let time = asOf(document);
+  const line = make("div", "ojs-live");
+  const state = line.appendChild(make("span", ""));
+  const more = line.appendChild(make("button", "ojs-button"));
+  const pause = line.appendChild(make("button", "ojs-button"));
+  more.type = pause.type = "button";
+  document.querySelector(".ojs-page")?.prepend(line);
+
+  /* Say as of when the page is. `problem`: why it is not refreshed; a screen reader says it once. */
+  const show = (problem = "") => {
+    const text = problem ? `${problem} As of ${time}.` : paused ? `Paused, as of ${time}` : `Live, ${time}`;
+    if (state.textContent !== text) state.textContent = text;
+    line.className = problem ? "ojs-live ojs-stale" : "ojs-live";
+    if (problem) line.setAttribute("role", "alert");
+    else line.removeAttribute("role");
+    const rows = held ? newRows(held) : 0;
+    more.hidden = !held;
+    more.textContent = rows ? `${rows} new` : "Rows have moved";
+    pause.hidden = ended;
+    pause.textContent = paused ? "Resume" : "Pause";
+  };
+  const end = (problem) => {
+    ended = true;
+    held = null;
+    show(problem);
+  };
 
   const selectedIn = (region) => {
     const selection = document.getSelection();
@@ -22,40 +62,83 @@ a box, presses a button or has the keyboard focus. The pages work without it, bu
       document.activeElement.matches("input, select, textarea, button, :focus-visible")) ||
     !!region.querySelector("input[type=checkbox]:checked");
 
+  const keysOf = (root) =>
+    [...root.querySelectorAll("tbody tr")].map((row) => row.querySelector("a[href]")?.getAttribute("href"));
+  const newRows = (fresh) =>
+    regions().reduce((sum, region) => {
+      const known = new Set(keysOf(region));
+      const other = fresh.getElementById(region.id);
+      return sum + (other ? keysOf(other).filter((key) => !known.has(key)).length : 0);
+    }, 0);
+  const wouldMove = (region, other) =>
+    !!region.querySelector("tbody:hover") && keysOf(region).join("\n") !== keysOf(other).join("\n");
+
   const openDetails = (region) => [...region.querySelectorAll("details")].map((each) => each.open);
 
-  const replace = (fresh) => {
+  /* Return whether all regions are as in the response. */
+  const replace = (fresh, always = false) => {
+    let whole = true;
+    held = null;
     for (const region of regions()) {
       const other = fresh.getElementById(region.id);
-      if (!other || busy(region)) continue;
+      if (!other) continue;
+      if (!always && wouldMove(region, other)) held = fresh;
+      if (busy(region) || held) {
+        whole = false;
+        continue;
+      }
       const wereOpen = openDetails(region);
       const scrolled = [...region.querySelectorAll(".ojs-scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
       region.replaceChildren(...other.childNodes);
       region.querySelectorAll("details").forEach((each, n) => (each.open = wereOpen[n] ?? each.open));
       region.querySelectorAll(".ojs-scroll").forEach((each, n) => scrolled[n] && each.scrollTo(...scrolled[n]));
     }
+    if (whole) time = asOf(fresh);
+    return whole;
   };
 
   const refresh = async () => {
+    let problem = "Something on the page is selected or typed, so it is not refreshed.";
+    let fresh = false;
     if (!document.hidden && !regions().every(busy)) {
       try {
         const response = await fetch(location.href, { credentials: "same-origin" });
-        if (response.redirected || response.status === 403) return; // Logged out.
-        if (!response.ok) throw new Error(String(response.status));
-        replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+        if (response.redirected || response.status === 403) end("You are logged out: reload the page.");
+        else if (response.status === 404) end("This is gone: it was deleted or pruned.");
+        else if (!response.ok) throw new Error(String(response.status));
+        else if (!paused) fresh = replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+        if (held) problem = "";
         delay = seconds;
       } catch {
+        problem = "The server does not respond.";
         delay = Math.min(delay * 2, 120); // Fewer requests while the server fails.
       }
     }
+    if (!ended) {
+      missed = fresh || document.hidden ? 0 : missed + 1;
+      show(missed < 2 || paused ? "" : problem);
+      clearTimeout(timer); // A refresh on visibility may have run beside a timed one.
+      if (!paused) timer = setTimeout(refresh, delay * 1000);
+    }
     document.dispatchEvent(new Event("ojs-refreshed"));
-    clearTimeout(timer); // A refresh on visibility may have run beside a timed one.
-    timer = setTimeout(refresh, delay * 1000);
   };
 
+  more.addEventListener("click", () => {
+    if (held) replace(held, true);
+    show();
+  });
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    missed = 0;
+    clearTimeout(timer);
+    if (!paused) refresh();
+    show();
+  });
+
+  show();
   timer = setTimeout(refresh, delay * 1000);
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) return;
+    if (document.hidden || paused || ended) return;
     clearTimeout(timer);
     refresh();
   });

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-from django.db.models import BigIntegerField, Max, Q, Sum
+from django.db.models import BigIntegerField, F, Max, Q, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
@@ -23,18 +23,25 @@ RATE_MINUTES = 5
 class Flow:
     """A queue's figures by minute, oldest first; the last minute is the current one.
 
-    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed.
+    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
+    `refused` and `dropped`: jobs that a full queue refused or dropped.
     """
 
     came: list[int]
     went: list[int]
     failed: list[int]
-    refused: int = 0
+    refused: list[int]
+    dropped: list[int]
 
     @property
     def came_per_minute(self) -> float:
         """Jobs enqueued per minute, over the last whole minutes."""
         return _rate(self.came)
+
+    @property
+    def refused_per_minute(self) -> float:
+        """Jobs refused per minute, over the last whole minutes."""
+        return _rate(self.refused)
 
     @property
     def went_per_minute(self) -> float:
@@ -60,7 +67,7 @@ class TypeFigures:
 
 def nothing(minutes: int = 60) -> Flow:
     """Return the flow of a queue without activity."""
-    return Flow([0] * minutes, [0] * minutes, [0] * minutes)
+    return Flow(*([0] * minutes for _ in fields(Flow)))
 
 
 def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
@@ -76,11 +83,11 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
             gone=Sum("discarded"),
             broke=Sum("failed"),
             no=Sum("rejected"),
+            lost=Sum("dropped"),
         )
         .order_by()
     )
     found: dict[str, Flow] = {}
-    refused: dict[str, int] = {}
     for row in rows:
         flow = found.setdefault(row["queue"], nothing(minutes))
         index = (row["minute"] - start) // MINUTE
@@ -88,20 +95,24 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
             flow.came[index] += row["came"]
             flow.went[index] += row["done"] + row["gone"]
             flow.failed[index] += row["broke"]
-        refused[row["queue"]] = refused.get(row["queue"], 0) + row["no"]
-    return {
-        name: Flow(flow.came, flow.went, flow.failed, refused[name]) for name, flow in found.items()
-    }
+            flow.refused[index] += row["no"]
+            flow.dropped[index] += row["lost"]
+    return found
 
 
 def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
-    """Return the types whose runs failed most often, by queue."""
+    """Return the types whose runs failed most often, by queue.
+
+    Runs that were lost with their worker are no failures of the type.
+    """
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
     rows = (
         Rollup.primary.filter(minute__gte=start)
         .values("type", "queue")
         .annotate(
-            broke=Sum("failed"), done=Sum("completed"), last=Max("minute", filter=Q(failed__gt=0))
+            broke=Sum(F("failed") - F("lost")),
+            done=Sum("completed"),
+            last=Max("minute", filter=Q(failed__gt=F("lost"))),
         )
         .filter(broke__gt=0)
         .order_by("-broke", "type", "queue")[:limit]

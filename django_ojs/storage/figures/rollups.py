@@ -28,8 +28,8 @@ DUE = 9.0
 BUCKETS = 24
 
 #: What is counted, and the column of each.
-ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED = range(6)
-COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped")
+ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED, LOST = range(7)
+COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped", "lost")
 
 #: Minutes since 1970, a queue and a type.
 Key = tuple[int, str, str]

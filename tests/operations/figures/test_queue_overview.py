@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from django_ojs.operations import beat, queues
+from django_ojs.operations.backpressure.episodes import NONE, Episode
 from django_ojs.operations.figures import health, queue_overview
+from django_ojs.operations.figures.health import Observations
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
@@ -29,6 +32,10 @@ def row(
     paused: bool = False,
     listening: int | None = 1,
     size: int | None = None,
+    refused: int = 0,
+    dropped: int = 0,
+    oldest: datetime | None = None,
+    episode: Episode = NONE,
     **bound: Any,
 ) -> OverviewRow:
     status = QueueStatus(
@@ -39,8 +46,10 @@ def row(
         counts={State.AVAILABLE: available},
         config=QueueConfig(backpressure=Backpressure(**bound)),
     )
-    flow = Flow([came] * 60, [went] * 60, [0] * 60)
-    return OverviewRow(status=status, flow=flow, listening=listening, size=size)
+    flow = Flow([came] * 60, [went] * 60, [0] * 60, [refused] * 60, [dropped] * 60)
+    return OverviewRow(
+        status=status, flow=flow, listening=listening, size=size, oldest=oldest, episode=episode
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,6 +77,14 @@ def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
     steady = row(100, came=100, went=98)
     assert not steady.growing
     assert steady.drains_in is None
+    # A difference that may be noise would be a day.
+    assert row(100_000, came=1000, went=1010).drains_in is None
+
+
+def test_what_a_full_queue_refuses_comes_too() -> None:
+    full = row(100, came=10, went=11, refused=90, max_depth=100)
+    assert full.growing
+    assert full.drains_in is None
 
 
 @pytest.mark.parametrize(
@@ -76,26 +93,29 @@ def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
         (row(3, listening=0), True),
         (row(3, listening=1), False),
         (row(3, listening=0, paused=True), False),
-        # A worker that sends no beats works it all the same.
-        (row(3, listening=0, went=5), False),
+        # Jobs ended a minute ago, and the worker has stopped since.
+        (row(3, listening=0, went=5), True),
         (row(0, listening=0), False),
         (row(3, listening=None), False),
     ],
 )
-def test_nobody_works_a_queue_that_has_jobs_and_neither_listeners_nor_progress(
+def test_a_queue_with_jobs_and_without_a_worker_is_unworked(
     found: OverviewRow, unworked: bool
 ) -> None:
     assert found.unworked is unworked
+
+
+_OBSERVED = {each.name for each in fields(Observations)}
 
 
 def kinds(*rows: OverviewRow, **values: Any) -> list[str]:
     usual: dict[str, Any] = {
         "maintenance": MaintenanceStatus(enabled=False),
         "stale": 0,
-        "fresh_dead": 0,
         "transaction": None,
     }
-    return [finding.kind for finding in health.findings(rows, **(usual | values))]
+    observed = Observations(**{name: values.pop(name) for name in _OBSERVED & values.keys()})
+    return [finding.kind for finding in health.findings(rows, observed, **(usual | values))]
 
 
 def test_a_healthy_site_has_no_findings() -> None:
@@ -120,7 +140,7 @@ def test_the_worst_comes_first() -> None:
 def test_a_short_transaction_is_no_finding_and_a_long_one_is_bad() -> None:
     assert kinds(transaction=timedelta(minutes=14)) == []
     (finding,) = health.findings(
-        [], maintenance=None, stale=0, fresh_dead=0, transaction=timedelta(hours=2)
+        [], Observations(), maintenance=None, stale=0, transaction=timedelta(hours=2)
     )
     assert finding.level is Level.BAD
 

@@ -33,7 +33,7 @@ def written(queue: str) -> dict[str, int]:
     rollups.flush()
     found: dict[str, int] = {}
     for row in Rollup.objects.filter(queue=queue):
-        for name in ("enqueued", "completed", "failed", "discarded"):
+        for name in rollups.COLUMNS:
             found[name] = found.get(name, 0) + getattr(row, name)
     return {name: number for name, number in found.items() if number}
 
@@ -67,7 +67,7 @@ def test_failures_and_discards_are_noted() -> None:
 def test_lost_and_expired_jobs_are_noted() -> None:
     lost = active("dead-worker", retry=hourly(max_attempts=1))
     rescue.rescue(["dead-worker"])
-    assert written(lost.queue) == {"enqueued": 1, "failed": 1, "discarded": 1}
+    assert written(lost.queue) == {"enqueued": 1, "failed": 1, "discarded": 1, "lost": 1}
     late = push(expires_at=datetime.now(UTC) + HOUR)
     Job.objects.filter(pk=late.pk).update(expires_at=datetime.now(UTC) - HOUR)
     promotion.expire()

@@ -9,6 +9,7 @@ import pytest
 
 from django_ojs.models import Worker
 from django_ojs.operations import ack
+from django_ojs.operations.workers import ended
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.storage.transitions import Claim
 from tests.testapp import worker_jobs as handlers
@@ -52,6 +53,8 @@ def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start
     assert history(job) == [(1, "lost", DIED)]
     assert f"(pid {victim}) died: killed by SIGKILL" in tree.log
     assert not Worker.objects.filter(pid=victim).exists()
+    (died,) = ended.dead()
+    assert (died.id, died.how, died.jobs_rescued) == (old.worker_id, "killed by SIGKILL", 1)
 
 
 def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> None:

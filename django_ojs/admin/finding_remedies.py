@@ -1,0 +1,110 @@
+"""The buttons and links of a finding: what an operator does about it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from django_ojs.admin.base import Button, OperatorModelAdmin
+from django_ojs.admin.bulk_actions import bulk_buttons
+from django_ojs.admin.job_list import filter_query
+from django_ojs.models import DeadLetterJob, Job, Queue, Worker
+from django_ojs.operations.figures.health import Finding
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.states import State
+
+_Remedy = Callable[[OperatorModelAdmin, HttpRequest, Finding], list[Button]]
+
+
+def remedies(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    """Return what the user may do about a finding; none for what no page can mend."""
+    remedy = _REMEDIES.get(finding.kind)
+    return [] if remedy is None else remedy(page, request, finding)
+
+
+def _maintenance(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
+    return page.end_maintenance(request)
+
+
+def resume(page: OperatorModelAdmin, request: HttpRequest, queue: str) -> list[Button]:
+    """Return the button that resumes a paused queue."""
+    return page.buttons_of(request, Queue(name=queue, paused_at=timezone.now()), "resume")
+
+
+def jobs(
+    page: OperatorModelAdmin, request: HttpRequest, label: str, which: JobFilter
+) -> list[Button]:
+    """Return a link to the jobs of a filter."""
+    return page.link(request, label, Job, query=filter_query(which))
+
+
+def _full(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    queue = finding.queue or ""
+    return [
+        *page.buttons_of(request, Queue(name=queue), "configure"),
+        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+    ]
+
+
+def _waiting(finding: Finding) -> JobFilter:
+    return JobFilter(queue=finding.queue, states=(State.AVAILABLE,))
+
+
+def _workers(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
+    return page.link(request, "Workers", Worker)
+
+
+def _late(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    running = JobFilter(queue=finding.queue, states=(State.ACTIVE,))
+    return [
+        *jobs(page, request, "Running jobs", running),
+        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+    ]
+
+
+def _unworked(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    return [
+        *_workers(page, request, finding),
+        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+    ]
+
+
+def _lost(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    if finding.job is not None:
+        return page.link(request, "The job", Job, str(finding.job))
+    died = JobFilter(error_type="worker_death", type=finding.type)
+    return jobs(page, request, "Jobs whose worker died", died)
+
+
+def _unknown_type(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    which = JobFilter(queue=finding.queue, type=finding.type)
+    cancel = bulk_buttons(page, request, which, "cancel", what="all")
+    return [*jobs(page, request, "Its jobs", which), *cancel]
+
+
+def _failing(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    failed = JobFilter(
+        queue=finding.queue, type=finding.type, states=(State.RETRYABLE, State.DISCARDED)
+    )
+    return jobs(page, request, "Its failed jobs", failed)
+
+
+def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
+    return page.link(request, "Dead letters", DeadLetterJob, query="?sort=last")
+
+
+_REMEDIES: Final[dict[str, _Remedy]] = {
+    "maintenance": _maintenance,
+    "full": _full,
+    "near": _full,
+    "refused": _full,
+    "unworked": _unworked,
+    "late": _late,
+    "stale": _workers,
+    "lost": _lost,
+    "unknown_type": _unknown_type,
+    "failing": _failing,
+    "dead_letters": _dead_letters,
+    "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),
+}

@@ -1,0 +1,30 @@
+"""The buttons and links for a job that does not run."""
+
+from django.http import HttpRequest
+
+from django_ojs.admin.base import Button, OperatorModelAdmin
+from django_ojs.admin.finding_remedies import jobs, resume
+from django_ojs.models import Job, Worker
+from django_ojs.operations.figures.not_running import NotRunning
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.states import State
+
+
+def remedies(
+    page: OperatorModelAdmin, request: HttpRequest, job: Job, reason: NotRunning | None
+) -> list[Button]:
+    """Return what the user may do so that a job runs; none where it only has to wait."""
+    match reason.kind if reason is not None else None:
+        case "maintenance":
+            return page.end_maintenance(request)
+        case "paused":
+            return resume(page, request, job.queue)
+        case "unworked" | "alone" | "overdue":
+            return page.link(request, "Workers", Worker)
+        case "unknown_type":
+            return jobs(page, request, "Jobs of this type", JobFilter(type=job.type))
+        case "waits":
+            running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
+            return jobs(page, request, "Running jobs", running)
+        case _:
+            return []

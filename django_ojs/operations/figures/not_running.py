@@ -1,0 +1,159 @@
+"""Why a job does not run: one sentence for operators, and what would mend it.
+
+It reads some rows, and of the jobs before it at most `MOST_BEFORE`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from django.db.models import Q
+from django.utils import timezone
+
+from django_ojs import formatting
+from django_ojs.models import Job, Queue
+from django_ojs.operations.figures import queue_overview
+from django_ojs.operations.maintenance import mode
+from django_ojs.spec.events import EventType
+from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import events
+from django_ojs.storage.figures import rollup_queries
+
+#: Jobs before it in its queue that are counted.
+MOST_BEFORE: Final = 10_000
+#: The latest events of a queue, among which its pause is found.
+_MOST_EVENTS: Final = 200
+
+Kind = Literal[
+    "maintenance",
+    "paused",
+    "unworked",
+    "unknown_type",
+    "pending",
+    "due",
+    "overdue",
+    "alone",
+    "waits",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotRunning:
+    """Why a job does not run now. `kind` decides what mends it."""
+
+    kind: Kind
+    sentence: str
+
+
+def why_not_running(job: Job) -> NotRunning | None:
+    """Return why a job does not run; None if it runs, or has ended."""
+    state = State(job.state)
+    if state is State.ACTIVE or state in TERMINAL:
+        return None
+    if state is State.PENDING:
+        return NotRunning(kind="pending", sentence="It waits until it is activated.")
+    if state is State.AVAILABLE:
+        return _blocked(job) or _in_line(job)
+    return _not_due(job)
+
+
+def _not_due(job: Job) -> NotRunning:
+    """Return why a scheduled or retryable job does not run: its time, and what else stops it."""
+    blocked = _blocked(job)
+    late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
+    if late is None or late <= 0:
+        due = f"It is due in {_duration(-(late or 0))}"
+        if blocked is None:
+            return NotRunning(kind="due", sentence=f"{due}{_clock(job.due_at)}.")
+    else:
+        due = f"It was due {_duration(late)} ago"
+        if blocked is None:
+            waits = f"{due}, and waits for the maintenance of a worker to make it available."
+            return NotRunning(kind="overdue", sentence=waits)
+    return NotRunning(kind=blocked.kind, sentence=f"{due}. {blocked.sentence}")
+
+
+def _blocked(job: Job) -> NotRunning | None:
+    """Return what stops the whole queue or the type of the job."""
+    maintenance = mode.status()
+    if maintenance.enabled:
+        reason = f": {maintenance.reason}" if maintenance.reason else ""
+        since = _since(maintenance.enabled_at)
+        sentence = f"Maintenance mode is on{since}{reason}".rstrip(".") + "."
+        return NotRunning(kind="maintenance", sentence=sentence)
+    paused_at = Queue.primary.filter(pk=job.queue).values_list("paused_at", flat=True).first()
+    if paused_at is not None:
+        sentence = f"The queue {job.queue} is paused{_since(paused_at)}{_paused_by(job.queue)}."
+        return NotRunning(kind="paused", sentence=sentence)
+    if isinstance(job.error, dict) and job.error.get("type") == "unknown_job_type":
+        sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
+        return NotRunning(kind="unknown_type", sentence=sentence)
+    if not queue_overview.is_worked(job.queue):
+        return NotRunning(
+            kind="unworked", sentence=f"No worker takes jobs from the queue {job.queue}."
+        )
+    return None
+
+
+def _in_line(job: Job) -> NotRunning:
+    """Return how many jobs are before an available one, and about how long they take."""
+    if job.lost_with_others >= ISOLATED_AFTER:
+        return NotRunning(
+            kind="alone",
+            sentence="It was lost with several workers that died, so it waits for a process of "
+            "its own: a worker with a supervisor starts one.",
+        )
+    before = _before(job)
+    if not before:
+        return NotRunning(
+            kind="waits",
+            sentence="It is the next job of its queue: a worker takes "
+            "it as soon as a slot is free.",
+        )
+    more = "more than " if before > MOST_BEFORE else ""
+    flow = rollup_queries.flows(queues=[job.queue]).get(job.queue)
+    sentence = (
+        f"{more}{min(before, MOST_BEFORE):,} jobs of its queue are before it"
+        if before > 1
+        else "One job of its queue is before it"
+    )
+    if flow is not None and flow.went_per_minute:
+        seconds = min(before, MOST_BEFORE) / flow.went_per_minute * 60
+        sentence += f", which take {more}≈ {_duration(seconds)}"
+    return NotRunning(kind="waits", sentence=f"{sentence[0].upper()}{sentence[1:]}.")
+
+
+def _before(job: Job) -> int:
+    """Return how many jobs are claimed before it, up to one more than `MOST_BEFORE`."""
+    available = Job.primary.filter(queue=job.queue, state=State.AVAILABLE).order_by()
+    same = Q(enqueued_at__lt=job.enqueued_at) | Q(enqueued_at=job.enqueued_at, pk__lt=job.pk)
+    higher = available.filter(priority__gt=job.priority)[: MOST_BEFORE + 1].count()
+    if higher > MOST_BEFORE:
+        return higher
+    left = MOST_BEFORE + 1 - higher
+    return higher + available.filter(same, priority=job.priority)[:left].count()
+
+
+def _paused_by(queue: str) -> str:
+    newest = events.kept().filter(subject=queue).order_by("-id")
+    for type, data in newest.values_list("type", "data")[:_MOST_EVENTS]:
+        if type == EventType.QUEUE_PAUSED:
+            return f", by {data['paused_by']}" if data.get("paused_by") else ""
+    return ""
+
+
+def _since(moment: datetime | None) -> str:
+    if moment is None:
+        return ""
+    lasts = _duration(timezone.now() - moment)
+    return f" since {timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}, for {lasts}"
+
+
+def _clock(moment: datetime | None) -> str:
+    return "" if moment is None else f", at {timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _duration(value: timedelta | float) -> str:
+    # A terminal may not show the narrow spaces.
+    return formatting.duration(value).replace("\N{NARROW NO-BREAK SPACE}", " ")

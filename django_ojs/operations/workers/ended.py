@@ -1,0 +1,104 @@
+"""Workers that ended: from their events, because an ended worker has no row.
+
+`KEEP_EVENTS` must have `worker.stopped`, as it has by default.
+"""
+
+import signal
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Max
+from django.db.models.functions import Now
+
+from django_ojs.models import Attempt, Event, Worker
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.spec.events import EventType
+from django_ojs.storage import events
+
+#: How long a worker that died is listed, and among how many of the latest events it is found.
+LISTED_FOR: Final = timedelta(days=1)
+MOST_EVENTS: Final = 20_000
+MOST_RUNS: Final = 10_000
+MOST_JOBS: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedWorker:
+    """A worker that ended. `exit_code` is negative for a signal, and None if it is not known."""
+
+    id: str
+    ended_at: datetime
+    reason: str
+    exit_code: int | None = None
+    jobs_rescued: int | None = None
+    uptime: timedelta | None = None
+    queues: list[str] = field(default_factory=list)
+
+    @property
+    def died(self) -> bool:
+        """Whether it did not shut down."""
+        return self.reason == "error"
+
+    @property
+    def how(self) -> str:
+        """How it ended, in a few words."""
+        if self.exit_code is None:
+            return "died" if self.died else "shut down"
+        if self.exit_code >= 0:
+            return f"exit code {self.exit_code}"
+        try:
+            return f"killed by {signal.Signals(-self.exit_code).name}"
+        except ValueError:
+            return f"killed by signal {-self.exit_code}"
+
+
+def dead(limit: int = 100) -> list[EndedWorker]:
+    """Return the workers that died in the last day, the latest first."""
+    newest = events.kept().aggregate(newest=Max("pk"))["newest"] or 0
+    stopped = events.kept().filter(
+        pk__gt=newest - MOST_EVENTS,
+        type=EventType.WORKER_STOPPED,
+        time__gt=Now() - LISTED_FOR,
+        data__reason="error",
+    )
+    found: dict[str, EndedWorker] = {}
+    for event in stopped.order_by("-pk")[:limit]:
+        found.setdefault(event.subject, _of(event))
+    # A worker may come back under its id.
+    for alive in Worker.primary.filter(pk__in=found).values_list("pk", flat=True):
+        del found[alive]
+    return list(found.values())
+
+
+def get(worker_id: str) -> EndedWorker | None:
+    """Return how a worker ended, if its event is kept."""
+    of_worker = events.kept().filter(subject=worker_id).order_by("-pk")
+    stopped = of_worker.filter(type=EventType.WORKER_STOPPED).first()
+    if stopped is None:
+        return None
+    started = of_worker.filter(type=EventType.WORKER_STARTED).first()
+    return _of(stopped, {} if started is None else started.data)
+
+
+def lost_jobs(worker_id: str) -> list[tuple[UUID, str]]:
+    """Return the id and type of the jobs that were taken back from a worker, of the latest runs."""
+    newest = Attempt.primary.aggregate(newest=Max("pk"))["newest"] or 0
+    lost = Attempt.primary.filter(
+        pk__gt=newest - MOST_RUNS, worker_id=worker_id, outcome=AttemptOutcome.LOST
+    )
+    return list(lost.order_by("-pk").values_list("job_id", "job__type")[:MOST_JOBS])
+
+
+def _of(event: Event, started: dict[str, Any] | None = None) -> EndedWorker:
+    data, uptime = event.data, event.data.get("uptime_ms")
+    return EndedWorker(
+        id=event.subject,
+        ended_at=event.time,
+        reason=data.get("reason", ""),
+        exit_code=data.get("exit_code"),
+        jobs_rescued=data.get("jobs_rescued"),
+        uptime=None if uptime is None else timedelta(milliseconds=uptime),
+        queues=[str(name) for name in (started or {}).get("queues") or ()],
+    )

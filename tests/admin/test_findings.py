@@ -1,0 +1,246 @@
+"""The overview names what is wrong within seconds, and has the button that mends it.
+
+`manage.py ojs doctor` reads the same findings.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
+
+import pytest
+from django.db.models import F
+from django.test import Client, override_settings
+from django.urls import reverse
+
+from django_ojs.models import Queue, Rollup
+from django_ojs.operations import ack, beat, fail, queues
+from django_ojs.operations.backpressure import episodes, pressure_monitor, rejections
+from django_ojs.operations.backpressure.episodes import Episode
+from django_ojs.operations.maintenance import mode
+from django_ojs.operations.workers import removal, rescue
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.failure import Failure
+from django_ojs.storage.figures import rollups
+from tests import factories
+from tests.admin.users import VIEW, root, staff
+from tests.command_line.run import ojs
+from tests.factories import active, push, push_many, silence, worker
+
+pytestmark = pytest.mark.django_db
+
+OVERVIEW = "/admin/django_ojs/overview/"
+SECOND = timedelta(seconds=1)
+
+
+def listener(worker_id: str, queue: str) -> None:
+    worker(
+        worker_id,
+        registration=beat.Registration(queues=(queue,), concurrency=4),
+        interval=5 * SECOND,
+    )
+
+
+def problems(client: Client) -> list[str]:
+    """Return the text of each finding of the overview, with the links and forms in it."""
+    page = client.get(OVERVIEW).content.decode()
+    (listed,) = re.findall(r'<ul class="ojs-health".*?</ul>', page, re.DOTALL)
+    items = re.findall(r'<li class="ojs-is-(?:bad|fair)">(.*?)</li>', listed, re.DOTALL)
+    return [unescape(re.sub(r"\s+", " ", item)) for item in items]
+
+
+def plain(item: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", item))
+
+
+def doctor() -> str:
+    return ojs("doctor", "--only", "queues,lost-workers").out
+
+
+class TestWorkers:
+    def test_a_queue_is_without_a_worker_as_soon_as_its_last_one_stops(self) -> None:
+        # Jobs ended until now: the mean of the last minutes shows an active queue.
+        listener("only", "email")
+        rollups.add(rollups.COMPLETED, {("email", "mail.send"): 600})
+        rollups.flush()
+        Rollup.objects.update(minute=F("minute") - timedelta(minutes=1))
+        push_many(2, queue="email")
+        assert problems(root()) == []
+        removal.remove("only")
+        (found,) = problems(root("second"))
+        assert "No worker takes jobs from email" in plain(found)
+        assert "state%3Aavailable" in found
+        assert "No worker fetches the available jobs of email: 2." in doctor()
+
+    def test_a_killed_worker_counts_until_three_heartbeats_are_missed(self) -> None:
+        listener("only", "email")
+        push(queue="email")
+        silence("only", 14 * SECOND)
+        assert problems(root()) == []
+        silence("only", SECOND)
+        stale, unworked = sorted(map(plain, problems(root("second"))))
+        assert "1 worker is stale" in stale
+        assert "No worker takes jobs from email" in unworked
+
+    @pytest.mark.parametrize("ended", [True, False])
+    def test_a_client_that_claims_without_a_worker_id_is_a_worker(self, ended: bool) -> None:
+        job = active(None, queue="email")
+        if ended:
+            ack.ack(job.id)
+        push(queue="email")
+        assert problems(root()) == []
+
+    def test_workers_that_died_are_named_with_the_job_they_had_in_common(self) -> None:
+        killer = push(queue="images", type="image.resize")
+        for name in ("one", "two"):
+            listener(name, "images")
+            claimed = factories.claim(killer, name)
+            other = active(name, queue=f"other-{name}", type="mail.send")
+            assert claimed.id == killer.pk
+            rescue.rescue([name])
+            ack.ack(factories.claim(factories.read(other.id), "three").id)
+        found = next(item for item in problems(root()) if "died" in item)
+        assert "2 workers died in the last hour, with 4 jobs." in plain(found)
+        assert f"Each had the job {killer.pk}" in plain(found)
+        assert reverse("admin:django_ojs_job_change", args=[killer.pk]) in found
+        assert f"each worker that died held the job {killer.pk}" in doctor()
+
+
+class TestTypes:
+    def test_a_type_that_no_handler_knows_is_named_with_its_jobs(self) -> None:
+        listener("one", "email")
+        job = active("one", queue="email", type="renamed.away")
+        failure = Failure(type="unknown_job_type", message="no handler")
+        fail.postpone(job.id, failure, delay=30 * SECOND)
+        (found,) = problems(root())
+        assert "No handler knows the type renamed.away." in plain(found)
+        assert "type%3Arenamed.away" in found
+        assert "bulkoperation/create/cancel/" in found
+        assert "bulkoperation/create/" not in problems(staff(*VIEW))[0]
+
+    def test_a_type_that_fails_too_often_is_named(self) -> None:
+        rollups.add(rollups.FAILED, {("email", "mail.send"): 6, ("email", "rare"): 4})
+        rollups.add(rollups.COMPLETED, {("email", "mail.send"): 6})
+        rollups.flush()
+        (found,) = [item for item in problems(root()) if "mail.send" in item]
+        assert "50 % of the runs of mail.send failed" in plain(found)
+        assert "state%3Aretryable%2Cdiscarded" in found
+        assert "Runs of mail.send that failed" in doctor()
+        with override_settings(OJS={"WARN_FAILURE_RATE": 0.6}):
+            assert not any("mail.send" in item for item in problems(root("second")))
+
+
+class TestQueues:
+    def test_a_job_that_has_waited_too_long_is_named_unless_nothing_may_run(self) -> None:
+        listener("one", "email")
+        factories.age(push(queue="email").pk, timedelta(minutes=16))
+        queues.listing()
+        (found,) = problems(root())
+        assert "The oldest job that is ready in email has waited 16 min" in plain(found)
+        assert "The oldest available job of email has waited 16" in doctor()
+        with override_settings(OJS={"WARN_OLDEST_AVAILABLE": "PT17M"}):
+            assert problems(root("second")) == []
+        mode.enable(reason="the new disk")
+        (found,) = problems(root("third"))
+        assert "the new disk" in plain(found)
+        assert "action/end-maintenance/" in found
+
+    def test_a_paused_queue_is_resumed_from_the_overview(self) -> None:
+        push(queue="email")
+        queues.pause("email")
+        client = root()
+        (found,) = problems(client)
+        url = re.findall(r'action="([^"]+)"', found)[0]
+        client.post(url, {"key": "email", "next": OVERVIEW})
+        assert not Queue.objects.get(name="email").paused
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize(
+        ("strategy", "said"), [("reject", "3 jobs refused"), ("drop_oldest", "3 jobs dropped")]
+    )
+    def test_what_a_full_queue_did_is_counted_and_named_when_it_is_over(
+        self, strategy: str, said: str
+    ) -> None:
+        listener("one", "email")
+        queues.configure("email", {"backpressure": {"max_depth": 5, "strategy": strategy}})
+        push_many(5, queue="email")
+        for _ in range(3):
+            try:
+                push(queue="email")
+            except QueueFull:
+                assert strategy == "reject"
+        pressure_monitor.check_all()
+        rejections.recorder.reset()
+        rollups.flush()
+        (found,) = problems(root())
+        assert re.search(rf"Queue email is full since \d.*5 of 5; {said}\.", plain(found))
+        assert "action/configure/" in found
+        queues.configure("email", {"backpressure": {"max_depth": 100, "strategy": strategy}})
+        (found,) = problems(root("second"))
+        assert re.search(rf"Queue email was full in the last hour; {said}\.", plain(found))
+
+
+class TestEpisode:
+    def test_a_queue_that_empties_and_fills_again_is_full_all_the_time(self) -> None:
+        listener("one", "email")
+        queues.configure("email", {"backpressure": {"max_depth": 10}})
+        push_many(10, queue="email")
+        pressure_monitor.check_all()
+        began = Queue.objects.get(name="email").full_at
+        assert began is not None
+        for _ in range(3):
+            ack.ack(factories.fetch.fetch(["email"], worker_id="one")[0].id)
+        pressure_monitor.check_all()
+        (found,) = problems(root())
+        assert "Queue email is full" in plain(found)
+        assert Queue.objects.get(name="email").full_at == began
+
+    def test_it_ends_a_minute_after_the_pressure_is_low_also_where_nothing_checks(self) -> None:
+        queues.configure("email", {"backpressure": {"max_depth": 10}})
+        push_many(10, queue="email")
+        pressure_monitor.check_all()
+        assert "email" in episodes.of(["email"])
+        factories.jobs().delete()
+        pressure_monitor.check_all()
+        eased = Queue.objects.get(name="email").eased_at
+        assert eased is not None
+        Queue.objects.update(eased_at=eased - timedelta(seconds=61))
+        assert episodes.of(["email"]) == {}
+        pressure_monitor.check_all()
+        assert Queue.objects.get(name="email").full_at is None
+
+    def test_it_writes_nothing_while_nothing_changes(self) -> None:
+        queues.configure("email", {"backpressure": {"max_depth": 10}})
+        push_many(10, queue="email")
+        pressure_monitor.check_all()
+        before = Queue.objects.get(name="email")
+        pressure_monitor.check_all()
+        after = Queue.objects.get(name="email")
+        assert (before.full_at, before.near_full_at, before.eased_at) == (
+            after.full_at,
+            after.near_full_at,
+            after.eased_at,
+        )
+
+    @pytest.mark.parametrize(
+        ("pressures", "is_full", "is_near"),
+        [
+            ([0.79], False, False),
+            ([0.8], False, True),
+            ([1.0], True, True),
+            ([1.0, 0.72], True, True),
+            ([1.0, *[0.71] * 4], True, True),
+            ([1.0, *[0.71] * 7], False, False),
+            ([1.0, *[0.71] * 5, 0.75, *[0.71] * 5], True, True),
+            ([0.8, *[0.7] * 7], False, False),
+            ([0.8, 0.7, 1.0, 0.9], True, True),
+        ],
+    )
+    def test_it_has_hysteresis(self, pressures: list[float], is_full: bool, is_near: bool) -> None:
+        """The pressures are checked ten seconds apart."""
+        now, episode = datetime(2026, 3, 1, tzinfo=UTC), Episode()
+        for pressure in pressures:
+            now += 10 * SECOND
+            episode = episode.after(pressure, 0.8, pressure >= 1, now)
+        assert (episode.full_at is not None, episode.near_full_at is not None) == (is_full, is_near)

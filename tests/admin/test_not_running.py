@@ -1,0 +1,138 @@
+"""The page of a job, and `manage.py ojs show`, say why it does not run, and what mends it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.db.models import F
+from django.test import Client
+
+from django_ojs.models import Job, Rollup
+from django_ojs.operations import ack, beat, cancel, fail, queues
+from django_ojs.operations.figures import not_running
+from django_ojs.operations.maintenance import mode
+from django_ojs.spec.failure import Failure
+from django_ojs.storage.figures import rollups
+from tests.admin.users import VIEW, root, staff
+from tests.command_line.run import ojs
+from tests.factories import active, age, in_state, push, push_many, read, worker
+
+pytestmark = pytest.mark.django_db
+
+
+_USERS = itertools.count()
+
+
+def listener(queue: str = "email") -> None:
+    worker("one", registration=beat.Registration(queues=(queue,)), interval=timedelta(seconds=5))
+
+
+def reason(job: Job, client: Client | None = None) -> tuple[str, str]:
+    """Return the sentence of the page, as `show` has it too, and the HTML with its buttons."""
+    client = client or root(f"user-{next(_USERS)}")
+    page = client.get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
+    found = re.search(r'<p class="ojs-not-running">(.*?)</p>', page, re.DOTALL)
+    if found is None:
+        assert ojs("show", job.pk, "--json").json["not_running"] is None
+        return "", ""
+    sentence = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", found[1])))
+    shown = re.sub(r"\s+", " ", ojs("show", job.pk).out)
+    # The durations differ by what the two took.
+    start = sentence[:10]
+    assert start in shown
+    return sentence, found[1]
+
+
+def test_a_paused_queue_is_named_with_the_user_and_resumed() -> None:
+    listener()
+    job = push(queue="email")
+    client = root("ann")
+    queues.listing()
+    client.post("/admin/django_ojs/queue/action/pause/", {"key": "email"})
+    said, html = reason(job, client)
+    assert re.match(r"The queue email is paused since \d.* for .*, by ann\.", said)
+    page = f"/admin/django_ojs/job/{job.pk}/change/"
+    (url,) = re.findall(r'action="([^"]+)"', html)
+    assert client.post(url, {"key": "email", "next": page})["Location"] == page
+    assert reason(job, client)[0].startswith("It is the next job of its queue")
+    # A user who may not resume it is told why, and has no button.
+    queues.pause("email")
+    assert "action=" not in reason(job, staff(*VIEW, name="eve"))[1]
+
+
+def test_maintenance_mode_is_named_with_its_reason_before_all_else() -> None:
+    job = push(queue="email")
+    queues.pause("email")
+    mode.enable(reason="the new disk.")
+    said, html = reason(job)
+    assert re.match(r"Maintenance mode is on since .*: the new disk\. ", said)
+    assert "action/end-maintenance/" in html
+
+
+def test_a_queue_without_a_worker_is_named_with_the_command() -> None:
+    listener("other")
+    said, html = reason(push(queue="email"))
+    assert said.startswith("No worker takes jobs from the queue email. Start one with --queues em")
+    assert "/admin/django_ojs/worker/" in html
+
+
+def test_the_jobs_before_it_are_counted_and_about_how_long_they_take() -> None:
+    listener()
+    low = push(queue="email", priority=-1)
+    push_many(5, queue="email")
+    job = push(queue="email")
+    push(queue="email", priority=5)
+    push(queue="other")
+    assert reason(job)[0].startswith("6 jobs of its queue are before it.")
+    assert reason(low)[0].startswith("7 jobs of its queue are before it.")
+    rollups.add(rollups.COMPLETED, {("email", "test.job"): 150})
+    rollups.flush()
+    Rollup.objects.update(minute=F("minute") - timedelta(minutes=1))
+    # 150 in five minutes are 30 a minute.
+    assert "6 jobs of its queue are before it, which take ≈ 12 s." in reason(job)[0]
+
+
+def test_the_count_of_the_jobs_before_it_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(not_running, "MOST_BEFORE", 3)
+    listener()
+    push_many(9, queue="email")
+    assert reason(push(queue="email"))[0].startswith("More than 3 jobs of its queue are before")
+
+
+def test_a_job_that_waits_for_a_time_says_when_it_is_due_and_what_stops_it_then() -> None:
+    listener()
+    job = in_state("scheduled", queue="email")
+    assert re.match(r"It is due in (1 h|59 min .*), at 20", reason(job)[0])
+    age(job.pk, timedelta(minutes=90))
+    said = reason(read(job.pk))[0]
+    assert re.match(r"It was due 30 min.* ago, and waits for the maintenance of a worker", said)
+    queues.pause("email")
+    said, html = reason(job)
+    assert re.match(r"It was due 30 min.* ago\. The queue email is paused", said)
+    assert "action/resume/" in html
+
+
+def test_a_type_without_a_handler_is_named() -> None:
+    listener()
+    job = active("one", queue="email", type="renamed.away")
+    failure = Failure(type="unknown_job_type", message="no handler")
+    fail.postpone(job.id, failure, delay=timedelta(seconds=30))
+    said, html = reason(read(job.id))
+    assert "has no handler for renamed.away, and postponed it." in said
+    assert "type%3Arenamed.away" in html
+
+
+def test_a_pending_job_waits_for_its_activation() -> None:
+    assert reason(in_state("pending"))[0] == "It waits until it is activated."
+
+
+def test_a_job_that_runs_or_has_ended_has_no_reason() -> None:
+    claimed = active()
+    assert reason(read(claimed.id)) == ("", "")
+    ack.ack(claimed.id)
+    assert reason(read(claimed.id)) == ("", "")
+    assert reason(cancel.cancel(push().pk)[0]) == ("", "")

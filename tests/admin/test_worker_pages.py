@@ -1,0 +1,111 @@
+"""Workers that died stay visible for a day, and links to them work; so does maintenance mode."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from django.db.models import F
+from django.test import Client
+
+from django_ojs.models import Event
+from django_ojs.operations import queues
+from django_ojs.operations.maintenance import mode
+from django_ojs.operations.workers import removal, rescue
+from tests import factories
+from tests.admin.users import VIEW, root, staff
+
+pytestmark = pytest.mark.django_db
+
+BASE = "/admin/django_ojs/"
+
+
+def text(client: Client, address: str) -> str:
+    response = client.get(f"{BASE}{address}")
+    assert response.status_code == 200
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", response.content.decode())))
+
+
+def die(worker_id: str, code: int | None = None) -> str:
+    """Let a worker die that held a job, and return the id of the job."""
+    factories.worker(worker_id)
+    job = factories.active(worker_id, queue="images", type="image.resize")
+    rescue.rescue([worker_id], exit_code=code)
+    return str(job.id)
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(-9, "killed by SIGKILL"), (-77, "killed by signal 77"), (3, "exit code 3")]
+)
+def test_a_worker_that_died_is_listed_with_its_end_and_the_jobs_taken_back(
+    code: int, how: str
+) -> None:
+    job = die("victim", code)
+    client = root()
+    listed = text(client, "worker/")
+    assert re.search(rf"victim ✕ {how} .* ago .* 1 ", listed)
+    page = client.get(f"{BASE}job/{job}/change/").content.decode()
+    (link,) = set(re.findall(r'href="([^"]*/worker/victim/[^"]*)"', page))
+    shown = client.get(link)
+    assert shown.status_code == 200
+    assert how in shown.content.decode()
+    assert f"/job/{job}/change/" in shown.content.decode()
+
+
+def test_a_worker_that_died_is_listed_for_a_day_and_not_after_it_came_back() -> None:
+    die("victim")
+    client = root()
+    assert "Died" in text(client, "worker/")
+    factories.worker("victim")
+    assert "Died" not in text(client, "worker/")
+    removal.remove("victim")
+    Event.objects.update(time=F("time") - timedelta(hours=25))
+    assert "Died" not in text(client, "worker/")
+
+
+def test_a_worker_that_shut_down_has_a_page_and_is_not_among_the_dead() -> None:
+    factories.worker("done")
+    removal.remove("done")
+    client = root()
+    assert "shut down" in text(client, "worker/done/change/")
+    assert "Died" not in text(client, "worker/")
+
+
+@pytest.mark.parametrize("page", ["queue", "queue/email/change", "worker", "event", "job"])
+def test_maintenance_mode_is_on_every_page_with_its_reason_and_its_end(page: str) -> None:
+    factories.push(queue="email")
+    queues.listing()
+    client = root()
+    assert "Maintenance mode" not in text(client, f"{page}/")
+    mode.enable(reason="the new <disk>")
+    assert "Maintenance mode is on for" in text(client, f"{page}/")
+    assert "Reason: the new <disk>" in text(client, f"{page}/")
+    assert "action/end-maintenance/" in client.get(f"{BASE}{page}/").content.decode()
+    viewer = staff(*VIEW)
+    assert "action/end-maintenance/" not in viewer.get(f"{BASE}{page}/").content.decode()
+
+
+def test_the_overview_has_it_once_and_a_queue_does_not_look_active() -> None:
+    factories.push(queue="email")
+    queues.listing()
+    mode.enable()
+    assert text(root(), "overview/").count("Maintenance mode is on") == 1
+    assert "‖ maintenance for" in text(root("second"), "queue/email/change/")
+
+
+def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
+    job = factories.push(queue="images", retry=factories.hourly(3))
+    for _ in range(2):
+        # Two workers die with several jobs: these runs spend no attempt.
+        factories.worker("w")
+        claimed = factories.claim(factories.read(job.pk), "w")
+        other = factories.active("w", queue="others")
+        rescue.rescue(["w"])
+        assert claimed.id == job.pk
+        factories.jobs().filter(pk=other.id).delete()
+    client = root()
+    assert (factories.read(job.pk).attempt, factories.read(job.pk).spent) == (2, 0)
+    assert "0 of 3" in text(client, "job/?q=queue:images")
+    assert "0 of 3; 2 runs spent none" in text(client, f"job/{job.pk}/change/")
