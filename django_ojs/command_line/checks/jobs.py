@@ -94,7 +94,7 @@ def _maintenance() -> Iterator[DoctorFinding]:
             "workers are not rescued.",
             cure="Start a worker: `manage.py ojs_worker`.",
         )
-    due, expired, _ = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
+    due, expired = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
     for is_late, what in ((due, "became due"), (expired, "expired")):
         if is_late:
             yield DoctorFinding(
