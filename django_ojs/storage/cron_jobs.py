@@ -1,9 +1,8 @@
 """The statements of the scheduler on cron jobs, each for many of them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
 
 from django_ojs.models import CronRun
 from django_ojs.models.cron import CronRunPhase
@@ -27,22 +26,37 @@ def advance(cron_jobs: Iterable[Advance]) -> list[str]:
 
     Return their names; the transaction has locked them.
     """
-    connection = database.connection()
-    adapt = connection.ops.adapt_datetimefield_value
     rows = [
         {
-            key: str(adapt(value)) if isinstance(value, datetime) else value
-            for key, value in asdict(each).items()
+            "name": each.name,
+            "due_at": _text(each.due_at),
+            "next_due_at": _text(each.next_due_at),
+            "next_run_at": _text(each.next_run_at),
+            "missed": each.missed,
         }
         for each in cron_jobs
     ]
-    return database.dialect().advance_cron_jobs(connection, json.dumps(rows))
+    return database.dialect().advance_cron_jobs(database.connection(), json.dumps(rows))
 
 
-def note_runs(runs: Sequence[tuple[str, UUID]]) -> None:
-    """Note on each cron job that it has just enqueued a job. The caller has locked them."""
-    rows = [{"name": name, "job_id": str(key)} for name, key in runs]
-    database.dialect().note_cron_runs(database.connection(), json.dumps(rows))
+def add_runs(runs: Sequence[CronRun]) -> None:
+    """Store runs, each of another cron job, which the caller has locked; note the run on it."""
+    rows = [
+        {
+            "name": run.name,
+            "job_id": str(run.job_id),
+            "scheduled_at": _text(run.scheduled_at),
+            "triggered_by": run.triggered_by,
+            "phase": run.phase,
+        }
+        for run in runs
+    ]
+    database.dialect().add_cron_runs(database.connection(), json.dumps(rows))
+
+
+def _text(at: datetime | None) -> str | None:
+    """Return a time as Django stores it."""
+    return None if at is None else str(database.connection().ops.adapt_datetimefield_value(at))
 
 
 def with_held_runs() -> list[str]:

@@ -153,6 +153,7 @@ TASKS = {
         names.read_names,
         large.fetch_large,
         cron.register_cron,
+        cron.make_due,
         cron.cron_lags,
     )
 }

@@ -197,7 +197,6 @@ def _record(runs: Sequence[_Run], now: datetime) -> None:
                     name=cron_job.name,
                     job_id=run.result.id,
                     scheduled_at=occurrence.scheduled_at,
-                    triggered_at=now,
                     triggered_by=occurrence.by,
                     phase=CronRunPhase.HELD if run.is_held else CronRunPhase.OPEN,
                 )
@@ -222,6 +221,5 @@ def _record(runs: Sequence[_Run], now: datetime) -> None:
                 )
             )
     if rows:
-        CronRun.primary.bulk_create(rows)
-        cron_jobs.note_runs([(row.name, row.job_id) for row in rows])
+        cron_jobs.add_runs(rows)
     publish.record(events)

@@ -501,9 +501,12 @@ class Dialect(ABC):
         """
         return [name for (name,) in self._rows(connection, "advance_cron_jobs", {"rows": rows})]
 
-    def note_cron_runs(self, connection: BaseDatabaseWrapper, rows: str) -> None:
-        """Note the jobs that cron jobs enqueued, given as a JSON array of `{name, job_id}`."""
-        self._run(connection, "note_cron_runs", {"rows": rows})
+    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
+        """Store runs of cron jobs, and note on each cron job that it has run.
+
+        Given as a JSON array of `{name, job_id, scheduled_at, triggered_by, phase}`.
+        """
+        self._run(connection, "add_cron_runs", {"runs": runs})
 
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0

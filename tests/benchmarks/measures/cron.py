@@ -40,6 +40,7 @@ def measure(field: Field, scale: Scale) -> None:
             for together in (False, True):
                 keeper.do("register_cron", number=scale.cron_jobs, together=together)
                 field.server.settle(database)
+                keeper.do("make_due", together=together)
                 keeper.do("maintain")
                 try:
                     found = beside.do("cron_lags", seconds=scale.cron_seconds, together=together)
@@ -60,20 +61,17 @@ def measure(field: Field, scale: Scale) -> None:
 
 
 def register_cron(contender: Contender, *, number: int, together: bool) -> None:
-    """Store cron jobs: all due in the next minute, together or spread over its seconds."""
+    """Store cron jobs that run every minute, or all at midnight."""
     from django_ojs.models import CronJob, CronRun
     from django_ojs.operations.cron import schedule
 
     contender.reset()
     CronRun.primary.all().delete()
     CronJob.primary.all().delete()
-    now = datetime.now(UTC)
-    together_at = now.replace(microsecond=0) + timedelta(seconds=5)
+    midnight = schedule.first("@daily", "UTC", datetime.now(UTC))
     rows = []
     for n in range(number):
-        second = together_at.second if together else n % 60
-        expression = f"{second} * * * * *"
-        due_at = schedule.first(expression, "UTC", now).due_at
+        expression = "@daily" if together else f"{n % 60} * * * * *"
         rows.append(
             CronJob(
                 name=f"bench-{n}",
@@ -82,11 +80,24 @@ def register_cron(contender: Contender, *, number: int, together: bool) -> None:
                 type="bench.noop",
                 queue="bench",
                 overlap_policy="allow",
-                due_at=due_at,
-                next_run_at=due_at,
+                due_at=midnight.due_at,
+                next_run_at=midnight.next_run_at,
             )
         )
     CronJob.primary.bulk_create(rows, batch_size=1_000)
+
+
+def make_due(contender: Contender, *, together: bool) -> None:
+    """Let the cron jobs be due soon: together, or spread over a minute."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE ojs_cron_job SET (due_at, next_run_at) = (SELECT at, at FROM (SELECT"
+            " date_trunc('second', now()) + interval '3 seconds'"
+            " + %s * split_part(name, '-', 2)::int %% 60 * interval '1 second' AS at) AS t)",
+            [0 if together else 1],
+        )
 
 
 def cron_lags(contender: Contender, *, seconds: float, together: bool) -> dict[str, float]:

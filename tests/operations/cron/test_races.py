@@ -95,7 +95,7 @@ def die(runs):
     assert Job.primary.count() == 1, "the job is stored, and not committed"
     os.kill(os.getpid(), signal.SIGKILL)
 
-cron_jobs.note_runs = die
+cron_jobs.add_runs = die
 cron.fire_due()
 """
 
