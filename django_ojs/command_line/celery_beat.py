@@ -76,7 +76,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
         if row.get("expires"):
             raise _Refused("it ends at a set time")
         if _json(row, "kwargs", {}):
-            raise _Refused("it has keyword arguments, and a job has positional ones")
+            raise _Refused("it has keyword arguments: declare it in code, with @ojs.cron")
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
         template: dict[str, Any] = {"type": row["task"], "args": _json(row, "args", [])}
         opts: dict[str, Any] = {}

@@ -343,7 +343,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
         may={
             "PL-008": "An envelope of ten mebibytes is accepted.",
             "PL-009": "gzip and zstd are read.",
-            "CRON-21": "By a compare-and-swap on the time of the occurrence, whoever schedules.",
+            "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
             "CRON-S03": "The database of the machine, or of the package tzdata.",
             "PL-011": "A client checks sizes by the manifest before it sends.",
             "PL-012": "References are resolved for the handler.",
