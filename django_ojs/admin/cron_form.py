@@ -82,7 +82,9 @@ class CronJobForm(forms.Form):
         """Show an error at the field that it names, or above the form."""
         field = str(error.details.get("field", "")).removeprefix("options.")
         field = _FIELDS.get(field, field)
-        self.add_error(field if field in self.fields else None, error.message)
+        # The name of the field stands above the message.
+        message = error.message.removeprefix("cron is invalid: ")
+        self.add_error(field if field in self.fields else None, message)
 
     def definition(self) -> Definition:
         """Return what the fields describe. Options that the form does not have are kept."""

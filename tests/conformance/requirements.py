@@ -343,8 +343,6 @@ EXTENSIONS: Final[dict[str, Section]] = {
         may={
             "PL-008": "An envelope of ten mebibytes is accepted.",
             "PL-009": "gzip and zstd are read.",
-            "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
-            "CRON-S03": "The database of the machine, or of the package tzdata.",
             "PL-011": "A client checks sizes by the manifest before it sends.",
             "PL-012": "References are resolved for the handler.",
             "PL-014": "A queue may have a limit of its own.",
@@ -396,6 +394,8 @@ NOTES: Final[dict[str, str]] = {
     "L1-CAN-002": "An active job can be cancelled too.",
     "L1-EVT-001": "As `job_retrying`; recorded where `KEEP_EVENTS` names it.",
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
+    "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
+    "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
     "TST-004": "As `clear`; [Decisions](spec-decisions.md#testing) has the other names.",
     "TST-R004": "As `freeze` and `advance`.",
