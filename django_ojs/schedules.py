@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, Literal, TypeVar, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -24,6 +24,7 @@ from django_ojs.spec.json import JSON
 from django_ojs.spec.times import format_duration
 
 T = TypeVar("T")
+OverlapPolicyName = Literal["skip", "allow", "cancel_previous", "enqueue"]
 
 # No time of a template is absolute, so no moment is needed to make one of it.
 _ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -68,7 +69,7 @@ def cron(
     timezone: str = "UTC",
     args: Sequence[JSON] = (),
     kwargs: Mapping[str, JSON] | None = None,
-    overlap_policy: str = "skip",
+    overlap_policy: OverlapPolicyName = "skip",
     description: str | None = None,
     **options: Unpack[OptionArguments],
 ) -> Callable[[T], T]:

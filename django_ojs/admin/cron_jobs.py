@@ -133,6 +133,13 @@ class CronJobAdmin(OperatorModelAdmin):
             *super().get_urls(),
         ]
 
+    def return_url(self, request: HttpRequest) -> str:
+        # The page of a removed cron job does not exist any more.
+        match = request.resolver_match
+        if request.method == "POST" and match and match.kwargs.get("name") == "remove":
+            return self.url("changelist")
+        return super().return_url(request)
+
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip().replace("\0", "")
         found = self.get_queryset(request).order_by("pk")

@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from django_ojs import schedules
+from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
@@ -176,6 +177,7 @@ _ACTIONS: Final = {
     "run": _run,
     "pause": _enable(False, "cron.disabled"),
     "resume": _enable(True, "cron.enabled"),
+    "import-celery-beat": celery_beat.run,
 }
 
 
@@ -183,6 +185,9 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("action", choices=_ACTIONS, help="what to do")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the name of a cron job")
     parser.add_argument("--dry-run", action="store_true", help="with sync: show what would change")
+    parser.add_argument(
+        "--write", action="store_true", help="with import-celery-beat: register the cron jobs"
+    )
 
 
 SUBCOMMANDS: Final = (
@@ -193,11 +198,14 @@ SUBCOMMANDS: Final = (
         "sync: store the schedules that the code declares with @ojs.cron, and remove those that "
         "left it, as a worker does when it starts. "
         "run: enqueue a job now, outside of the schedule; the overlap policy applies. "
-        "pause, resume: a paused schedule enqueues no jobs.",
+        "pause, resume: a paused schedule enqueues no jobs. "
+        "import-celery-beat: show what the periodic tasks of django_celery_beat become, and what "
+        "has no equivalent; with --write, register them, once.",
         examples="  manage.py ojs cron list\n"
         "  manage.py ojs cron sync --dry-run\n"
         "  manage.py ojs cron run shop.nightly-report\n"
-        "  manage.py ojs cron pause shop.nightly-report",
+        "  manage.py ojs cron pause shop.nightly-report\n"
+        "  manage.py ojs cron import-celery-beat --write",
         add_arguments=_arguments,
         run=lambda console, options: _ACTIONS[options["action"]](console, options),
     ),

@@ -31,7 +31,7 @@ def manifest(base: str) -> dict[str, Any]:
             "language": "python",
             "homepage": HOMEPAGE,
         },
-        "conformance_level": 1,
+        "conformance_level": 2,
         "conformance_tier": "runtime",
         "protocols": ["http"],
         "backend": database.dialect().backend,

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations import cron
+from django_ojs.operations.cron.due import fire_if_due
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
@@ -25,25 +25,24 @@ QUEUES_AT_ONCE: Final = 1_000
 
 
 class DueCheck:
-    """Promotion, expiry and cron as steps that share one query, which usually finds nothing.
+    """Promotion and expiry as steps that share one query, which usually finds nothing, and cron.
 
     With `since`, they do nothing until something is due, or expired, for that long.
     """
 
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
-        self._since = since.total_seconds()
+        self._since = since
         self._expired = False
-        self._cron = False
         self._after = ""
 
     def promote(self, queues: Sequence[str] | None = None) -> int:
-        """Query for what is due and what expired, and promote the due jobs. Return how many.
+        """Query for due and for expired jobs, and promote the due ones. Return how many.
 
         If more are due than one batch, each of these queues, or of all, gets a share of a second
         batch: a burst in one queue does not delay the others.
         """
         dialect, connection = database.dialect(), database.connection()
-        due, self._expired, self._cron = dialect.due_work(connection, since=self._since)
+        due, self._expired = dialect.due_work(connection, since=self._since.total_seconds())
         if not due:
             return 0
         count = promote()
@@ -56,8 +55,8 @@ class DueCheck:
         return expire() if self._expired else 0
 
     def fire_cron(self) -> int:
-        """Enqueue the jobs of cron jobs that the query found due. Return how many were."""
-        return cron.fire_due() if self._cron else 0
+        """Enqueue the jobs of cron jobs that are due. Return how many."""
+        return fire_if_due(self._since)
 
     def _next_queues(self) -> list[str]:
         found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)

@@ -10,6 +10,7 @@ from example_project.shop import cards, invoices, labels, mail
 from example_project.shop.models import Order, Payment, Status
 
 PAYMENTS, LABELS, MAIL, DOCUMENTS = "payments", "labels", "mail", "documents"
+REPORT = "shop.report"
 
 
 @ojs.job(
@@ -53,3 +54,11 @@ def invoice(reference: str) -> dict[str, str]:
 def label(reference: str) -> dict[str, str]:
     """Number the parcel. The workers in Node have a handler for this type too."""
     return {"tracking": labels.tracking(reference), "by": "python"}
+
+
+@ojs.cron("0 3 * * *", timezone="Europe/Paris")
+@ojs.job(REPORT, queue=DOCUMENTS, timeout=60)
+def report() -> dict[str, int]:
+    """Count the orders, every night."""
+    orders = Order.objects.all()
+    return {"orders": orders.count(), "paid": orders.filter(status=Status.PAID).count()}

@@ -210,7 +210,7 @@ def test_one_is_created() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("expression", "0 25 * * *", "hour: &#x27;25&#x27; is out of range. Use 0 to 23."),
+        ("expression", "0 25 * * *", ">hour: &#x27;25&#x27; is out of range. Use 0 to 23."),
         ("expression", "0 0 31 2 *", "would never fire"),
         ("timezone", "EST", "an abbreviation can mean several timezones"),
         ("name", "Not A Name", "must consist of"),
@@ -259,8 +259,10 @@ def test_one_is_removed_after_a_question() -> None:
     client = root()
 
     assert "stay" in text(client, f"{LIST}action/remove/?key=report")
-    client.post(f"{LIST}action/remove/", {"key": "report", "confirmed": "1"})
+    values = {"key": "report", "confirmed": "1", "next": f"{LIST}report/change/"}
+    done = client.post(f"{LIST}action/remove/", values)
 
+    assert done["Location"] == LIST
     assert not CronJob.objects.exists()
     assert client.get(f"{LIST}report/change/").status_code == 404
 

@@ -63,7 +63,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"background_writer", "dialects", "process_state"},
+        {"background_writer", "celery_beat", "dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"interceptor"},

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.models import Attempt, Worker
-from django_ojs.operations import promotion, queues
+from django_ojs.operations import cron, promotion, queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode
 from django_ojs.operations.workers import rescue
@@ -39,6 +39,7 @@ from tests.factories import (
     worker,
 )
 from tests.faults.bouncer import PROGRAM, bouncer
+from tests.operations.cron.scenes import make_due, register
 from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
@@ -465,6 +466,18 @@ def test_jobs_without_maintenance_are_found() -> None:
         "Jobs that became due over a minute ago are still waiting."
     )
     promotion.promote()
+    assert is_well("maintenance")
+
+
+def test_cron_jobs_that_nothing_fires_are_found() -> None:
+    register("nightly")
+    make_due("nightly")
+    assert is_well("maintenance")
+    make_due("nightly", ago=2 * MINUTE)
+    assert finding("maintenance")["found"] == (
+        "Cron jobs that were due over a minute ago have not run."
+    )
+    cron.set_enabled("nightly", False)
     assert is_well("maintenance")
 
 

@@ -243,6 +243,51 @@ CORE: Final[tuple[Section, ...]] = (
     ),
 )
 
+#: The cron document, by the numbers of its own summary.
+CRON: Final = Section(
+    title="Cron jobs: the cron document",
+    must={
+        "CRON-01": "The name of a cron job is unique.",
+        "CRON-02": "A name keeps to its pattern.",
+        "CRON-03": "The expression is one that can be evaluated.",
+        "CRON-04": "The type is that of a job.",
+        "CRON-05": "Args are an array.",
+        "CRON-06": "What a client sends for attributes of the server is ignored.",
+        "CRON-07": "The next run is computed at registration and after each run.",
+        "CRON-08": "Five fields and six are told apart by their number.",
+        "CRON-09": "Each field has wildcards, lists, ranges and steps.",
+        "CRON-10": "Months and days of the week have names, in upper or lower case.",
+        "CRON-11": "An invalid expression is refused at registration.",
+        "CRON-12": "There are the aliases, from @yearly to @hourly.",
+        "CRON-13": "A timezone has a name of the IANA database.",
+        "CRON-14": "Offsets and abbreviations are no timezones.",
+        "CRON-15": "The timezone is UTC where none is named.",
+        "CRON-16": "What lies in an hour that is skipped does not run.",
+        "CRON-17": "What lies in an hour that is repeated runs once.",
+        "CRON-18": "There are four overlap policies.",
+        "CRON-19": "The policy is skip where none is named.",
+        "CRON-20": "A job names its cron job in its metadata.",
+        "CRON-21": "Of several schedulers, one enqueues the job of an occurrence.",
+        "CRON-22": "When a scheduler dies, another one goes on.",
+        "CRON-23": "The claim to schedule is renewed again and again.",
+        "CRON-24": "Nothing runs more often than once per second.",
+        "CRON-25": "Of missed occurrences, one is made up for.",
+        "CRON-26": "A second registration changes the first.",
+        "CRON-27": "Removing what is not there is 404.",
+        "CRON-28": "A disabled cron job has no next run.",
+        "CRON-29": "A run is an event.",
+        "CRON-30": "An occurrence without a run is an event.",
+    },
+    may={
+        "CRON-S01": "L, W and # are supported.",
+        "CRON-S02": "@every is supported.",
+        "CRON-S03": "The timezone database is the latest.",
+        "CRON-S04": "A warning is logged when runs pile up.",
+        "CRON-S05": "Another scheduler goes on within 30 seconds.",
+        "CRON-S06": "The list is filtered by enabled.",
+    },
+)
+
 EXTENSIONS: Final[dict[str, Section]] = {
     "admin-api": Section(
         title="Extension: admin-api",
@@ -349,6 +394,8 @@ NOTES: Final[dict[str, str]] = {
     "L1-CAN-002": "An active job can be cancelled too.",
     "L1-EVT-001": "As `job_retrying`; recorded where `KEEP_EVENTS` names it.",
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
+    "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
+    "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
     "TST-004": "As `clear`; [Decisions](spec-decisions.md#testing) has the other names.",
     "TST-R004": "As `freeze` and `advance`.",
@@ -377,7 +424,7 @@ NOTES: Final[dict[str, str]] = {
     "CORE-14-5": "10 MiB by default.",
 }
 
-SECTIONS: Final[tuple[Section, ...]] = (*LEVELS.values(), *CORE, *EXTENSIONS.values())
+SECTIONS: Final[tuple[Section, ...]] = (*LEVELS.values(), *CORE, CRON, *EXTENSIONS.values())
 KNOWN: Final[dict[str, str]] = {
     name: text for section in SECTIONS for name, text in (section.must | section.may).items()
 }

@@ -1,4 +1,4 @@
-"""Of Level 2, what works today: jobs for later, and deadlines (ojs-conformance §2.3)."""
+"""Level 2: jobs for later, cron jobs, and deadlines (ojs-conformance §2.3)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.factories import HOUR, age
 from tests.http.api import Api
+from tests.operations.cron.scenes import make_due
 
 pytestmark = pytest.mark.django_db
 
@@ -30,3 +31,40 @@ def test_a_job_whose_deadline_passed_is_discarded_and_never_handed_out() -> None
     assert api.fetch() == []
     assert api.info(key)["state"] == "discarded"
     assert api.info(key)["attempt"] == 0
+
+
+CRON = {"name": "report", "cron": "30 9 * * MON-FRI", "type": "report.make", "args": [1]}
+
+
+@pytest.mark.requirement("L2-CRON-001")
+def test_a_cron_expression_makes_jobs() -> None:
+    api.post("cron", CRON).ok(201)
+    assert api.fetch() == []
+    make_due("report")
+    (job,) = api.fetch()
+    assert (job["type"], job["args"], job["meta"]["cron_name"]) == ("report.make", [1], "report")
+
+
+@pytest.mark.requirement("L2-CRON-002")
+def test_a_cron_expression_is_one_of_its_timezone() -> None:
+    shown = api.post("cron", CRON | {"timezone": "Asia/Kolkata"}).ok(201)["cron_job"]
+    assert shown["next_run_at"].endswith("T04:00:00.000Z")
+
+
+@pytest.mark.requirement("L2-CRON-003")
+def test_runs_of_a_cron_job_do_not_overlap() -> None:
+    api.post("cron", CRON).ok(201)
+    make_due("report")
+    (job,) = api.fetch()
+    make_due("report")
+    assert api.fetch() == []
+    api.post("workers/ack", {"job_id": job["id"]}).ok()
+    make_due("report")
+    assert len(api.fetch()) == 1
+
+
+@pytest.mark.requirement("L2-TZ-001")
+@pytest.mark.parametrize("name", ["EST", "+05:00", "Europe/Nowhere"])
+def test_a_timezone_is_one_of_the_iana_database(name: str) -> None:
+    api.post("cron", CRON | {"timezone": "Europe/Paris"}).ok(201)
+    api.post("cron", CRON | {"timezone": name}).error(400, "invalid_request", field="timezone")

@@ -15,11 +15,14 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
-from example_project.demo import cleanup, snapshot
+from django_ojs.operations import cron
+from django_ojs.operations.cron import Definition
+from example_project.demo import cleanup, nightly, snapshot
 from example_project.demo.kill import kill_one
 from example_project.demo.placement import place_orders
 from example_project.demo.progress import Progress
 from example_project.shop.catalogue import baskets
+from example_project.shop.jobs import REPORT, report
 from example_project.shop.models import Order, Source
 from example_project.shop.services import place_order
 from tests.example_project.factories import basket
@@ -78,6 +81,28 @@ def test_the_demonstration_does_not_delete_orders_from_the_site() -> None:
     with pytest.raises(CommandError, match="orders that were placed on the site"):
         call_command("demo", orders=1)
     assert Order.objects.count() == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_nightly_report_is_run_by_hand_and_compared(
+    is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place_order(basket())
+    cron.register(Definition(name=REPORT, expression="0 3 * * *", template={"type": REPORT}))
+
+    def work(job: Job) -> Job:
+        result = report() if is_right else {"orders": 7, "paid": 0}
+        Job.objects.filter(pk=job.pk).update(result=result)
+        job.refresh_from_db()
+        return job
+
+    monkeypatch.setattr(nightly, "_ended", work)
+    lines: list[str] = []
+    problems = nightly.show(lines.append)
+    assert "every day at 03:00 (UTC)" in lines[0]
+    wrong = ["The nightly report should be {'orders': 1, 'paid': 0}."]
+    assert problems == ([] if is_right else wrong)
 
 
 @pytest.mark.django_db

@@ -86,6 +86,7 @@ def test_options_may_stand_at_the_top_and_arguments_may_be_left_out(api: Api) ->
     assert (shown["args"], shown["options"]) == ([], {"queue": "top", "priority": 5})
 
 
+@pytest.mark.requirement("CRON-06")
 def test_what_the_server_sets_is_ignored(api: Api) -> None:
     system = {
         "last_run_at": "2020-01-01T00:00:00Z",
@@ -102,6 +103,7 @@ def test_what_the_server_sets_is_ignored(api: Api) -> None:
     assert not shown["created_at"].startswith("2020")
 
 
+@pytest.mark.requirement("CRON-01", "CRON-26")
 def test_a_second_registration_changes_the_first(api: Api) -> None:
     api.post("cron", FLAT).ok(201)
     api.ask("PATCH", "cron/daily-report", {"enabled": False}).ok()
@@ -113,6 +115,7 @@ def test_a_second_registration_changes_the_first(api: Api) -> None:
     assert CronJob.objects.count() == 1
 
 
+@pytest.mark.requirement("CRON-02", "CRON-03", "CRON-04", "CRON-05", "CRON-13", "CRON-14")
 @pytest.mark.parametrize(
     ("change", "field", "message"),
     [
@@ -149,6 +152,7 @@ def test_what_cannot_be_is_refused_with_its_field(
     assert not CronJob.objects.exists()
 
 
+@pytest.mark.requirement("CRON-11")
 def test_an_invalid_expression_is_400_invalid_request(api: Api) -> None:
     # ojs-cron §3.5
     api.post("cron", FLAT | {"cron": "*/0 * * * *"}).error(400, "invalid_request", field="cron")
@@ -160,6 +164,7 @@ def test_one_is_read_under_both_names(api: Api) -> None:
     assert api.get("cron/daily-report").ok() == {"cron_job": stored, "cron": stored}
 
 
+@pytest.mark.requirement("CRON-27")
 @pytest.mark.parametrize("name", ["missing", "Not-A-Name", "%00", "x" * 300])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 def test_an_unknown_name_is_404(api: Api, method: str, name: str) -> None:
@@ -170,6 +175,7 @@ def test_an_unknown_name_is_404(api: Api, method: str, name: str) -> None:
     assert error["details"]["resource_type"] == "cron_job"
 
 
+@pytest.mark.requirement("CRON-S06")
 def test_they_are_listed_by_name_in_pages_and_by_enabled(api: Api) -> None:
     for name in ("c", "a", "b"):
         api.post("cron", FLAT | {"name": name, "enabled": name != "b"}).ok(201)
@@ -187,6 +193,7 @@ def test_they_are_listed_by_name_in_pages_and_by_enabled(api: Api) -> None:
     api.get("cron?enabled=maybe").error(400, "invalid_request", field="enabled")
 
 
+@pytest.mark.requirement("CRON-28")
 def test_a_disabled_one_has_no_next_run(api: Api) -> None:
     api.post("cron", FLAT).ok(201)
 

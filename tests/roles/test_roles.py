@@ -17,10 +17,11 @@ from django.db.models.functions import Now
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Attempt, Job, OutboxEntry, Queue, Rollup, Worker
-from django_ojs.operations import beat, queues
+from django_ojs.models import Attempt, CronRun, Job, OutboxEntry, Queue, Rollup, Worker
+from django_ojs.operations import beat, cron, queues
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.workers.rescue import DeadWorkers
+from django_ojs.spec import ids
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database, process_state
 from django_ojs.storage.figures import counts, rollups
@@ -29,6 +30,7 @@ from tests.admin.users import root
 from tests.http.api import Api, make_key
 from tests.http.principals import TABLE
 from tests.http.test_principals import ask
+from tests.operations.cron.scenes import make_due, register
 from tests.outbox.conftest import destination
 from tests.outbox.conftest import server as server
 from tests.outbox.server import Server
@@ -264,6 +266,11 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     failed = stored(handlers.transfer.enqueue("a", ending="raise"))
     lapsed = factories.active("gone", queue="elsewhere")
     factories.age(lapsed.id, timedelta(hours=2))
+    register("nightly", template={"type": "worker.note"})
+    make_due("nightly")
+    CronRun.objects.create(
+        name="gone", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - old
+    )
     tree = start(
         "--queues", "default,other", ojs={"KEEP_EVENTS": ["*"]}, **variables("site_worker")
     )
@@ -273,6 +280,8 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
         lambda: not Job.objects.filter(pk__in=[job.pk for job in finished]).exists(), "pruned"
     )
     eventually(lambda: factories.read(lapsed.id).state == "available", "the claim lapsed")
+    eventually(lambda: cron.get("nightly").run_count == 1, "the cron job runs")
+    eventually(lambda: not cron.runs("gone").exists(), "the run without a job is pruned")
     eventually(lambda: OutboxEntry.objects.get().state == "sent", "it leaves the outbox")
     old_rollups = Rollup.objects.filter(minute__range=(Now() - 2 * old, Now() - old / 2))
     eventually(lambda: not old_rollups.exists(), "old figures are added to the all-time sums")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import zoneinfo
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -25,6 +28,7 @@ def times(text: str, count: int, after: datetime = START, zone: ZoneInfo = UTC_Z
     return [f"{o.wall:%Y-%m-%d %H:%M:%S}" for o in islice(found, count)]
 
 
+@pytest.mark.requirement("CRON-08", "CRON-09", "CRON-10", "CRON-12", "CRON-S01")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -80,6 +84,7 @@ def test_a_day_field_that_begins_with_a_star_is_not_restricted() -> None:
     assert times("0 0 */2 * MON", 2) == ["2026-01-05 00:00:00", "2026-01-19 00:00:00"]
 
 
+@pytest.mark.requirement("CRON-24", "CRON-S02")
 @pytest.mark.parametrize(
     ("text", "interval"),
     [
@@ -105,6 +110,7 @@ def test_an_interval_counts_from_the_occurrence_before(text: str, interval: time
     ]
 
 
+@pytest.mark.requirement("CRON-03", "CRON-11")
 @pytest.mark.parametrize(
     ("text", "field", "message"),
     [
@@ -178,6 +184,7 @@ def test_any_text_is_an_expression_or_a_refusal(text: str) -> None:
     assert expression.describe()
 
 
+@pytest.mark.requirement("CRON-16")
 def test_a_time_that_daylight_saving_time_skips_does_not_fire() -> None:
     # Clocks in New York go from 2:00 to 3:00 on 2026-03-08.
     expression = CronExpression.parse("30 2 * * *")
@@ -206,6 +213,7 @@ def test_all_that_lies_in_the_skipped_hour_is_skipped_at_its_beginning() -> None
     assert {o.at for o in found} == {datetime(2026, 3, 29, 1, tzinfo=UTC)}
 
 
+@pytest.mark.requirement("CRON-17")
 def test_a_time_that_clocks_show_twice_fires_once_at_the_first() -> None:
     # Clocks in New York go from 2:00 to 1:00 on 2026-11-01.
     expression = CronExpression.parse("30 1 * * *")
@@ -256,6 +264,7 @@ def test_a_moment_without_a_timezone_is_refused() -> None:
         CronExpression.parse("@daily").next_after(naive, PARIS)
 
 
+@pytest.mark.requirement("CRON-13")
 @pytest.mark.parametrize(
     "name",
     ["UTC", "Etc/UTC", "America/New_York", "America/Argentina/Ushuaia", "Asia/Kolkata", "Japan"],
@@ -264,6 +273,20 @@ def test_a_timezone_has_a_name_of_the_iana_database(name: str) -> None:
     assert check_timezone(name).key == name
 
 
+@pytest.mark.requirement("CRON-S03")
+def test_the_timezone_database_is_that_of_the_machine(tmp_path: Path) -> None:
+    (path,) = [p for p in (Path(d) / "Europe/Paris" for d in zoneinfo.TZPATH) if p.exists()][:1]
+    (tmp_path / "Europe").mkdir()
+    shutil.copy(path, tmp_path / "Europe/Newtown")
+    before = zoneinfo.TZPATH
+    try:
+        zoneinfo.reset_tzpath([tmp_path])
+        assert check_timezone("Europe/Newtown").key == "Europe/Newtown"
+    finally:
+        zoneinfo.reset_tzpath(before)
+
+
+@pytest.mark.requirement("CRON-13", "CRON-14")
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -33,6 +33,18 @@ async def async_context(ctx: ojs.JobContext, to: str) -> bytes:
 def nothing() -> None: ...
 
 
+@ojs.cron("0 9 * * *", timezone="Europe/Paris", args=["a"], overlap_policy="allow", queue="q")
+@ojs.job("typing.cron")
+def scheduled(to: str) -> int:
+    return len(to)
+
+
+@ojs.cron("0 9 * * *", colour="red")  # E: call-arg
+@ojs.cron("0 9 * * *", overlap_policy="never")  # E: arg-type
+@ojs.job("typing.bad")
+def bad_schedule() -> None: ...
+
+
 @ojs.job("typing.bad", colour="red")  # E: call-arg
 def bad_option() -> None: ...
 
@@ -50,6 +62,7 @@ def calls() -> None:
     assert_type(plain("a", count=2), dict[str, int])
     assert_type(with_context("a", 2), int)
     assert_type(nothing(), None)
+    assert_type(scheduled("a"), int)
     plain(1)  # E: arg-type
     plain()  # E: call-arg
     with_context()  # E: call-arg

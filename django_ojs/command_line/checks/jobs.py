@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.handlers import job_types
-from django_ojs.models import Job, Lease, Worker
+from django_ojs.models import CronJob, Job, Lease, Worker
 from django_ojs.operations.maintenance import lease, pruning, retention
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import TERMINAL, WAITING
@@ -94,7 +94,7 @@ def _maintenance() -> Iterator[DoctorFinding]:
             "workers are not rescued.",
             cure="Start a worker: `manage.py ojs_worker`.",
         )
-    due, expired, _ = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
+    due, expired = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
     for is_late, what in ((due, "became due"), (expired, "expired")):
         if is_late:
             yield DoctorFinding(
@@ -103,6 +103,12 @@ def _maintenance() -> Iterator[DoctorFinding]:
                 cure="See whether a worker is running, whether maintenance mode is on, and what "
                 "the workers log.",
             )
+    if CronJob.primary.filter(due_at__lt=Now() - LATE).exists():
+        yield DoctorFinding(
+            found="Cron jobs that were due over a minute ago have not run.",
+            why="No process enqueues their jobs.",
+            cure="Start a worker: `manage.py ojs_worker`. If one is running, see what it logs.",
+        )
 
 
 CHECKS: Final = (

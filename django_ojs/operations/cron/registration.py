@@ -41,8 +41,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*", re.ASCII).fullmatch
 class Definition:
     """A cron job as its client asks for it (ojs-cron §2.2).
 
-    `template` is the job as a client sends one: `type`, `args`, `meta`, `options`. With `enabled`
-    None, a new cron job is enabled, and an existing one stays as it is.
+    `template` is the job as a client sends one: `type`, `args` (none by default), `meta`,
+    `options`. With `enabled` None, a new cron job is enabled, and an existing one stays as it is.
     """
 
     name: str
@@ -76,11 +76,12 @@ def check(definition: Definition) -> Checked:
     if definition.enabled is not None and not isinstance(definition.enabled, bool):
         raise InvalidRequest.of("enabled", "must be a boolean.")
     _check_schedule(definition.expression, definition.timezone)
-    wanted = _envelope(definition.template)
+    template = {"args": [], **definition.template}
+    wanted = _envelope(template)
     values = {
         "expression": definition.expression.strip(),
         "timezone": definition.timezone,
-        "template": {name: definition.template[name] for name in sorted(definition.template)},
+        "template": {name: template[name] for name in sorted(template)},
         "type": wanted.type,
         "queue": wanted.queue,
         "overlap_policy": _overlap_policy(definition.overlap_policy),

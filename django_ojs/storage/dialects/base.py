@@ -484,15 +484,17 @@ class Dialect(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
-    def due_work(
-        self, connection: BaseDatabaseWrapper, *, since: float = 0.0
-    ) -> tuple[bool, bool, bool]:
-        """Say whether a job is due, whether a waiting one expired, and whether a cron job is due.
+    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
+        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
 
-        Each for `since` seconds or longer.
+        Both for `since` seconds or longer.
         """
-        due, expired, cron = self._rows(connection, "due_work", {"since": since})[0]
-        return bool(due), bool(expired), bool(cron)
+        due, expired = self._rows(connection, "due_work", {"since": since})[0]
+        return bool(due), bool(expired)
+
+    def is_cron_due(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> bool:
+        """Say whether a cron job is due for `since` seconds or longer, or a run of one is held."""
+        return bool(self._rows(connection, "due_cron", {"since": since})[0][0])
 
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         """Set the next times of cron jobs whose `due_at` is the given one; return their names.

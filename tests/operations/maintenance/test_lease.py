@@ -18,6 +18,7 @@ def test_the_first_to_ask_has_it_and_the_next_one_not() -> None:
     assert str(Lease.objects.get()) == lease.MAINTENANCE
 
 
+@pytest.mark.requirement("CRON-23")
 def test_it_lasts_two_seconds_from_the_last_time_it_was_taken() -> None:
     lease.take("a")
     age_lease(lease.MAINTENANCE)
@@ -27,6 +28,7 @@ def test_it_lasts_two_seconds_from_the_last_time_it_was_taken() -> None:
     assert lease.TERM.total_seconds() == 2
 
 
+@pytest.mark.requirement("CRON-22", "CRON-S05")
 def test_it_passes_on_when_its_holder_did_not_come_back() -> None:
     lease.take("a")
     age_lease(lease.MAINTENANCE, MINUTE)

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import cleanup, full_queue, ledger, node, snapshot, table
+from example_project.demo import cleanup, full_queue, ledger, nightly, node, snapshot, table
 from example_project.demo.monitor import Run, job_states, wait_for_jobs
 from example_project.demo.placement import Placement, place_orders
 from example_project.demo.progress import Progress
@@ -83,7 +83,9 @@ class Command(BaseCommand):
                 url = stack.enter_context(node.node_worker(logs=logs))
                 self.stdout.write(f"a worker in Node makes labels as well, over {url}/ojs/v1")
             run = wait_for_jobs(stack.enter_context(Workers(count, logs=logs)), progress)
-        progress.close()
+            progress.close()
+            if not run.stalled and (problems := nightly.show(self.stdout.write)):
+                raise CommandError("\n".join(problems))
         if run.killed is None:
             self.stdout.write("no worker was killed: none had a job in flight at that moment")
         return run

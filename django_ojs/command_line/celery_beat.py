@@ -1,0 +1,198 @@
+"""`cron import-celery-beat`: register the periodic tasks of django_celery_beat as cron jobs."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.utils import timezone
+
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.subcommand import OK, Options, usage_error
+from django_ojs.models.cron import OverlapPolicy
+from django_ojs.operations import cron
+from django_ojs.operations.access import audit
+from django_ojs.operations.cron import Definition
+from django_ojs.operations.cron.schedule import describe
+from django_ojs.spec import json
+from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.storage import celery_beat
+from django_ojs.storage.celery_beat import BeatTables, Row
+
+#: How many of which unit of `@every` a period has.
+_PERIODS: Final = {"days": (24, "h"), "hours": (1, "h"), "minutes": (1, "m"), "seconds": (1, "s")}
+_NO_EQUIVALENT: Final = {
+    "solar": "its schedule follows the sun",
+    "clocked": "it runs once, at a set time: enqueue a job with scheduled_at",
+}
+#: What brokers do with a task, by its column.
+_OF_BROKERS: Final = ("exchange", "routing_key", "headers", "priority")
+
+
+class _Refused(Exception):
+    """A periodic task has no equivalent; the text is the reason."""
+
+
+@dataclass(slots=True)
+class _Result:
+    """A periodic task, and the cron job that it becomes; `reason` says why there is none."""
+
+    task: str
+    definition: Definition | None = None
+    reason: str = ""
+    left_out: list[str] = field(default_factory=list)
+
+
+def run(console: Console, options: Options) -> int:
+    """Show what the periodic tasks become; with --write, register those cron jobs."""
+    if options["names"]:
+        raise usage_error("`import-celery-beat` imports all periodic tasks: leave the names out.")
+    tables = celery_beat.read()
+    if tables is None:
+        raise usage_error("The default database has no tables of django_celery_beat.")
+    results = [_convert(row, tables) for row in tables.tasks]
+    taken: set[str] = set()
+    for result in results:
+        _check(result, taken)
+    if options["write"]:
+        for result in results:
+            if result.definition is not None:
+                cron.register(result.definition)
+        names = [each.definition.name for each in results if each.definition is not None]
+        audit.note("cron.imported", principal=operator(), cron_jobs=names)
+    _report(console, results, written=options["write"])
+    return OK
+
+
+def _convert(row: Row, tables: BeatTables) -> _Result:
+    result = _Result(str(row["name"]))
+    try:
+        expression, zone = _schedule(row, tables)
+        if row.get("one_off"):
+            raise _Refused("it runs once: enqueue a job with scheduled_at")
+        if _is_in_the_future(row.get("start_time")):
+            raise _Refused("it starts at a set time: register it then")
+        if row.get("expires"):
+            raise _Refused("it ends at a set time")
+        if _json(row, "kwargs", {}):
+            raise _Refused("it has keyword arguments: declare it in code, with @ojs.cron")
+        result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
+        template: dict[str, Any] = {"type": row["task"], "args": _json(row, "args", [])}
+        opts: dict[str, Any] = {}
+        if row.get("queue"):
+            opts["queue"] = row["queue"]
+        if row.get("expire_seconds"):
+            opts["expires_at"] = f"+PT{row['expire_seconds']}S"
+        if opts:
+            template["options"] = opts
+        result.definition = Definition(
+            name=_name(result.task),
+            expression=expression,
+            timezone=zone,
+            template=template,
+            # As Celery does: nothing keeps two runs apart.
+            overlap_policy=OverlapPolicy.ALLOW.value,
+            enabled=bool(row["enabled"]),
+            description=row.get("description") or None,
+        )
+    except _Refused as error:
+        result.reason = str(error)
+    return result
+
+
+def _schedule(row: Row, tables: BeatTables) -> tuple[str, str]:
+    """Return the expression and the timezone of a periodic task."""
+    for kind, reason in _NO_EQUIVALENT.items():
+        if row.get(f"{kind}_id"):
+            raise _Refused(reason)
+    if interval := tables.schedules["interval"].get(row["interval_id"]):
+        if interval["period"] not in _PERIODS:
+            raise _Refused(f"its interval is in {interval['period']}")
+        number, unit = _PERIODS[interval["period"]]
+        return f"@every {interval['every'] * number}{unit}", "UTC"
+    found = tables.schedules["crontab"].get(row["crontab_id"])
+    if found is None:
+        raise _Refused("it has no schedule")
+    fields = [
+        "".join(str(found[name]).split())
+        for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+    ]
+    if not (fields[2].startswith("*") or fields[4].startswith("*")):
+        raise _Refused(
+            "it runs on days that both the day of the month and the day of the week match; in a "
+            "cron expression, one of them is enough"
+        )
+    return " ".join(fields), str(found.get("timezone") or "UTC")
+
+
+def _is_in_the_future(moment: datetime | None) -> bool:
+    # SQLite has no timezones: Django stores UTC there.
+    return moment is not None and moment.replace(tzinfo=moment.tzinfo or UTC) > timezone.now()
+
+
+def _json(row: Row, name: str, default: Any) -> Any:
+    try:
+        return json.loads(row.get(name) or json.dumps(default))
+    except OJSError:
+        raise _Refused(f"its {name} are not JSON") from None
+
+
+def _name(task: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", task.lower()).strip("-.")
+
+
+def _check(result: _Result, taken: set[str]) -> None:
+    """Refuse what cannot be registered, or would change a cron job that is there."""
+    definition = result.definition
+    if definition is None:
+        return
+    try:
+        cron.check(definition)
+        if definition.name in taken:
+            result.reason = f"another periodic task becomes {definition.name} as well"
+        else:
+            cron.get(definition.name)
+            result.reason = f"there is a cron job {definition.name}"
+    except NotFound:
+        taken.add(definition.name)
+    except OJSError as error:
+        result.reason = error.message.removesuffix(".")
+    if result.reason:
+        result.definition = None
+
+
+def _report(console: Console, results: list[_Result], *, written: bool) -> None:
+    imported = [each for each in results if each.definition is not None]
+    if console.as_json:
+        console.json({"written": written, "periodic_tasks": [_as_json(each) for each in results]})
+        return
+    for each in results:
+        if each.definition is None:
+            console.line(f"{each.task}: not imported: {each.reason}.")
+            continue
+        words = describe(each.definition.expression, each.definition.timezone)
+        console.line(f"{each.task}: {each.definition.name}, {words}.")
+        if each.left_out:
+            console.line(f"{each.task}: left out: {', '.join(each.left_out)}.")
+    verb = "are" if written else "can be"
+    console.line(f"{len(imported):,} of {len(results):,} periodic tasks {verb} imported.")
+    if not written:
+        console.note("Nothing was changed. Import them with --write.")
+    elif imported:
+        console.note("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
+
+
+def _as_json(result: _Result) -> dict[str, Any]:
+    definition = result.definition
+    out: dict[str, Any] = {"periodic_task": result.task}
+    if definition is None:
+        return out | {"error": result.reason}
+    return out | {
+        "name": definition.name,
+        "cron": definition.expression,
+        "timezone": definition.timezone,
+        "type": definition.template["type"],
+        "enabled": definition.enabled,
+        "left_out": result.left_out,
+    }

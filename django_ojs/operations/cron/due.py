@@ -1,0 +1,42 @@
+"""Whether to fire cron jobs: a query that usually finds nothing, twice a second in a process."""
+
+import time
+from datetime import timedelta
+
+from django_ojs.operations.cron.tick import fire_due
+from django_ojs.storage import database, process_state
+
+#: Seconds between two queries of a process. Shorter than the interval of its maintenance.
+INTERVAL = 0.4
+
+
+class LastQuery:
+    """When this process queried last, and found nothing due."""
+
+    def __init__(self) -> None:
+        self.at = float("-inf")
+
+    def reset(self) -> None:
+        """Query again the next time."""
+        self.at = float("-inf")
+
+
+last_query = process_state.register(LastQuery())
+
+
+def fire_if_due(since: timedelta = timedelta(0)) -> int:
+    """Enqueue the jobs of cron jobs that are due, for so long. Return how many.
+
+    A FETCH over HTTP calls this as well, and there may be very many: all of them together query
+    once in an interval.
+    """
+    now = time.monotonic()
+    if now - last_query.at < INTERVAL:
+        return 0
+    last_query.at = now
+    if not database.dialect().is_cron_due(database.connection(), since=since.total_seconds()):
+        return 0
+    fired = fire_due()
+    if fired:
+        last_query.reset()  # There may be more.
+    return fired
