@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from django import forms
 
+from django_ojs.conf import settings
 from django_ojs.models import CronJob
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
@@ -65,7 +66,7 @@ class CronJobForm(forms.Form):
         """Return the arguments; nothing is the empty array."""
         text = self.cleaned_data["args"].strip()
         try:
-            return json.loads(text) if text else []
+            return json.loads(text, exact_integers=settings().exact_integers) if text else []
         except OJSError as error:
             raise forms.ValidationError(error.message) from None
 

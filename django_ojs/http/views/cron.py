@@ -74,7 +74,7 @@ class CronJobDetail(OJSView):
         data = self.body()
         if not isinstance(fields.required(data, "enabled"), bool):
             raise InvalidRequest.of("enabled", "must be a boolean")
-        for field in data.keys() - {"enabled"}:
+        for field in sorted(data.keys() - {"enabled"}):
             raise InvalidRequest.of(
                 field if field.isprintable() else "body",
                 "cannot be changed by PATCH: send the whole cron job with POST",
