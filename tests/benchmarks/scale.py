@@ -104,7 +104,7 @@ SMOKE = Scale(
     http_requests=12,
     backlog=600,
     cron_jobs=120,
-    cron_seconds=3.0,
+    cron_seconds=6.0,
     names=100,
     thorough=False,
 )

@@ -118,8 +118,8 @@ class SQLite(Dialect):
         """Nothing to do: the holder of the write lock can count."""
 
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        for statement in ("add_cron_runs", "note_cron_runs"):
-            self._run(connection, statement, {"runs": runs})
+        self._run(connection, "add_cron_runs", {"runs": runs})
+        self._run(connection, "note_cron_runs", {"runs": runs})
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         rows = self._rows(connection, "promote", {"limit": limit, "now": _next_millisecond()})
