@@ -31,7 +31,7 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or name in _WITHOUT_EFFECT:
             continue
         if name == "countdown":
-            found["scheduled_at"] = timedelta(seconds=value)
+            found["scheduled_at"] = timedelta(seconds=max(0, value))
         elif name == "eta":
             found["scheduled_at"] = value
         elif name == "expires":

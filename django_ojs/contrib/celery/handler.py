@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -65,9 +64,8 @@ class CeleryHandler(KeywordHandler):
         except failure.HandlerResponse:
             raise
         except Exception as error:
-            # Celery retries only what the task asks for.
-            with suppress(AttributeError):
-                error.ojs_retryable = False  # type: ignore[attr-defined]
+            # Celery retries only what the task asks for. The class may forbid its own __setattr__.
+            object.__setattr__(error, "ojs_retryable", False)
             raise
         canvas.enqueue_following(chains, result)
         return None if self._ignores_result() else result

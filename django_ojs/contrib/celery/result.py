@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -11,12 +12,12 @@ from uuid import UUID
 
 from django_ojs.context import current_context
 from django_ojs.contrib.celery import exceptions
-from django_ojs.contrib.celery.exceptions import TaskError, TaskRevokedError
+from django_ojs.contrib.celery.exceptions import NoEquivalent, TaskError, TaskRevokedError
 from django_ojs.contrib.celery.values import decode
 from django_ojs.models import Job
 from django_ojs.operations import cancel, info
 from django_ojs.spec import ids, progress
-from django_ojs.spec.errors import JobNotFound, OJSError
+from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 
@@ -169,8 +170,15 @@ class AsyncResult:
     wait = get
 
     def revoke(self, *args: Any, **kwargs: Any) -> None:
-        """Cancel the job; one that runs is interrupted. A job that has ended stays as it is."""
-        if not self.ready():
+        """Cancel the job; one that runs is interrupted. A job that has ended stays as it is.
+
+        Raises NoEquivalent for a task of a chain whose turn has not come.
+        """
+        if self.parent is not None and self.job() is None and not self.ready():
+            raise NoEquivalent(
+                f"The task {self.id} is not enqueued yet: revoke `parent`, the task before it."
+            )
+        with suppress(JobNotFound, Conflict):
             cancel.cancel(ids.parse_id(self.id))
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -218,8 +219,8 @@ class Task:
             ) from cause
         delay = self.default_retry_delay if countdown is None else countdown
         if eta is not None:
-            delay = max(0.0, (eta - timezone.now()).total_seconds())
-        retry = Retry(exc=cause, delay=delay)
+            delay = (eta - timezone.now()).total_seconds()
+        retry = Retry(exc=cause, delay=max(0.0, delay))
         if cause is not None:
             retry.with_traceback(cause.__traceback__)
         if throw:
@@ -295,11 +296,9 @@ def shared_task(
             "name": path,
             "abstract": False,
             "run": function if options.get("bind") else staticmethod(function),
-            "__doc__": function.__doc__,
-            "__module__": function.__module__,
-            "__wrapped__": staticmethod(function),
         }
         task: Task = type(function.__name__, (base,), values)()
+        functools.update_wrapper(task, function)
         registration.add(task)
         return task
 

@@ -60,9 +60,18 @@ def fetch_once(number: int) -> int:
     return number
 
 
-@app.task(autoretry_for=(Exception,), dont_autoretry_for=(KeyError,))
+class Unknown(LookupError):
+    """An error that can hardly be changed."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+@app.task(autoretry_for=(Exception,), dont_autoretry_for=(LookupError,))
 def look_up(name: str) -> None:
-    raise KeyError(name)
+    raise Unknown(name)
 
 
 @shared_task(bind=True)

@@ -48,13 +48,15 @@ def test_a_chain_ends_with_the_task_that_fails(ojs: testing.TestContext, shop: M
     ojs.drain()
     assert Job.objects.get().state == State.DISCARDED
     assert (result.state, result.ready(), result.parent.state) == ("FAILURE", True, "FAILURE")
-    with pytest.raises(TaskError, match="KeyError"):
+    with pytest.raises(TaskError, match="Unknown"):
         result.get()
     assert AsyncResult(result.id).state == "PENDING"
 
 
 def test_a_chain_that_was_revoked_has_ended(ojs: testing.TestContext, shop: ModuleType) -> None:
     result = chain(shop.add.s(1), shop.add.s(2), shop.add.s(3)).delay()
+    with pytest.raises(NoEquivalent, match="parent"):
+        result.revoke()
     result.parent.parent.revoke()
     assert result.state == "REVOKED"
 
@@ -258,6 +260,7 @@ def test_results_of_jobs_that_end_otherwise(ojs: testing.TestContext, shop: Modu
     assert (result.state, result == result.id) == ("REVOKED", True)
     assert isinstance(result.result, TaskRevokedError)
     unknown = AsyncResult(ids.uuid7())
+    unknown.revoke()
     assert (unknown.state, unknown.result, unknown.date_done) == ("PENDING", None, None)
     assert AsyncResult("no id").state == "PENDING"
 

@@ -22,6 +22,7 @@ from django_ojs.spec.states import State
 
 def test_a_task_is_called_as_a_function(shop: ModuleType) -> None:
     assert shop.add(1, b=2) == 3
+    assert (shop.add.__name__, shop.add.__wrapped__(1)) == ("add", 11)
     assert shop.call() == [None, 0, {}, None] if current_task else True
     assert not current_task
     with pytest.raises(ConnectionError):
@@ -60,6 +61,8 @@ def test_the_options_of_a_task_and_of_a_call(ojs: testing.TestContext, shop: Mod
     assert (first.queue, first.priority, first.state) == ("bulk", 9, State.SCHEDULED)
     assert first.due_at == at
     assert (second.args, second.timeout_ms) == ([2], 9000)
+    late = shop.add.apply_async([0], None, countdown=-1, queue=None)
+    assert Job.objects.get(pk=late.id).state == State.AVAILABLE
 
 
 def test_arguments_that_json_has_no_type_for(ojs: testing.TestContext, shop: ModuleType) -> None:
