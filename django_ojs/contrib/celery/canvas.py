@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
 from django_ojs.contrib.celery import call_options, following, registration
@@ -68,6 +68,12 @@ class Signature:
         """Enqueue another task with the result of this one, and return its signature."""
         self.options["link"] = [*self.links, callback]
         return callback
+
+    def link_error(self, errback: object) -> NoReturn:
+        """Raise NoEquivalent, which says what to do."""
+        raise call_options.refusal("link_error")
+
+    on_error = link_error
 
     @property
     def links(self) -> list[Signature | chain]:

@@ -219,6 +219,8 @@ class Task:
             ) from cause
         delay = self.default_retry_delay if countdown is None else countdown
         if eta is not None:
+            if timezone.is_naive(eta):
+                raise NoEquivalent(f"{self.name}: the eta of retry() needs a time zone.")
             delay = (eta - timezone.now()).total_seconds()
         retry = Retry(exc=cause, delay=max(0.0, delay))
         if cause is not None:
@@ -249,9 +251,12 @@ class Task:
         if context is not None:
             context.progress(data={"state": state, "meta": dict(meta or {})})
 
-    def replace(self, sig: object) -> NoReturn:
-        """Raise NoEquivalent: a job does not become another one."""
-        raise NoEquivalent(f"{self.name}: replace() has no equivalent. Enqueue the other task.")
+    def replace(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise NoEquivalent: a job does not become another one, nor several."""
+        raise NoEquivalent(
+            f"{self.name}: replace(), map(), starmap() and chunks() have no equivalent. Enqueue "
+            "the other task, or a group."
+        )
 
     add_to_chord = map = starmap = chunks = replace
 

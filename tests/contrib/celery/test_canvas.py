@@ -176,6 +176,8 @@ def test_a_group_is_all_or_none(ojs: testing.TestContext, shop: ModuleType) -> N
         lambda add: group(add.s(1), add.s(2)) | add.s(),
         lambda add: group([add.s(1), "add"]),
         lambda add: add.apply_async((1,), link="add"),
+        lambda add: add.s(1).on_error(add.s()),
+        lambda add: add.chunks([(1,), (2,)], 10),
         lambda add: chain(add.s(1), group(add.s(1))),
     ],
 )

@@ -346,4 +346,7 @@ def test_eta_is_a_retry_too(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(MaxRetriesExceededError):
         task.apply(throw=True)
+    now = now.replace(tzinfo=None)
+    with pytest.raises(NoEquivalent, match="time zone"):
+        task.apply(throw=True)
     assert seen == [timedelta(minutes=5)]
