@@ -78,7 +78,7 @@ class Signature:
     @property
     def links(self) -> list[Signature | chain]:
         """The tasks that follow this one."""
-        return _links_of(self.options.get("link"))
+        return links_of(self.options.get("link"))
 
     def delay(self, *args: Any, **kwargs: Any) -> Result:
         """Enqueue the task."""
@@ -177,7 +177,8 @@ class Signature:
         )
 
 
-def _links_of(option: Any) -> list[Signature | chain]:
+def links_of(option: Any) -> list[Signature | chain]:
+    """Return what `link` of `apply_async` has: nothing, one or several."""
     return [option] if isinstance(option, Signature | chain) else list(option or ())
 
 
@@ -309,7 +310,7 @@ class chain:
     def _steps(self, args: Arguments, kwargs: Keywords, options: dict[str, Any]) -> list[Signature]:
         steps = [step.clone() for step in self.tasks]
         options = dict(options)
-        for callback in _links_of(options.pop("link", None)):
+        for callback in links_of(options.pop("link", None)):
             steps[-1].link(callback)
         if options.get("task_id") is not None:
             steps[-1].set(task_id=options.pop("task_id"))

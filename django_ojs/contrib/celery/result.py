@@ -77,7 +77,8 @@ class AsyncResult:
     def state(self) -> str:
         """Celery's name of the job's state; a job that does not exist is PENDING, as there.
 
-        A task after one that failed in its chain is a FAILURE too, where `parent` is known.
+        A task after one that failed or was cancelled in its chain has the state of that one, where
+        `parent` is known.
         """
         return _state(self._decisive())
 
@@ -172,7 +173,7 @@ class AsyncResult:
     def revoke(self, *args: Any, **kwargs: Any) -> None:
         """Cancel the job; one that runs is interrupted. A job that has ended stays as it is.
 
-        Raises NoEquivalent for a task of a chain whose turn has not come.
+        Raises NoEquivalent for a task of a chain that is not enqueued yet.
         """
         if self.parent is not None and self.job() is None and not self.ready():
             raise NoEquivalent(

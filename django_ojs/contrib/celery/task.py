@@ -14,7 +14,7 @@ from django.utils.functional import cached_property
 
 from django_ojs.context import current_context
 from django_ojs.contrib.celery import call_options, registration
-from django_ojs.contrib.celery.canvas import Signature, signature
+from django_ojs.contrib.celery.canvas import Signature, links_of, signature
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.contrib.celery.request import TaskRequest, current_request
@@ -147,15 +147,16 @@ class Task:
         )
         result = apply(self, request, throw=throw)
         if result.successful():
-            for callback in Signature(task=self.name, options={"link": link}).links:
+            for callback in links_of(link):
                 callback.apply_async((result.result,))
         return result
 
     @property
     def most_retries(self) -> int | None:
         """The larger one of `max_retries` and that of `retry_kwargs`; None: without a limit."""
-        limits = (self.max_retries, self.retry_kwargs.get("max_retries", self.max_retries))
-        return None if None in limits else max(limits)
+        if self.max_retries is None:
+            return None
+        return max(self.max_retries, self.retry_kwargs.get("max_retries") or 0)
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a signature with these arguments."""

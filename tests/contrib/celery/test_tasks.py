@@ -147,6 +147,9 @@ def test_more_retries_than_a_task_declares(ojs: testing.TestContext, shop: Modul
     more = shop.stop.delay("retry")
     fetched = shop.fetch_once.delay(1)
     assert Job.objects.get(pk=fetched.id).max_attempts == 6
+    # As in Celery, None is the limit of the task.
+    same = shared_task(name="shop.same", max_retries=2, retry_kwargs={"max_retries": None})(print)
+    assert same.most_retries == 2
     ojs.drain(with_retries=True)
     job = Job.objects.get(pk=more.id)
     assert (job.state, job.dead_letter, job.spent) == (State.DISCARDED, True, 4)
