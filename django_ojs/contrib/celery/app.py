@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from django_ojs.contrib.celery.canvas import Signature, signature
 from django_ojs.contrib.celery.configuration import Configuration, configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.registration import add, tasks
-from django_ojs.contrib.celery.task import Task, shared_task
+from django_ojs.contrib.celery.task import Task as BaseTask
+from django_ojs.contrib.celery.task import shared_task
 
 if TYPE_CHECKING:
-    from django_ojs.contrib.celery.result import AsyncResult
+    from django_ojs.contrib.celery import result
 
 #: The modules of installed apps that are imported at the start of each process.
 task_modules: Final = {"tasks"}
+#: Other modules that are imported then.
+included: Final[list[str]] = []
 
 
 _configured: Final[list[tuple[Callable[..., Any], Celery]]] = []
@@ -40,20 +43,44 @@ class _Configured:
         return receiver
 
 
+class _Control:
+    """`app.control`: what a project does with the jobs that it has enqueued."""
+
+    def revoke(self, task_id: str | Iterable[str], *args: Any, **kwargs: Any) -> None:
+        """Cancel a job or several; one that runs is interrupted."""
+        from django_ojs.contrib.celery.result import AsyncResult
+
+        for each in [task_id] if isinstance(task_id, str) else task_id:
+            AsyncResult(each).revoke()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NoEquivalent(
+            f"control.{name} has no equivalent: use the admin, or `manage.py ojs workers`."
+        )
+
+
 class Celery:
     """Tasks and configuration; the worker is `manage.py ojs_worker`, which needs no app.
 
-    Arguments other than `main` name a broker or a result backend, and have no effect.
+    `include` is a list of modules that each process imports at its start. Other arguments, such as
+    `broker` and `backend`, have no effect.
     """
 
     conf: Configuration = configuration
+    Task: ClassVar = BaseTask
 
-    def __init__(self, main: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, main: str | None = None, include: Iterable[str] | None = None, **kwargs: Any
+    ) -> None:
         self.main = main
+        included.extend(include or ())
+        self.control = _Control()
         self.on_after_configure = self.on_after_finalize = _Configured(self)
 
     @property
-    def tasks(self) -> dict[str, Task]:
+    def tasks(self) -> dict[str, BaseTask]:
         """The tasks of this process, by name."""
         return tasks
 
@@ -61,10 +88,18 @@ class Celery:
         """Declare a task; see `shared_task`."""
         return shared_task(*args, **options)
 
-    def register_task(self, task: Task) -> Task:
-        """Register an instance of a subclass of `Task`."""
+    def register_task(self, task: BaseTask | type[BaseTask]) -> BaseTask:
+        """Register a subclass of `Task`, or an instance of one."""
+        task = task() if isinstance(task, type) else task
+        task.name = task.name or f"{type(task).__module__}.{type(task).__name__}"
         add(task)
         return task
+
+    def AsyncResult(self, task_id: str, **kwargs: Any) -> result.AsyncResult:
+        """Return the result of a job."""
+        from django_ojs.contrib.celery.result import AsyncResult
+
+        return AsyncResult(task_id)
 
     def config_from_object(self, obj: object, namespace: str | None = None, **kwargs: Any) -> None:
         """Do nothing for the settings of Django: `conf` reads them. Raises NoEquivalent else."""
@@ -77,21 +112,29 @@ class Celery:
     def autodiscover_tasks(
         self,
         packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
-        related_name: str = "tasks",
+        related_name: str | None = "tasks",
         force: bool = False,
     ) -> None:
-        """Import the modules of this name of all installed apps when they are loaded."""
-        task_modules.add(related_name)
+        """Import the modules of this name of all installed apps when they are loaded.
+
+        Those of `packages` too, unless that is a function, which returns installed apps.
+        """
+        if related_name is not None:
+            task_modules.add(related_name)
+        if packages is not None and not callable(packages):
+            included.extend(
+                f"{package}.{related_name}" if related_name else package for package in packages
+            )
 
     def send_task(
         self,
         name: str,
-        args: Iterable[Any] = (),
+        args: Iterable[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
         **options: Any,
-    ) -> AsyncResult:
+    ) -> result.AsyncResult | result.EagerResult:
         """Enqueue a task by its name; see `Task.apply_async`."""
-        return signature(name, tuple(args), kwargs).apply_async(**options)
+        return signature(name, args, kwargs).apply_async(**options)
 
     def add_periodic_task(
         self, schedule: object, sig: Signature, name: str | None = None, **options: Any
@@ -123,3 +166,7 @@ class Celery:
         raise NoEquivalent("The worker is `python manage.py ojs_worker`.")
 
     worker_main = start
+
+
+#: All apps of a process have the same tasks.
+current_app: Final = Celery()

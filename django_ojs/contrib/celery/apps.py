@@ -1,9 +1,12 @@
 """The app that finds the Celery tasks of a project."""
 
+from importlib import import_module
+
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
 from django_ojs.contrib.celery import app, registration
+from django_ojs.contrib.celery.configuration import configuration
 
 
 class CeleryConfig(AppConfig):
@@ -18,6 +21,12 @@ class CeleryConfig(AppConfig):
         from django_ojs.contrib.celery import beat
 
         autodiscover_modules(*sorted(app.task_modules))
+        for module in (
+            *app.included,
+            *(configuration.imports or ()),
+            *(configuration.include or ()),
+        ):
+            import_module(module)
         registration.register_waiting()
         app.configured()
         beat.declare_all()

@@ -13,13 +13,21 @@ from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
 from django_ojs.schedules import cron
+from django_ojs.spec.errors import OJSError
 
 _MEMBERS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
 
 
 def declare_all() -> None:
     """Declare what `beat_schedule` has. Raises NoEquivalent, which names the entry."""
+    names: dict[str, str] = {}
     for name, entry in (configuration.beat_schedule or {}).items():
+        same = names.setdefault(cron_name(str(name)), str(name))
+        if same != name:
+            raise NoEquivalent(
+                f"beat_schedule has {same!r} and {name!r}, which are the same name of a cron job, "
+                f"{cron_name(same)!r}: rename one of them."
+            )
         declare(str(name), entry)
 
 
@@ -34,16 +42,19 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
             f"beat_schedule[{name!r}] names the task {entry['task']!r}, which no module tasks.py "
             "of an installed app declares."
         )
-    declaration = cron(
-        expression_of(entry["schedule"], name),
-        name=cron_name(name),
-        timezone=str(configuration.timezone or "UTC"),
-        args=encode(entry.get("args") or ()),
-        kwargs=encode(dict(entry.get("kwargs") or {})),
-        overlap_policy="allow",
-        **call_options.read(entry.get("options") or {}),
-    )
-    declaration(task.handler)
+    try:
+        declaration = cron(
+            expression_of(entry["schedule"], name),
+            name=cron_name(name),
+            timezone=str(configuration.timezone or "UTC"),
+            args=encode(entry.get("args") or ()),
+            kwargs=encode(dict(entry.get("kwargs") or {})),
+            overlap_policy="allow",
+            **call_options.read(entry.get("options") or {}),
+        )
+        declaration(task.handler)
+    except OJSError as error:
+        raise NoEquivalent(f"beat_schedule[{name!r}]: {error}") from None
 
 
 def expression_of(schedule: object, name: str) -> str:

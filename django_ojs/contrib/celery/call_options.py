@@ -31,7 +31,7 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or name in _WITHOUT_EFFECT:
             continue
         if name == "countdown":
-            found["scheduled_at"] = timedelta(seconds=value)
+            found["scheduled_at"] = timedelta(seconds=max(0, value))
         elif name == "eta":
             found["scheduled_at"] = value
         elif name == "expires":
@@ -51,11 +51,16 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "serializer":
             check_serializer(value)
         else:
-            raise NoEquivalent(
-                f"{name} is an option of apply_async that django_ojs does not know. "
-                f"{_INSTEAD.get(name, '')}".rstrip()
-            )
+            raise refusal(name)
     return found
+
+
+def refusal(name: str) -> NoEquivalent:
+    """Return the error for an option that a job does not have."""
+    return NoEquivalent(
+        f"{name} is an option of apply_async that django_ojs does not know. "
+        f"{_INSTEAD.get(name, '')}".rstrip()
+    )
 
 
 def check_serializer(name: str) -> None:

@@ -2,132 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
 
 from django_ojs.contrib.celery import call_options, following, registration
-from django_ojs.contrib.celery.exceptions import NoEquivalent
+from django_ojs.contrib.celery.configuration import configuration
+from django_ojs.contrib.celery.exceptions import NoEquivalent, NotRegistered
 from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.job_type import job_type_of
-from django_ojs.spec import ids
+from django_ojs.spec import ids, json
 from django_ojs.spec.errors import DuplicateJob
 
 if TYPE_CHECKING:
-    from django_ojs.contrib.celery.result import AsyncResult, GroupResult
+    from django_ojs.contrib.celery.result import AsyncResult, EagerResult, GroupResult
     from django_ojs.options import Request
 
+    Result = AsyncResult | EagerResult
 
-@dataclass(frozen=True, kw_only=True)
+Arguments = Iterable[Any] | None
+Keywords = Mapping[str, Any] | None
+
+
+@dataclass(kw_only=True)
 class Signature:
     """A task with arguments and options; an immutable one takes no result of the task before."""
 
     task: str
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     immutable: bool = False
 
     @property
     def type(self) -> Any:
-        """The `task.Task`. Raises KeyError when it is none of this process."""
+        """The `task.Task`. Raises NotRegistered when it is none of this process."""
+        if self.task not in registration.tasks:
+            raise NotRegistered(self.task)
         return registration.tasks[self.task]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function of the task."""
-        return self.type(*args, *self.args, **{**self.kwargs, **kwargs})
+        whole = self.clone(args, kwargs)
+        return whole.type(*whole.args, **whole.kwargs)
 
-    def clone(
-        self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
-    ) -> Signature:
+    def clone(self, args: Arguments = None, kwargs: Keywords = None, **options: Any) -> Signature:
         """Return a copy; these arguments come first. An immutable one keeps its own."""
-        changed = replace(self, options={**self.options, **options})
+        changed = replace(self, options={**self.options, **options}, kwargs=dict(self.kwargs))
         if self.immutable:
             return changed
-        return replace(changed, args=(*args, *self.args), kwargs={**self.kwargs, **(kwargs or {})})
+        return replace(
+            changed, args=(*(args or ()), *self.args), kwargs={**self.kwargs, **(kwargs or {})}
+        )
 
     def set(self, immutable: bool | None = None, **options: Any) -> Signature:
-        """Return a copy with these options of `apply_async`."""
-        changed = self.clone(**options)
-        return changed if immutable is None else replace(changed, immutable=immutable)
+        """Set options of `apply_async`, and return this signature."""
+        if immutable is not None:
+            self.immutable = immutable
+        self.options.update(options)
+        return self
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def link(self, callback: Signature | chain) -> Signature | chain:
+        """Enqueue another task with the result of this one, and return its signature."""
+        self.options["link"] = [*self.links, callback]
+        return callback
+
+    def link_error(self, errback: object) -> NoReturn:
+        """Raise NoEquivalent, which says what to do."""
+        raise call_options.refusal("link_error")
+
+    on_error = link_error
+
+    @property
+    def links(self) -> list[Signature | chain]:
+        """The tasks that follow this one."""
+        return links_of(self.options.get("link"))
+
+    def delay(self, *args: Any, **kwargs: Any) -> Result:
         """Enqueue the task."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
-        self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
-    ) -> AsyncResult:
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
+    ) -> Result:
         """Enqueue the task; see `Task.apply_async`."""
-        return self.clone(args, kwargs, **options)._enqueue(())
+        whole = self.clone(args, kwargs, **options)
+        # A task of another process cannot run here.
+        if configuration.task_always_eager and self.task in registration.tasks:
+            return whole.run_eagerly()
+        return _enqueue(whole.request())
 
-    def apply(self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def apply(self, args: Arguments = None, kwargs: Keywords = None, **options: Any) -> EagerResult:
         """Run the task here and now."""
-        whole = self.clone(args, kwargs)
-        return whole.type.apply(whole.args, whole.kwargs)
+        whole = self.clone(args, kwargs, **options)
+        result: EagerResult = whole.type.apply(whole.args, whole.kwargs, **whole.options)
+        return result
+
+    def run_eagerly(self) -> EagerResult:
+        """Run the task here and now, with the checks and the JSON of an enqueue."""
+        from django_ojs.conf import settings
+        from django_ojs.options import envelope_of
+        from django_ojs.spec.envelope import validate
+
+        envelope = envelope_of(self.request())
+        validate(envelope, settings().limits)
+        args, kwargs = self.type.handler.arguments_of(
+            json.loads(json.dumps(envelope.args)), envelope.meta
+        )
+        return replace(self, args=tuple(args), kwargs=kwargs).apply()
 
     def __or__(self, other: Signature | chain) -> chain:
         return chain(self, other)
 
     def stored(self) -> dict[str, Any]:
         """Return it as a job before it keeps it, with the id of the job that it will be."""
+        options = {k: v for k, v in self.options.items() if k not in ("task_id", "link")}
         return {
             "id": str(self.options.get("task_id") or ids.uuid7()),
             "task": self.task,
             "args": encode(self.args),
-            "kwargs": encode(dict(self.kwargs)),
-            "options": encode({k: v for k, v in self.options.items() if k != "task_id"}),
+            "kwargs": encode(self.kwargs),
+            "options": encode(options),
             "immutable": self.immutable,
+            "then": [_stored(link) for link in self.links],
         }
 
     @classmethod
     def from_stored(cls, data: Mapping[str, Any]) -> Signature:
-        """Read what `stored` returned."""
+        """Read what `stored` returned; its `then` is an argument of `request`."""
         return cls(
             task=data["task"],
             args=tuple(decode(data["args"])),
             kwargs=decode(data["kwargs"]),
-            options=decode(data["options"]),
+            options={**decode(data["options"]), "task_id": data["id"]},
             immutable=data["immutable"],
         )
-
-    def follow(self, result: Any, rest: Sequence[dict[str, Any]], task_id: str) -> AsyncResult:
-        """Enqueue it as the next task of a chain. Raises DuplicateJob when it was already.
-
-        The job of the task before it has done its work: a queue that is full must not fail it.
-        """
-        following_one = self.clone((decode(result),), task_id=task_id)
-        return following_one._enqueue((rest,) if rest else (), on_full="outbox")
-
-    def _enqueue(
-        self, then: Sequence[Sequence[dict[str, Any]]], on_full: str | None = None
-    ) -> AsyncResult:
-        from django_ojs.contrib.celery.result import AsyncResult
-        from django_ojs.operations.push import push
-        from django_ojs.options import envelope_of, push_options_of
-
-        item = self.request(then, on_full)
-        return AsyncResult(push(envelope_of(item), push_options_of(item)).id)
 
     def request(
         self, then: Sequence[Sequence[dict[str, Any]]] = (), on_full: str | None = None
     ) -> Request:
-        """Return the description of its job."""
+        """Return the description of its job, which chains of stored signatures follow."""
         from django_ojs.options import Request, read_options
 
-        options = dict(self.options)
-        headers = options.pop("headers", None)
-        links = options.pop("link", None) or ()
-        if isinstance(links, Signature):
-            links = (links,)
-        given = call_options.read(options)
-        then = [*then, *([link.stored()] for link in links)]
-        if then:
-            given.setdefault("id", ids.uuid7())
-        given["meta"] = following.meta_of(str(given.get("id")), then, headers)
-        given["on_full"] = on_full
-        args, kwargs = encode(self.args), encode(dict(self.kwargs))
+        options = {k: v for k, v in self.options.items() if k not in ("headers", "link")}
+        then = [*then, *map(_stored, self.links)]
         task = registration.tasks.get(self.task)
+        args, kwargs = encode(self.args), encode(self.kwargs)
         if task is not None:
             bound = task.handler.bind(tuple(args), kwargs)
         elif kwargs:
@@ -137,11 +159,52 @@ class Signature:
             )
         else:
             bound = args
+            options = {**configuration.route(self.task), **options}
+        given = call_options.read(options)
+        if then:
+            given.setdefault("id", ids.uuid7())
+        given["meta"] = following.meta_of(
+            str(given.get("id")),
+            then,
+            headers=self.options.get("headers"),
+            positional=len(args) if kwargs else None,
+        )
+        given["on_full"] = on_full
         return Request(
             type=job_type_of(self.task),
             args=bound,
             options=read_options(given),  # type: ignore[arg-type]  # read_options checks them
         )
+
+
+def links_of(option: Any) -> list[Signature | chain]:
+    """Return what `link` of `apply_async` has: nothing, one or several."""
+    return [option] if isinstance(option, Signature | chain) else list(option or ())
+
+
+def _stored(link: Signature | chain) -> list[dict[str, Any]]:
+    if not isinstance(link, Signature | chain):
+        raise NoEquivalent(
+            f"A link is the signature of a task or a chain, and not a {type(link).__name__}."
+        )
+    return [step.stored() for step in ([link] if isinstance(link, Signature) else link.tasks)]
+
+
+def _enqueue(item: Request, rest: Sequence[dict[str, Any]] = ()) -> AsyncResult:
+    from django_ojs.operations.push import push
+    from django_ojs.options import envelope_of, push_options_of
+
+    return _result_of(push(envelope_of(item), push_options_of(item)).id, rest)
+
+
+def _result_of(job_id: UUID, rest: Sequence[dict[str, Any]]) -> AsyncResult:
+    """Return the result of the last of these steps; its parents are those before it."""
+    from django_ojs.contrib.celery.result import AsyncResult
+
+    result = AsyncResult(job_id)
+    for step in rest:
+        result = AsyncResult(step["id"], parent=result)
+    return result
 
 
 def signature(
@@ -165,13 +228,14 @@ def signature(
     )
 
 
-def enqueue_following(job: following.HasMeta, result: Any) -> None:
-    """Enqueue what follows a job, with its result. Raises InvalidMetadata; see `following`."""
-    for first, *rest in following.chains_of(job):
-        try:
-            Signature.from_stored(first).follow(result, rest, first["id"])
-        except DuplicateJob:
-            continue  # An earlier run has enqueued it.
+def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -> None:
+    """Enqueue what follows a job, each with its result."""
+    for first, *rest in chains:
+        whole = Signature.from_stored(first).clone((decode(result),))
+        then = [*([rest] if rest else []), *first["then"]]
+        # The job before it has done its work: a queue that is full must not fail it.
+        with suppress(DuplicateJob):  # An earlier run has enqueued it.
+            _enqueue(whole.request(then, on_full="outbox"))
 
 
 class chain:
@@ -189,7 +253,7 @@ class chain:
             if isinstance(step, chain):
                 found.extend(step.tasks)
             elif isinstance(step, Signature):
-                found.append(step)
+                found.append(step.clone())
             else:
                 raise NoEquivalent(
                     f"A chain is of signatures of tasks, and not of a {type(step).__name__}: a "
@@ -200,36 +264,90 @@ class chain:
     def __or__(self, other: Signature | chain) -> chain:
         return chain(self, other)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def __call__(self, *args: Any, **kwargs: Any) -> Result | None:
         return self.apply_async(args, kwargs)
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def set(self, **options: Any) -> chain:
+        """Set options of the first task, as Celery does, and return this chain."""
+        self.tasks[0].set(**options)
+        return self
+
+    def link(self, callback: Signature | chain) -> Signature | chain:
+        """Enqueue another task with the result of the last one, and return its signature."""
+        return self.tasks[-1].link(callback)
+
+    def delay(self, *args: Any, **kwargs: Any) -> Result | None:
         """Enqueue the first task."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
-        self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
-    ) -> AsyncResult:
-        """Enqueue the first task, and return the result of the last one."""
-        from django_ojs.contrib.celery.result import AsyncResult
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
+    ) -> Result | None:
+        """Enqueue the first task, and return the result of the last one; None without tasks.
 
-        first, *rest = self.tasks
+        The options are those of the first task; `link` and `task_id` are those of the last one.
+        """
+        if not self.tasks:
+            return None
+        if configuration.task_always_eager:
+            return self._apply(Signature.run_eagerly, args, kwargs, options)
+        return _enqueue(*self.prepared(args, kwargs, options))
+
+    def apply(
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
+    ) -> EagerResult | None:
+        """Run the tasks here and now. Raises the error of one that fails and is not the last."""
+        return self._apply(Signature.apply, args, kwargs, options)
+
+    def prepared(
+        self, args: Arguments, kwargs: Keywords, options: dict[str, Any]
+    ) -> tuple[Request, list[dict[str, Any]]]:
+        """Return the description of the first job, and the steps that it stores."""
+        first, *rest = self._steps(args, kwargs, options)
         stored = [step.stored() for step in rest]
-        enqueued = first.clone(args, kwargs, **options)._enqueue((stored,) if stored else ())
-        return AsyncResult(stored[-1]["id"]) if stored else enqueued
+        return first.request([stored] if stored else ()), stored
+
+    def _steps(self, args: Arguments, kwargs: Keywords, options: dict[str, Any]) -> list[Signature]:
+        steps = [step.clone() for step in self.tasks]
+        options = dict(options)
+        for callback in links_of(options.pop("link", None)):
+            steps[-1].link(callback)
+        if options.get("task_id") is not None:
+            steps[-1].set(task_id=options.pop("task_id"))
+        return [steps[0].clone(args, kwargs, **options), *steps[1:]]
+
+    def _apply(
+        self,
+        run: Callable[[Signature], EagerResult],
+        args: Arguments,
+        kwargs: Keywords,
+        options: dict[str, Any],
+    ) -> EagerResult | None:
+        last: EagerResult | None = None
+        for step in self._steps(args, kwargs, options) if self.tasks else ():
+            result = run(step if last is None else step.clone((last.get(),)))
+            last = replace(result, parent=last)
+        return last
 
 
 class group:
-    """Tasks that are enqueued together, in one statement: all or none."""
+    """Tasks and chains that are enqueued together, in one statement: all or none."""
 
     def __init__(self, *members: Any) -> None:
-        if len(members) == 1 and not isinstance(members[0], Signature):
+        if len(members) == 1 and not isinstance(members[0], Signature | chain | group):
             members = tuple(members[0])
-        if not all(isinstance(member, Signature) for member in members):
-            raise NoEquivalent("A group is of signatures of tasks: enqueue a chain by itself.")
-        self.tasks: list[Signature] = list(members)
+        self.tasks: list[Signature | chain] = []
+        for member in members:
+            if isinstance(member, group):
+                self.tasks.extend(member.tasks)
+            elif isinstance(member, Signature | chain):
+                self.tasks.append(member)
+            else:
+                raise NoEquivalent(
+                    f"A group is of signatures of tasks, and not of a {type(member).__name__}."
+                )
 
-    def __iter__(self) -> Iterator[Signature]:
+    def __iter__(self) -> Iterator[Signature | chain]:
         return iter(self.tasks)
 
     def __or__(self, other: object) -> chord:
@@ -243,16 +361,27 @@ class group:
         return self.apply_async(args, kwargs)
 
     def apply_async(
-        self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
     ) -> GroupResult:
-        """Enqueue the tasks, and return their results."""
+        """Enqueue the tasks, and return their results. The options are those of each task."""
         from django_ojs.client import enqueue_batch
-        from django_ojs.contrib.celery.result import AsyncResult, GroupResult
+        from django_ojs.contrib.celery.result import GroupResult
 
-        args = tuple(args)
-        requests = [member.clone(args, kwargs, **options).request() for member in self.tasks]
-        jobs = enqueue_batch(requests) if requests else []
-        return GroupResult([AsyncResult(job.id) for job in jobs])
+        args = tuple(args or ())
+        members = [chain(member) for member in self.tasks]
+        if configuration.task_always_eager:
+            return GroupResult([m.apply_async(args, kwargs, **options) for m in members])
+        prepared = [member.prepared(args, kwargs, options) for member in members if member.tasks]
+        jobs = enqueue_batch([item for item, _ in prepared]) if prepared else []
+        pairs = zip(jobs, prepared, strict=True)
+        return GroupResult([_result_of(job.id, rest) for job, (_, rest) in pairs])
+
+    def apply(self, args: Arguments = None, kwargs: Keywords = None, **options: Any) -> GroupResult:
+        """Run the tasks here and now."""
+        from django_ojs.contrib.celery.result import GroupResult
+
+        args = tuple(args or ())
+        return GroupResult([member.apply(args, kwargs, **options) for member in self.tasks])
 
 
 class chord:

@@ -32,7 +32,7 @@ class Retry(failure.Retry):
 
 
 class Ignore(Exception):
-    """End the task without a result; its job is completed."""
+    """End the task without a result; its job is completed, and nothing follows it."""
 
 
 class Reject(Exception):
@@ -46,6 +46,10 @@ class Reject(Exception):
 
 class MaxRetriesExceededError(Exception):
     """`Task.retry` was called without `exc`, and the task has no retries left."""
+
+
+class NotRegistered(KeyError):
+    """No module of this process declares a task of this name."""
 
 
 class TimeLimitExceeded(Exception):

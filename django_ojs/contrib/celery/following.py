@@ -32,26 +32,42 @@ class HasMeta(Protocol):
 
 
 def meta_of(
-    job_id: UUID | str, then: Sequence[Sequence[dict[str, Any]]], headers: dict[str, Any] | None
+    job_id: UUID | str,
+    then: Sequence[Sequence[dict[str, Any]]],
+    *,
+    headers: dict[str, Any] | None,
+    positional: int | None,
 ) -> dict[str, Any] | None:
-    """Return the `meta` of a job: chains of signatures that follow it, and Celery's headers."""
+    """Return the `meta` of a job.
+
+    It has the chains of signatures that follow it, Celery's headers, and how many arguments were
+    given by position when the others were given by name.
+    """
     found: dict[str, Any] = {}
     if then:
         found["then"] = signing.dumps(then, salt=_salt(job_id), compress=True)
     if headers:
         found["headers"] = headers
+    if positional is not None:
+        found["positional"] = positional
     return {META: found} if found else None
 
 
 def headers_of(job: HasMeta) -> dict[str, Any]:
     """Return the headers that `apply_async` was given."""
-    headers = _member(job).get("headers")
+    headers = _member(job.meta).get("headers")
     return headers if isinstance(headers, dict) else {}
+
+
+def positional_of(meta: dict[str, JSON], default: int) -> int:
+    """Return how many of the arguments were given by position."""
+    number = _member(meta).get("positional")
+    return number if type(number) is int and 0 <= number <= default else default
 
 
 def chains_of(job: HasMeta) -> list[list[dict[str, Any]]]:
     """Return the chains that follow a job. Raises InvalidMetadata for a wrong signature."""
-    text = _member(job).get("then")
+    text = _member(job.meta).get("then")
     if text is None:
         return []
     try:
@@ -63,8 +79,8 @@ def chains_of(job: HasMeta) -> list[list[dict[str, Any]]]:
     return chains
 
 
-def _member(job: HasMeta) -> dict[str, Any]:
-    member = job.meta.get(META)
+def _member(meta: dict[str, JSON]) -> dict[str, Any]:
+    member = meta.get(META)
     return member if isinstance(member, dict) else {}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from django_ojs.context import JobContext
 from django_ojs.contrib.celery import call_options, canvas, following
 from django_ojs.contrib.celery.configuration import configuration
-from django_ojs.contrib.celery.exceptions import Reject
+from django_ojs.contrib.celery.exceptions import Ignore, Reject
 from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
@@ -19,6 +18,7 @@ from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.options import Options, read_options
 from django_ojs.spec import failure
+from django_ojs.spec.json import JSON
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
 
 
@@ -37,7 +37,9 @@ class CeleryHandler(KeywordHandler):
     def run(self, context: JobContext) -> Any:
         """Run the task, and enqueue what follows it; see `Handler.run`."""
         job = context.job
-        args, kwargs = self.call_arguments(decode(context.args))
+        # Before the task runs: with a wrong signature it must have no effect.
+        chains = following.chains_of(job)
+        args, kwargs = self.arguments_of(context.args, job.meta)
         request = TaskRequest(
             id=str(job.id),
             task=self.task.name,
@@ -53,6 +55,8 @@ class CeleryHandler(KeywordHandler):
         function = self.task if self.function == self.task.run else self.function
         try:
             result = encode(run_task(self.task, request, function))
+        except Ignore:
+            return None  # Celery enqueues nothing after it either.
         except Reject as rejected:
             if rejected.requeue:
                 raise failure.Retry(str(rejected.reason or "Rejected."), timedelta(0)) from rejected
@@ -60,12 +64,23 @@ class CeleryHandler(KeywordHandler):
         except failure.HandlerResponse:
             raise
         except Exception as error:
-            # Celery retries only what the task asks for.
-            with suppress(AttributeError):
-                error.ojs_retryable = False  # type: ignore[attr-defined]
+            # Celery retries only what the task asks for. The class may forbid its own __setattr__.
+            object.__setattr__(error, "ojs_retryable", False)
             raise
-        canvas.enqueue_following(job, result)
+        canvas.enqueue_following(chains, result)
         return None if self._ignores_result() else result
+
+    def arguments_of(
+        self, args: list[JSON], meta: dict[str, JSON]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return how to call the task, by position and by name as the caller gave them."""
+        positional, keywords = self.call_arguments(decode(args))
+        number = following.positional_of(meta, len(positional))
+        names = list(self.callable_signature.parameters)[number : len(positional)]
+        return positional[:number], {
+            **dict(zip(names, positional[number:], strict=True)),
+            **keywords,
+        }
 
     def _ignores_result(self) -> bool:
         if self.task.ignore_result is None:
@@ -74,14 +89,16 @@ class CeleryHandler(KeywordHandler):
 
 
 def _options_of(task: Any) -> Options:
+    route = configuration.route(task.name)
     given = {
-        "queue": task.queue or configuration.route(task.name) or configuration.task_default_queue,
-        "priority": task.priority,
-        "expires": task.expires,
+        **route,
+        "queue": task.queue or route.get("queue"),
+        "priority": route.get("priority") if task.priority is None else task.priority,
+        "expires": route.get("expires") if task.expires is None else task.expires,
         "time_limit": task.time_limit or configuration.task_time_limit,
         "soft_time_limit": task.soft_time_limit or configuration.task_soft_time_limit,
     }
-    retries = task.max_retries
+    retries = task.most_retries
     policy = RetryPolicy(
         max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
         initial_interval=timedelta(seconds=task.default_retry_delay),

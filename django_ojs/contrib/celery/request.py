@@ -31,7 +31,10 @@ class TaskRequest:
     def correlation_id(self) -> str | None:
         return self.id
 
-    root_id = parent_id = group = chord = reply_to = eta = expires = None
+    # What a job has no equivalent of.
+    root_id = parent_id = group = group_index = chain = chord = callbacks = errbacks = None
+    reply_to = origin = shadow = timelimit = logfile = loglevel = utc = properties = None
+    eta = expires = None
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a member by name."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -11,12 +12,12 @@ from uuid import UUID
 
 from django_ojs.context import current_context
 from django_ojs.contrib.celery import exceptions
-from django_ojs.contrib.celery.exceptions import TaskError, TaskRevokedError
+from django_ojs.contrib.celery.exceptions import NoEquivalent, TaskError, TaskRevokedError
 from django_ojs.contrib.celery.values import decode
 from django_ojs.models import Job
 from django_ojs.operations import cancel, info
 from django_ojs.spec import ids, progress
-from django_ojs.spec.errors import JobNotFound, OJSError
+from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 
@@ -33,8 +34,12 @@ _ENDED: Final = ("SUCCESS", "FAILURE", "REVOKED")
 class AsyncResult:
     """The result of a task, by the id of its job. Each property queries the job."""
 
-    def __init__(self, id: UUID | str, **kwargs: Any) -> None:
+    def __init__(
+        self, id: UUID | str, *args: Any, parent: AsyncResult | None = None, **kwargs: Any
+    ) -> None:
         self.id = str(id)
+        #: The result of the task before it in its chain.
+        self.parent = parent
 
     def __str__(self) -> str:
         return self.id
@@ -59,24 +64,37 @@ class AsyncResult:
         except (JobNotFound, OJSError):
             return None
 
+    def _decisive(self) -> Job | None:
+        """Query the job, or that of a task before it in its chain that has failed."""
+        job = self.job()
+        if job is None and self.parent is not None:
+            before = self.parent._decisive()
+            if before is not None and before.state in (State.DISCARDED, State.CANCELLED):
+                return before
+        return job
+
     @property
     def state(self) -> str:
-        """Celery's name of the job's state; a job that does not exist is PENDING, as there."""
-        return _state(self.job())
+        """Celery's name of the job's state; a job that does not exist is PENDING, as there.
+
+        A task after one that failed or was cancelled in its chain has the state of that one, where
+        `parent` is known.
+        """
+        return _state(self._decisive())
 
     status = state
 
     @property
     def result(self) -> Any:
         """What the task returned or reported with `update_state`, or the error of a failure."""
-        return _result(self.job())
+        return _result(self._decisive())
 
     info = result
 
     @property
     def traceback(self) -> str | None:
         """The frames of the last failed run."""
-        job = self.job()
+        job = self._decisive()
         frames = (job.error or {}).get("backtrace") if job is not None else None
         return "\n".join(frames) if frames else None
 
@@ -85,6 +103,28 @@ class AsyncResult:
         """When the task ended."""
         job = self.job()
         return None if job is None else job.finished_at
+
+    @property
+    def retries(self) -> int | None:
+        """How often the task was retried."""
+        job = self.job()
+        return None if job is None else max(0, job.spent - 1)
+
+    @property
+    def queue(self) -> str | None:
+        """The queue of the job."""
+        job = self.job()
+        return None if job is None else job.queue
+
+    def maybe_throw(self, propagate: bool = True, **kwargs: Any) -> Any:
+        """Return the result of now, or raise the error of a failure."""
+        job = self._decisive()
+        result = _result(job)
+        if propagate and _state(job) in ("FAILURE", "REVOKED"):
+            raise result
+        return result
+
+    throw = maybe_throw
 
     def ready(self) -> bool:
         """Whether the task has ended."""
@@ -113,7 +153,7 @@ class AsyncResult:
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            job = self.job()
+            job = self._decisive()
             state = _state(job)
             if state in _ENDED:
                 break
@@ -131,8 +171,15 @@ class AsyncResult:
     wait = get
 
     def revoke(self, *args: Any, **kwargs: Any) -> None:
-        """Cancel the job; one that runs is interrupted. A job that has ended stays as it is."""
-        if not self.ready():
+        """Cancel the job; one that runs is interrupted. A job that has ended stays as it is.
+
+        Raises NoEquivalent for a task of a chain that is not enqueued yet.
+        """
+        if self.parent is not None and self.job() is None and not self.ready():
+            raise NoEquivalent(
+                f"The task {self.id} is not enqueued yet: revoke `parent`, the task before it."
+            )
+        with suppress(JobNotFound, Conflict):
             cancel.cancel(ids.parse_id(self.id))
 
     def forget(self) -> None:
@@ -142,11 +189,15 @@ class AsyncResult:
 class GroupResult:
     """The results of a group."""
 
-    def __init__(self, results: list[AsyncResult]) -> None:
-        self.results = results
+    def __init__(self, results: Iterable[Any]) -> None:
+        # `AsyncResult` or `EagerResult`.
+        self.results: list[Any] = [each for each in results if each is not None]
 
-    def __iter__(self) -> Iterator[AsyncResult]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.results)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.results[index]
 
     def __len__(self) -> int:
         return len(self.results)
@@ -162,6 +213,10 @@ class GroupResult:
     def failed(self) -> bool:
         """Whether a task failed."""
         return any(each.failed() for each in self.results)
+
+    def waiting(self) -> bool:
+        """Whether a task has not ended."""
+        return not self.ready()
 
     def completed_count(self) -> int:
         """Return how many tasks returned."""
@@ -187,6 +242,18 @@ class EagerResult:
     result: Any
     state: str
     traceback: str | None = None
+    parent: EagerResult | None = None
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    @property
+    def task_id(self) -> str | None:
+        return self.id
+
+    @property
+    def info(self) -> Any:
+        return self.result
 
     @property
     def status(self) -> str:
@@ -209,6 +276,14 @@ class EagerResult:
         if propagate and isinstance(self.result, BaseException) and self.failed():
             raise self.result
         return self.result
+
+    wait = get
+
+    def revoke(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the task has ended."""
+
+    def forget(self) -> None:
+        """Do nothing: no job has the result."""
 
 
 def _check_may_wait() -> None:

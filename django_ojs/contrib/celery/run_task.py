@@ -11,7 +11,6 @@ from typing import Any
 from django_ojs.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from django_ojs.contrib.celery.request import TaskRequest, running
 from django_ojs.contrib.celery.result import EagerResult
-from django_ojs.spec import ids
 from django_ojs.spec.failure import HandlerResponse
 
 
@@ -35,31 +34,31 @@ class ExceptionInfo:
 
 
 def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
-    """Call the function of a task. Return its result, or raise Retry, Reject or its error."""
+    """Call the function of a task. Return its result, or raise what it raised, or Retry."""
     args, kwargs = request.args, request.kwargs
     with running(task, request):
-        status, value, info = "SUCCESS", None, None
+        # None: the run was interrupted, or ends in a way of which no hook is told.
+        status: str | None = None
+        value, info = None, None
         try:
             task.before_start(request.id, args, kwargs)
             value = _call(task, request, function)
+            status = "SUCCESS"
             task.on_success(value, request.id, args, kwargs)
             return value
-        except Ignore:
-            status = "IGNORED"
-            return None
         except Retry as error:
             status, value, info = "RETRY", error, ExceptionInfo(error)
             task.on_retry(error.exc, request.id, args, kwargs, info)
             raise
-        except (Reject, HandlerResponse):
-            status = "REJECTED"
+        except (Ignore, Reject, HandlerResponse):
+            status = None
             raise
         except Exception as error:
             status, value, info = "FAILURE", error, ExceptionInfo(error)
             task.on_failure(error, request.id, args, kwargs, info)
             raise
         finally:
-            if status in ("SUCCESS", "FAILURE", "RETRY"):
+            if status is not None:
                 task.after_return(status, value, request.id, args, kwargs, info)
 
 
@@ -86,21 +85,16 @@ def _backoff(task: Any, retries: int) -> int:
     return random.randrange(seconds + 1) if task.retry_jitter else seconds
 
 
-def apply(task: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, throw: bool) -> EagerResult:
+def apply(task: Any, request: TaskRequest, *, throw: bool) -> EagerResult:
     """Run a task in this process, and again at once for each retry."""
-    request = TaskRequest(
-        id=str(ids.uuid7()),
-        task=task.name,
-        args=args,
-        kwargs=kwargs,
-        called_directly=False,
-        is_eager=True,
-    )
     while True:
         try:
             return EagerResult(request.id, run_task(task, request, task), "SUCCESS")
         except Retry:
             request.retries += 1
+        except (Ignore, Reject) as error:
+            state = "IGNORED" if isinstance(error, Ignore) else "REJECTED"
+            return EagerResult(request.id, error, state)
         except Exception as error:
             if throw:
                 raise

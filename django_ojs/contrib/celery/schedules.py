@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 Field = str | int | Collection[int]
@@ -22,6 +23,12 @@ class crontab:
         fields = (minute, hour, day_of_month, month_of_year, day_of_week)
         self.expression = " ".join(map(_text, fields))
 
+    @classmethod
+    def from_string(cls, text: str) -> crontab:
+        """Return a schedule of the five fields of cron."""
+        minute, hour, day_of_month, month_of_year, day_of_week = text.split()
+        return cls(minute, hour, day_of_week, day_of_month, month_of_year)
+
     @property
     def restricts_both_days(self) -> bool:
         """Whether neither the day of the month nor that of the week is `*`."""
@@ -34,5 +41,6 @@ class crontab:
 
 def _text(field: Field) -> str:
     if isinstance(field, str | int):
-        return str(field).replace(" ", "")
+        # Celery reads the first three letters of a day.
+        return re.sub(r"([a-z]{3})[a-z]+", r"\1", str(field).replace(" ", "").lower())
     return ",".join(map(str, sorted(field)))

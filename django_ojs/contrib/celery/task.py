@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +14,11 @@ from django.utils.functional import cached_property
 
 from django_ojs.context import current_context
 from django_ojs.contrib.celery import call_options, registration
-from django_ojs.contrib.celery.canvas import Signature, signature
+from django_ojs.contrib.celery.canvas import Signature, links_of, signature
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.contrib.celery.request import TaskRequest, current_request
+from django_ojs.spec import ids
 
 if TYPE_CHECKING:
     from django_ojs.contrib.celery.handler import CeleryHandler
@@ -30,7 +32,8 @@ _WITHOUT_EFFECT: Final = frozenset(
     {
         *("acks_late", "acks_on_failure_or_timeout", "reject_on_worker_lost", "track_started"),
         *("store_errors_even_if_ignored", "send_events", "trail", "compression", "typing"),
-        *("after_return_trail", "resultrepr_maxsize", "send_error_emails"),
+        *("after_return_trail", "resultrepr_maxsize", "send_error_emails", "shared", "lazy"),
+        "store_eager_result",
     }
 )
 _INSTEAD: Final = {
@@ -62,6 +65,9 @@ class Task:
     ignore_result: bool | None = None
     serializer: str = "json"
     abstract: bool = True
+
+    #: For `except self.MaxRetriesExceededError`.
+    MaxRetriesExceededError: ClassVar = MaxRetriesExceededError
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Do the work; a class of tasks defines it."""
@@ -106,8 +112,6 @@ class Task:
         UUIDv7) and `link`. Raises NoEquivalent for one that has no equivalent, and as `ojs.enqueue`
         does.
         """
-        if configuration.task_always_eager:
-            return self.apply(args, kwargs)
         return self.s(*(args or ()), **(kwargs or {})).apply_async(**options)
 
     apply_async_on_commit = apply_async
@@ -117,14 +121,42 @@ class Task:
         args: Arguments = None,
         kwargs: Keywords = None,
         throw: bool | None = None,
+        task_id: str | None = None,
+        retries: int = 0,
+        headers: dict[str, Any] | None = None,
+        link: Any = None,
         **options: Any,
     ) -> EagerResult:
-        """Run the task here and now, with its retries, and return its result."""
+        """Run the task here and now, with its retries, and return its result.
+
+        Options that say when and where a job runs have no effect.
+        """
         from django_ojs.contrib.celery.run_task import apply
 
         if throw is None:
             throw = bool(configuration.task_eager_propagates)
-        return apply(self, tuple(args or ()), dict(kwargs or {}), throw=throw)
+        request = TaskRequest(
+            id=str(task_id or ids.uuid7()),
+            task=self.name,
+            args=tuple(args or ()),
+            kwargs=dict(kwargs or {}),
+            retries=retries,
+            called_directly=False,
+            is_eager=True,
+            headers=headers or {},
+        )
+        result = apply(self, request, throw=throw)
+        if result.successful():
+            for callback in links_of(link):
+                callback.apply_async((result.result,))
+        return result
+
+    @property
+    def most_retries(self) -> int | None:
+        """The larger one of `max_retries` and that of `retry_kwargs`; None: without a limit."""
+        if self.max_retries is None:
+            return None
+        return max(self.max_retries, self.retry_kwargs.get("max_retries") or 0)
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a signature with these arguments."""
@@ -162,7 +194,8 @@ class Task:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
         With no retries left it raises `exc`, or MaxRetriesExceededError. The arguments stay as they
-        are. Raises NoEquivalent for other ones, and for more retries than the task declares.
+        are. Raises NoEquivalent for other ones, and when the retries that the task declares are
+        used up while `max_retries` is more.
         """
         request = self.request
         cause = exc if exc is not None else sys.exc_info()[1]
@@ -178,26 +211,35 @@ class Task:
             if exc is not None:
                 raise exc
             raise MaxRetriesExceededError(f"{self.name} was retried {request.retries} times.")
-        if self.max_retries is not None and (limit is None or limit > self.max_retries):
+        declared = self.most_retries
+        if declared is not None and request.retries >= declared:
+            # Its job has no further attempt.
             raise NoEquivalent(
-                f"{self.name}: retry(max_retries=...) is more than the task declares. Write "
-                f"@shared_task(max_retries={limit})."
-            )
+                f"{self.name}: retry(max_retries={limit}) is more than the {declared} retries that "
+                f"the task declares. Write @shared_task(max_retries={limit})."
+            ) from cause
         delay = self.default_retry_delay if countdown is None else countdown
         if eta is not None:
-            delay = max(0.0, (eta - timezone.now()).total_seconds())
-        retry = Retry(exc=cause, delay=delay)
+            if timezone.is_naive(eta):
+                raise NoEquivalent(f"{self.name}: the eta of retry() needs a time zone.")
+            delay = (eta - timezone.now()).total_seconds()
+        retry = Retry(exc=cause, delay=max(0.0, delay))
         if cause is not None:
             retry.with_traceback(cause.__traceback__)
         if throw:
             raise retry from cause
         return retry
 
-    @staticmethod
-    def _are_its_own(request: TaskRequest, args: Arguments, kwargs: Keywords) -> bool:
-        return (args is None or tuple(args) == request.args) and (
-            kwargs is None or dict(kwargs) == request.kwargs
-        )
+    def _are_its_own(self, request: TaskRequest, args: Arguments, kwargs: Keywords) -> bool:
+        bind = inspect.signature(self.run).bind
+        try:
+            given = bind(
+                *(request.args if args is None else args),
+                **(request.kwargs if kwargs is None else kwargs),
+            )
+        except TypeError:
+            return False
+        return given == bind(*request.args, **request.kwargs)
 
     def update_state(
         self,
@@ -210,9 +252,12 @@ class Task:
         if context is not None:
             context.progress(data={"state": state, "meta": dict(meta or {})})
 
-    def replace(self, sig: object) -> NoReturn:
-        """Raise NoEquivalent: a job does not become another one."""
-        raise NoEquivalent(f"{self.name}: replace() has no equivalent. Enqueue the other task.")
+    def replace(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise NoEquivalent: a job does not become another one, nor several."""
+        raise NoEquivalent(
+            f"{self.name}: replace(), map(), starmap() and chunks() have no equivalent. Enqueue "
+            "the other task, or a group."
+        )
 
     add_to_chord = map = starmap = chunks = replace
 
@@ -257,11 +302,9 @@ def shared_task(
             "name": path,
             "abstract": False,
             "run": function if options.get("bind") else staticmethod(function),
-            "__doc__": function.__doc__,
-            "__module__": function.__module__,
-            "__wrapped__": staticmethod(function),
         }
         task: Task = type(function.__name__, (base,), values)()
+        functools.update_wrapper(task, function)
         registration.add(task)
         return task
 

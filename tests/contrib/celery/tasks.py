@@ -52,15 +52,34 @@ def fetch(error: str) -> None:
     raise ConnectionError(error)
 
 
-@app.task(autoretry_for=(Exception,), dont_autoretry_for=(KeyError,))
+@app.task(autoretry_for=(ConnectionError,), retry_kwargs={"max_retries": 5, "countdown": 60})
+def fetch_once(number: int) -> int:
+    if "fetched" not in calls:
+        calls.append("fetched")
+        raise ConnectionError
+    return number
+
+
+class Unknown(LookupError):
+    """An error that can hardly be changed."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+@app.task(autoretry_for=(Exception,), dont_autoretry_for=(LookupError,))
 def look_up(name: str) -> None:
-    raise KeyError(name)
+    raise Unknown(name)
 
 
 @shared_task(bind=True)
 def stop(self: Task, how: str) -> None:
     if how == "retry":
         self.retry(max_retries=9)
+    if how == "same":
+        self.retry(args=["same"], kwargs={}, countdown=0)
     if how == "arguments":
         self.retry(args=["ignore"])
     raise {"ignore": Ignore(), "reject": Reject("bad"), "requeue": Reject("later", requeue=True)}[
@@ -107,9 +126,28 @@ class Recorded(Task):
 
 @shared_task(base=Recorded)
 def recorded(text: str) -> str:
+    if text == "interrupt":
+        raise KeyboardInterrupt
     if text == "bad":
         raise ValueError(text)
     return text
+
+
+@shared_task(bind=True)
+def given(self: Task, a: int, b: int = 0, c: int = 0) -> list[Any]:
+    return [self.request.args, self.request.kwargs]
+
+
+class Counted(app.Task):
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs) + 1
+
+
+@app.task(base=Counted)
+def counted(number: int) -> int:
+    return number + 1
 
 
 class Counter(Task):

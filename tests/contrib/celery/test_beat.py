@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[3]
         (crontab(minute=0, hour="*/3"), "0 */3 * * *"),
         (crontab(hour=[8, 20], minute=30, day_of_week="mon-fri"), "30 8,20 * * mon-fri"),
         (crontab(0, 0, day_of_month="1, 15", month_of_year={6, 1}), "0 0 1,15 1,6 *"),
+        (crontab(minute="*/15", day_of_week="Monday, thu"), "*/15 * * * mon,thu"),
+        (crontab.from_string("0 2 1 * *"), "0 2 1 * *"),
         (timedelta(minutes=5), "@every 300s"),
         (30.0, "@every 30s"),
     ],
@@ -93,6 +95,7 @@ def test_the_beat_schedule_fires(shop: ModuleType, settings: Any) -> None:
     [
         ({"task": "shop.tasks.gone", "schedule": 30}, "no module tasks.py"),
         ({"task": "shop.counter", "schedule": 30, "when": 1}, "'when'"),
+        ({"task": "shop.counter", "schedule": crontab(hour="22-3"), "args": [1]}, "22-23,0-3"),
     ],
 )
 def test_an_entry_that_cannot_be_declared_is_named(
@@ -102,24 +105,39 @@ def test_an_entry_that_cannot_be_declared_is_named(
         beat.declare("nightly", entry)
 
 
+def test_two_entries_of_the_same_name_are_named(shop: ModuleType, settings: Any) -> None:
+    entry = {"task": "shop.counter", "schedule": 30, "args": [1]}
+    settings.CELERY_BEAT_SCHEDULE = {"Daily_Mail": entry, "daily mail": entry}
+    with pytest.raises(NoEquivalent, match=r"'Daily_Mail' and 'daily mail'.*'daily-mail'"):
+        beat.declare_all()
+
+
 UNCHANGED = """
 from django.conf import settings
 from django_ojs.contrib.celery import install_as_celery
 install_as_celery()
 import celery, celery.app, celery.utils.log
-from celery import Celery, shared_task
+from celery import Celery, current_app, shared_task, states, uuid
 from celery.app.task import Task
 from celery.exceptions import MaxRetriesExceededError
 from celery.schedules import crontab
+from celery.states import SUCCESS
 from celery.utils.log import get_task_logger
-settings.configure(INSTALLED_APPS=["django_ojs", "django_ojs.contrib.celery"], OJS={})
+settings.configure(
+    INSTALLED_APPS=["django_ojs", "django_ojs.contrib.celery"], OJS={}, CELERY_IMPORTS=["colorsys"]
+)
+app = Celery("proj", include=["tabnanny"])
+app.autodiscover_tasks(["wsgiref"], related_name="headers")
 @shared_task
 def add(a, b): return a + b
 import django
 django.setup()
+import sys
+assert {"colorsys", "tabnanny", "wsgiref.headers"} <= sys.modules.keys()
 from celery.result import AsyncResult
 from django_ojs.contrib.celery import result
 assert AsyncResult is result.AsyncResult
+assert current_app.tasks["__main__.add"] is add and add.s().apply_async and uuid() != uuid()
 assert add(1, 2) == 3 and isinstance(add, Task)
 from django_ojs.handlers import get_handler
 assert get_handler("__main__.add") is None and get_handler(add.handler.type) is add.handler

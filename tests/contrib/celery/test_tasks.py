@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from types import ModuleType
@@ -12,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 
 from django_ojs import testing
-from django_ojs.contrib.celery import Celery, current_task, shared_task
+from django_ojs.contrib.celery import Celery, current_task, shared_task, signature
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidArgs, OJSError
@@ -21,6 +22,7 @@ from django_ojs.spec.states import State
 
 def test_a_task_is_called_as_a_function(shop: ModuleType) -> None:
     assert shop.add(1, b=2) == 3
+    assert (shop.add.__name__, shop.add.__wrapped__(1)) == ("add", 11)
     assert shop.call() == [None, 0, {}, None] if current_task else True
     assert not current_task
     with pytest.raises(ConnectionError):
@@ -59,6 +61,8 @@ def test_the_options_of_a_task_and_of_a_call(ojs: testing.TestContext, shop: Mod
     assert (first.queue, first.priority, first.state) == ("bulk", 9, State.SCHEDULED)
     assert first.due_at == at
     assert (second.args, second.timeout_ms) == ([2], 9000)
+    late = shop.add.apply_async([0], None, countdown=-1, queue=None)
+    assert Job.objects.get(pk=late.id).state == State.AVAILABLE
 
 
 def test_arguments_that_json_has_no_type_for(ojs: testing.TestContext, shop: ModuleType) -> None:
@@ -125,7 +129,6 @@ def test_only_what_a_task_asks_for_is_retried(ojs: testing.TestContext, shop: Mo
         ("ignore", State.COMPLETED, False),
         ("reject", State.DISCARDED, False),
         ("requeue", State.RETRYABLE, False),
-        ("retry", State.DISCARDED, True),
         ("arguments", State.DISCARDED, True),
     ],
 )
@@ -136,8 +139,53 @@ def test_a_task_that_ends_in_another_way(
     ojs.drain(max_jobs=1)
     job = Job.objects.get()
     assert (job.state, job.dead_letter) == (state, dead)
-    if how in ("retry", "arguments"):
+    if how == "arguments":
         assert job.error["type"] == "NoEquivalent"
+
+
+def test_more_retries_than_a_task_declares(ojs: testing.TestContext, shop: ModuleType) -> None:
+    more = shop.stop.delay("retry")
+    fetched = shop.fetch_once.delay(1)
+    assert Job.objects.get(pk=fetched.id).max_attempts == 6
+    # As in Celery, None is the limit of the task.
+    same = shared_task(name="shop.same", max_retries=2, retry_kwargs={"max_retries": None})(print)
+    assert same.most_retries == 2
+    ojs.drain(with_retries=True)
+    job = Job.objects.get(pk=more.id)
+    assert (job.state, job.dead_letter, job.spent) == (State.DISCARDED, True, 4)
+    assert "Write @shared_task(max_retries=9)" in job.error["message"]
+    assert (fetched.get(), fetched.retries, fetched.queue) == (1, 1, "default")
+
+
+def test_arguments_keep_their_names(ojs: testing.TestContext, shop: ModuleType) -> None:
+    results = [
+        shop.given.delay(1, c=3),
+        shop.given.delay(a=1),
+        shop.given.delay(1, 2, 3),
+        shop.given.delay(b=Decimal(2), a=1, c=3),
+    ]
+    ojs.drain()
+    assert [each.get() for each in results] == [
+        [[1], {"b": 0, "c": 3}],
+        [[], {"a": 1}],
+        [[1, 2, 3], {}],
+        [[], {"a": 1, "b": Decimal(2), "c": 3}],
+    ]
+    same = shop.stop.delay(how="same")
+    ojs.drain(with_retries=True)
+    assert same.result.type == "MaxRetriesExceededError"
+
+
+def test_a_run_that_is_interrupted_is_no_success(shop: ModuleType) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        shop.recorded.apply(("interrupt",))
+    assert shop.calls == [("before_start", ("interrupt",), {})]
+
+
+def test_a_base_class_with_a_call_of_its_own(ojs: testing.TestContext, shop: ModuleType) -> None:
+    result = shop.counted.delay(1)
+    ojs.drain()
+    assert (result.get(), shop.counted.run(1), shop.counted(1)) == (3, 2, 3)
 
 
 def test_the_hooks_of_a_base_class(ojs: testing.TestContext, shop: ModuleType) -> None:
@@ -163,6 +211,11 @@ def test_a_class_of_tasks_and_a_task_that_is_named(
         shop.app.send_task("billing.charge", kwargs={"order": 3})
     ojs.drain(max_jobs=2)
     assert [each.result for each in results] == [2, 3]
+    assert shop.app.AsyncResult(results[0].id).maybe_throw() == 2
+    shop.app.control.revoke(elsewhere.id, terminate=True)
+    assert elsewhere.state == "REVOKED"
+    with pytest.raises(NoEquivalent, match="admin"):
+        shop.app.control.inspect()
     assert Job.objects.get(pk=elsewhere.id).type == "billing.charge"
 
 
@@ -199,20 +252,33 @@ def test_eager_tasks_run_at_once_with_their_retries(shop: ModuleType, settings: 
 
 
 def test_the_queues_of_the_settings(settings: Any) -> None:
-    settings.CELERY_TASK_ROUTES = {"routed.*": {"queue": "routed"}}
-    settings.CELERY_TASK_DEFAULT_QUEUE = "Celery_Default"
-    app = Celery()
-
-    @app.task(name="routed.one")
-    def one() -> None: ...
-
-    @app.task(name="other.one")
-    def other() -> None: ...
-
-    assert (one.handler.defaults.queue, other.handler.defaults.queue) == (
-        "routed",
-        "celery-default",
+    settings.CELERY_TASK_ROUTES = (
+        [
+            ("routed.*", {"queue": "routed", "priority": 5}),
+            ("routed.exact", "Exact"),
+            (re.compile(r"(video|image)\..*"), {"queue": "media"}),
+        ],
+        {"late.*": {"queue": "late"}, "routed.*": {"queue": "never"}},
+        {"keyed.*": {"exchange": "media"}},
     )
+    settings.CELERY_TASK_DEFAULT_QUEUE = "Celery_Default"
+
+    def queue(name: str, **options: Any) -> tuple[str | None, int | None]:
+        defaults = Celery().task(name=name, **options)(print).handler.defaults
+        return defaults.queue, defaults.priority
+
+    assert queue("routed.one") == ("routed", 5)
+    assert queue("routed.own", queue="own", priority=0) == ("own", 0)
+    assert queue("routed.exact") == ("exact", None)
+    assert queue("image.scale") == ("media", None)
+    assert queue("late.one") == ("late", None)
+    assert queue("other.one") == ("celery-default", None)
+    assert signature("video.cut").request().options.queue == "media"
+    with pytest.raises(NoEquivalent, match="queue="):
+        queue("keyed.one")
+    settings.CELERY_TASK_ROUTES = "shop.routers.route"
+    with pytest.raises(NoEquivalent, match="patterns"):
+        queue("shop.one")
 
 
 @pytest.mark.parametrize(
@@ -282,5 +348,8 @@ def test_eta_is_a_retry_too(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -
             raise
 
     with pytest.raises(MaxRetriesExceededError):
+        task.apply(throw=True)
+    now = now.replace(tzinfo=None)
+    with pytest.raises(NoEquivalent, match="time zone"):
         task.apply(throw=True)
     assert seen == [timedelta(minutes=5)]
