@@ -91,6 +91,10 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
+@pytest.mark.requirement("OBS-001")
+@pytest.mark.requirement("OBS-002")
+@pytest.mark.requirement("DT-001")
+@pytest.mark.requirement("DT-005")
 def test_an_enqueue_is_a_producer_span_and_its_context_is_in_meta(
     telemetry: Telemetry, commits: Capture
 ) -> None:
@@ -115,6 +119,9 @@ def test_an_enqueue_is_a_producer_span_and_its_context_is_in_meta(
     }
 
 
+@pytest.mark.requirement("OBS-003")
+@pytest.mark.requirement("DT-002")
+@pytest.mark.requirement("DT-004")
 def test_a_run_is_a_consumer_span_of_a_trace_of_its_own_that_links_to_the_enqueue(
     telemetry: Telemetry, commits: Capture, ojs: TestContext
 ) -> None:
@@ -148,6 +155,7 @@ def test_a_run_is_a_consumer_span_of_a_trace_of_its_own_that_links_to_the_enqueu
     assert "secret" not in span.to_json() + enqueued.to_json()
 
 
+@pytest.mark.requirement("DT-006")
 def test_each_attempt_has_a_span_that_links_to_the_enqueue(
     telemetry: Telemetry, commits: Capture, ojs: TestContext
 ) -> None:
@@ -291,6 +299,7 @@ def test_a_duplicate_names_the_job_that_exists(telemetry: Telemetry, commits: Ca
     assert (found["ojs.enqueue.outcome"], found["ojs.job.id"]) == ("duplicate", str(first.id))
 
 
+@pytest.mark.requirement("DT-003")
 def test_the_trace_context_of_a_client_goes_through_push_and_fetch_as_it_is(
     telemetry: Telemetry, commits: Capture
 ) -> None:
@@ -309,6 +318,7 @@ def test_the_trace_context_of_a_client_goes_through_push_and_fetch_as_it_is(
     ]
 
 
+@pytest.mark.requirement("DT-008")
 def test_baggage_goes_with_the_job_up_to_its_limit(
     telemetry: Telemetry, commits: Capture, ojs: TestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +350,8 @@ def test_without_a_valid_trace_context_a_run_has_no_link(
     assert not telemetry.span("default process").links
 
 
+@pytest.mark.requirement("OBS-004")
+@pytest.mark.requirement("OBS-005")
 def test_the_metrics_of_the_documents(
     telemetry: Telemetry, commits: Capture, ojs: TestContext
 ) -> None:
