@@ -151,6 +151,12 @@ def test_what_is_secret_or_in_the_job_is_left_out() -> None:
     assert written(record(iban="DE"))["attributes"]["iban"] == "DE"
 
 
+def test_words_that_other_libraries_use_too_are_attributes(running: ojs.JobContext) -> None:
+    found = written(record(queue="support", state="open"))
+    assert found["ojs"]["queue"] == running.job.queue
+    assert found["attributes"] == {"logger": "shop", "queue": "support", "state": "open"}
+
+
 def test_any_value_is_written(settings: Any) -> None:
     deep: list[Any] = []
     for _ in range(100):

@@ -5,6 +5,7 @@ that the project configures; nothing here is imported otherwise.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,22 +35,22 @@ from django_ojs.worker.handler_call import Interrupted, has_timed_out
 
 SCOPE: Final = "django_ojs"
 
-#: What an enqueue did, as the outcomes of `EnqueuedJob`, and for a job that was stored in a
-#: transaction:
+#: The attribute with the outcome of an enqueue: one of `Outcome`, or of these two.
 OUTCOME: Final = "ojs.enqueue.outcome"
-#: it was rolled back, or
+#: The transaction was rolled back.
 ROLLED_BACK: Final = "rolled_back"
-#: Django does not know when it ends (`set_autocommit(False)`).
+#: Django does not know when the transaction ends (`set_autocommit(False)`).
 UNCOMMITTED: Final = "uncommitted"
 
-#: The W3C Baggage specification guarantees this much; entries beyond it are not stored.
+#: The limit of ojs-distributed-tracing §9.3; entries beyond it are not stored.
 MAX_BAGGAGE_BYTES: Final = 8192
 #: Milliseconds that the end of a worker process waits for the SDK to export.
 FLUSH_TIMEOUT_MS: Final = 3_000
 
 # ojs-observability §8.2
 _DURATION_BUCKETS: Final = (
-    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 30, 60, 120, 300),
 )
 _QUEUE_TIME_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
 
@@ -255,6 +256,7 @@ class _UntilCommit:
         self._span: Span | None = span
         self._results = results
         self._ended_at = time.time_ns()
+        self._process = os.getpid()
 
     def committed(self) -> None:
         """End the span of jobs that are stored."""
@@ -276,7 +278,9 @@ class _UntilCommit:
             span.end(end_time=self._ended_at)
 
     def __del__(self) -> None:
-        self.uncommitted(ROLLED_BACK)
+        # A forked child has a copy, and drops it at its end.
+        if self._process == os.getpid():
+            self.uncommitted(ROLLED_BACK)
 
 
 def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:

@@ -391,7 +391,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
 NOTES: Final[dict[str, str]] = {
     "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
-    "OBS-004": "By `/ojs/metrics`, and by OpenTelemetry; failed jobs are those that were discarded.",
+    "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
     "DT-007": "There are no workflows yet.",
     "DT-010": "There are no workflows yet.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",

@@ -343,10 +343,9 @@ def test_baggage_goes_with_the_job_up_to_its_limit(
 def test_without_a_valid_trace_context_a_run_has_no_link(
     meta: dict[str, Any], telemetry: Telemetry, ojs: TestContext
 ) -> None:
-    with override_settings():
-        tracing.instrumentation.install(None)
-        echo.options(meta=meta).enqueue()
-        ojs.drain()
+    tracing.instrumentation.install(None)
+    echo.options(meta=meta).enqueue()
+    ojs.drain()
     assert not telemetry.span("default process").links
 
 
