@@ -7,7 +7,7 @@ that the project configures; nothing here is imported otherwise.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from django_ojs import middleware
-from django_ojs.conf import settings
+from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
 from django_ojs.operations.enqueue import instrumentation, transaction_check
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -329,25 +329,30 @@ def _enqueue_attributes(
         "messaging.operation.name": operation,
         "messaging.operation.type": "publish",
     }
-    if len(envelopes) == 1:
+    type = _common(each.type for each in envelopes)
+    if len(envelopes) == 1 and type is not None and queue is not None:
         envelope = envelopes[0]
-        attributes |= _job_attributes(envelope.id, envelope.type, envelope.queue)
-        attributes["ojs.job.priority"] = envelope.priority
+        attributes |= _job_attributes(envelope.id, type, queue)
+        if isinstance(envelope.priority, int):
+            attributes["ojs.job.priority"] = envelope.priority
         if envelope.scheduled_at_text is not None:
             attributes["ojs.job.scheduled_at"] = envelope.scheduled_at_text
         return attributes
     attributes["messaging.batch.message_count"] = len(envelopes)
     if queue is not None:
         attributes |= {"messaging.destination.name": queue, "ojs.job.queue": queue}
-    if (type := _common(each.type for each in envelopes)) is not None:
+    if type is not None:
         attributes["ojs.job.type"] = type
     return attributes
 
 
-def _common(values: Iterator[str]) -> str | None:
-    """Return the value that all have; None where they differ."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
+def _common(values: Iterable[object]) -> str | None:
+    """Return the value that all have; None where they differ.
+
+    Queues and types are not validated yet, and may be of any type and length.
+    """
+    first, *others = values
+    return str(first)[:NAME_BYTES] if all(each == first for each in others) else None
 
 
 def _fields(span: Span) -> dict[str, str]:
