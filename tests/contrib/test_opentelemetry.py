@@ -122,6 +122,7 @@ def test_an_enqueue_is_a_producer_span_and_its_context_is_in_meta(
 @pytest.mark.requirement("OBS-003")
 @pytest.mark.requirement("DT-002")
 @pytest.mark.requirement("DT-004")
+@pytest.mark.requirement("DT-005")
 def test_a_run_is_a_consumer_span_of_a_trace_of_its_own_that_links_to_the_enqueue(
     telemetry: Telemetry, commits: Capture, ojs: TestContext
 ) -> None:
