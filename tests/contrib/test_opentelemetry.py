@@ -392,6 +392,16 @@ def test_the_metrics_of_the_documents(
     ]
 
 
+def test_without_an_sdk_jobs_run_and_carry_nothing(ojs: TestContext) -> None:
+    tracing.instrument()
+    try:
+        echo.enqueue()
+        assert ojs.drain().completed == 1
+        assert Job.objects.get().meta == {}
+    finally:
+        tracing.uninstrument()
+
+
 def test_it_outlives_a_change_of_the_settings_and_can_be_undone(
     telemetry: Telemetry, ojs: TestContext
 ) -> None:
