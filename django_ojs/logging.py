@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,17 +17,16 @@ from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
 
-#: Attributes of a record that say which job it is about, by their names in the document. Without a
-#: job they are empty.
-JOB_FIELDS: Final = {
-    "job_id": "job_id",
-    "job_type": "job_type",
-    "queue": "queue",
-    "attempt": "attempt",
-    "state": "state",
-    "worker_id": "worker_id",
-    "correlation_id": "correlation_id",
-}
+#: Attributes of a record that say which job it is about; members of `ojs` in the document.
+JOB_FIELDS: Final = (
+    "job_id",
+    "job_type",
+    "queue",
+    "attempt",
+    "state",
+    "worker_id",
+    "correlation_id",
+)
 _TRACE_FIELDS: Final = ("trace_id", "span_id")
 
 # §5.4: the lowest level of each severity.
@@ -74,7 +73,7 @@ class JobContextFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes that the record does not have."""
-        found = _current_job()
+        found = _current_fields()
         for name in (*JOB_FIELDS, *_TRACE_FIELDS):
             if not hasattr(record, name):
                 setattr(record, name, found.get(name, ""))
@@ -94,17 +93,15 @@ class JSONFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON."""
-        job = {
-            **_current_job(),
-            **{name: value for name, value in vars(record).items() if name in _KNOWN and value},
-        }
+        given = _given(record)
+        job = {**_current_fields(), **{name: value for name, value in given.items() if value}}
         severity, number = _severity(record.levelno)
         written: dict[str, Any] = {
             "timestamp": _timestamp(record.created),
             "severity": severity,
             "severity_number": number,
             "message": _text(record.getMessage()),
-            "component": "worker" if job else _component,
+            "component": "worker" if "job_id" in job else _component,
         }
         if (category := _category(record)) is not None:
             written["category"] = category
@@ -113,7 +110,7 @@ class JSONFormatter(logging.Formatter):
                 written[member] = found
         if error := self._error(record):
             written["error"] = error
-        written["attributes"] = {"logger": record.name, **self._extra(record)}
+        written["attributes"] = {"logger": record.name, **self._extra(record, given.keys())}
         return json.dumps(written)
 
     def _error(self, record: logging.LogRecord) -> dict[str, str]:
@@ -126,8 +123,8 @@ class JSONFormatter(logging.Formatter):
             error["backtrace"] = _text("".join(traceback.format_exception(*record.exc_info)))
         return {"type": _text(str(kind)), **error} if kind else {}
 
-    def _extra(self, record: logging.LogRecord) -> dict[str, Any]:
-        unknown = vars(record).keys() - _STANDARD - _KNOWN - {"error"}
+    def _extra(self, record: logging.LogRecord, known: Set[str]) -> dict[str, Any]:
+        unknown = vars(record).keys() - _STANDARD - known - {"error"}
         return {
             name: REDACTED if self._is_sensitive(name) else self._value(vars(record)[name])
             for name in sorted(unknown)
@@ -156,11 +153,15 @@ class JSONFormatter(logging.Formatter):
         return _text(str(value))
 
 
-_KNOWN: Final = frozenset({*JOB_FIELDS, *_TRACE_FIELDS})
+def _given(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the fields of its job and span that a record has, by the worker or the filter."""
+    # Without an id they are not about a job: `queue` and `state` are words of others too.
+    names = (*(JOB_FIELDS if hasattr(record, "job_id") else ()), *_TRACE_FIELDS)
+    return {name: getattr(record, name) for name in names if hasattr(record, name)}
 
 
-def _current_job() -> dict[str, Any]:
-    """Return the fields of the job that runs here; none where no job can."""
+def _current_fields() -> dict[str, Any]:
+    """Return the fields of the job that runs here, and of the current span."""
     contexts = sys.modules.get("django_ojs.context")
     context = None if contexts is None else contexts.current_context()
     if contexts is None or context is None:

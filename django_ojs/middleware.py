@@ -9,7 +9,7 @@ identified by its dotted path, its class, or the object itself.
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
@@ -179,6 +179,26 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
         return outcome[0] if call(0, envelope) is not None else None
 
 
+#: Execution middleware of instrumentation, around every chain; the last one is the outermost.
+_instrumentation: tuple[ExecutionMiddleware, ...] = ()
+
+
+def instrument(middleware: ExecutionMiddleware) -> None:
+    """Run a middleware around all others, whatever EXECUTION_MIDDLEWARE is, now and later.
+
+    For instrumentation (OpenTelemetry, Sentry), which has its own switch.
+    """
+    global _instrumentation
+    if middleware not in _instrumentation:
+        _instrumentation = (*_instrumentation, middleware)
+
+
+def uninstrument(middleware: ExecutionMiddleware) -> None:
+    """Undo `instrument`."""
+    global _instrumentation
+    _instrumentation = tuple(each for each in _instrumentation if each != middleware)
+
+
 class ExecutionChain(Chain[ExecutionMiddleware]):
     """The middleware that wraps every run of a handler."""
 
@@ -194,7 +214,10 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
                 return handler()
             return self._entries[index][1](context, _Once(lambda: call(index + 1)))
 
-        result = call(0)
+        run: Callable[[], Any] = partial(call, 0)
+        for middleware in _instrumentation:
+            run = partial(middleware, context, _Once(run))
+        result = run()
         if inspect.iscoroutine(result) and not context.is_async:
             result.close()
             raise TypeError("An async def execution middleware wraps async def handlers only.")
@@ -232,31 +255,7 @@ def frozen_enqueue_chain() -> EnqueueChain | None:
 @cache
 def execution_chain() -> ExecutionChain:
     """Return the chain that wraps every handler in this process."""
-    chain = ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
-    for middleware in _instrumentation:
-        chain.prepend(middleware)
-    return chain
-
-
-#: Execution middleware that the settings do not list; see `instrument`.
-_instrumentation: list[ExecutionMiddleware] = []
-
-
-def instrument(middleware: ExecutionMiddleware) -> None:
-    """Run a middleware around all others, whatever EXECUTION_MIDDLEWARE is, now and later.
-
-    For instrumentation (OpenTelemetry, Sentry), which has its own switch.
-    """
-    if middleware not in _instrumentation:
-        _instrumentation.append(middleware)
-        execution_chain.cache_clear()
-
-
-def uninstrument(middleware: ExecutionMiddleware) -> None:
-    """Undo `instrument`."""
-    if middleware in _instrumentation:
-        _instrumentation.remove(middleware)
-        execution_chain.cache_clear()
+    return ExecutionChain("EXECUTION_MIDDLEWARE", settings().execution_middleware)
 
 
 def _forget(*, setting: str, **kwargs: object) -> None:

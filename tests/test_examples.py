@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from django.core.management import get_commands
+from django.test import Client
 from django.urls import resolve
 
 from django_ojs.conf import Settings
@@ -104,6 +105,12 @@ def test_the_probes_of_the_site_are_public_routes() -> None:
     for probe in ("readinessProbe", "livenessProbe"):
         view = resolve(container[probe]["httpGet"]["path"]).func
         assert "PublicView" in {each.__name__ for each in view.cls.__mro__}  # type: ignore[attr-defined]  # of DRF
+
+
+def test_the_liveness_probe_of_the_site_uses_no_database(client: Client) -> None:
+    # Without the mark `django_db` any connection is an error.
+    path = PODS["shop-web"]["containers"][0]["livenessProbe"]["httpGet"]["path"]
+    assert client.get(path).status_code == 200
 
 
 def test_the_probes_of_the_worker_read_its_health_file() -> None:

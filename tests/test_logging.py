@@ -49,6 +49,8 @@ def running() -> Iterator[ojs.JobContext]:
     contexts.enter(None)
 
 
+@pytest.mark.requirement("LOG-001")
+@pytest.mark.requirement("LOG-002")
 def test_a_record_has_the_fields_of_the_document() -> None:
     found = written(record("one\ntwo", template="welcome"))
     assert found.pop("timestamp")[-5:].endswith("Z")
@@ -64,6 +66,7 @@ def test_a_record_has_the_fields_of_the_document() -> None:
     assert written(made)["timestamp"] == "2026-02-15T22:00:00.123Z"
 
 
+@pytest.mark.requirement("LOG-R001")
 @pytest.mark.parametrize(
     ("level", "severity", "number"),
     [
@@ -81,6 +84,7 @@ def test_a_level_is_a_severity_of_opentelemetry(level: int, severity: str, numbe
     assert (found["severity"], found["severity_number"]) == (severity, number)
 
 
+@pytest.mark.requirement("LOG-003")
 def test_a_record_that_is_logged_while_a_job_runs_has_the_job(running: ojs.JobContext) -> None:
     job = running.job
     job.__dict__["meta"] = {"traceparent": TRACE, "ojs.context.request_id": "req_1", "secret": "x"}
@@ -99,6 +103,7 @@ def test_a_record_that_is_logged_while_a_job_runs_has_the_job(running: ojs.JobCo
     assert "trace" not in written(record())
 
 
+@pytest.mark.requirement("LOG-R004")
 def test_the_span_of_the_moment_goes_before_that_of_the_enqueue(
     running: ojs.JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +117,7 @@ def test_the_span_of_the_moment_goes_before_that_of_the_enqueue(
     assert written(record())["trace"]["trace_id"] == TRACE[3:35]
 
 
+@pytest.mark.requirement("LOG-004")
 def test_an_error_has_type_message_and_backtrace(settings: Any) -> None:
     try:
         raise ValueError("no\nmoney")
@@ -126,6 +132,7 @@ def test_an_error_has_type_message_and_backtrace(settings: Any) -> None:
     assert written(record(error="timeout"))["error"] == {"type": "timeout"}
 
 
+@pytest.mark.requirement("LOG-005")
 def test_what_is_secret_or_in_the_job_is_left_out() -> None:
     extra = {
         "args_": 1,
@@ -142,6 +149,12 @@ def test_what_is_secret_or_in_the_job_is_left_out() -> None:
     assert found["headers"]["nested"] == [{"Password": "[redacted]", "ok": 1}]
     assert found["iban"] == found["auth_token"] == "[redacted]"
     assert written(record(iban="DE"))["attributes"]["iban"] == "DE"
+
+
+def test_words_that_other_libraries_use_too_are_attributes(running: ojs.JobContext) -> None:
+    found = written(record(queue="support", state="open"))
+    assert found["ojs"]["queue"] == running.job.queue
+    assert found["attributes"] == {"logger": "shop", "queue": "support", "state": "open"}
 
 
 def test_any_value_is_written(settings: Any) -> None:
@@ -208,6 +221,7 @@ def test_the_classes_of_the_other_examples_take_their_options() -> None:
         assert import_string(made.pop("()"))(**made)
 
 
+@pytest.mark.requirement("LOG-R003")
 @pytest.mark.smoke
 def test_a_real_worker_with_the_documented_logging_writes_json_lines(
     process_environment: dict[str, str], tmp_path: Path

@@ -5,8 +5,9 @@ that the project configures; nothing here is imported otherwise.
 """
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from django_ojs import middleware
-from django_ojs.conf import settings
+from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
 from django_ojs.operations.enqueue import instrumentation, transaction_check
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -34,22 +35,22 @@ from django_ojs.worker.handler_call import Interrupted, has_timed_out
 
 SCOPE: Final = "django_ojs"
 
-#: What an enqueue did, as the outcomes of `EnqueuedJob`, and for a job that was stored in a
-#: transaction:
+#: The attribute with the outcome of an enqueue: one of `Outcome`, or of these two.
 OUTCOME: Final = "ojs.enqueue.outcome"
-#: it was rolled back, or
+#: The transaction was rolled back.
 ROLLED_BACK: Final = "rolled_back"
-#: Django does not know when it ends (`set_autocommit(False)`).
+#: Django does not know when the transaction ends (`set_autocommit(False)`).
 UNCOMMITTED: Final = "uncommitted"
 
-#: The W3C Baggage specification guarantees this much; entries beyond it are not stored.
+#: The limit of ojs-distributed-tracing §9.3; entries beyond it are not stored.
 MAX_BAGGAGE_BYTES: Final = 8192
 #: Milliseconds that the end of a worker process waits for the SDK to export.
 FLUSH_TIMEOUT_MS: Final = 3_000
 
 # ojs-observability §8.2
 _DURATION_BUCKETS: Final = (
-    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 30, 60, 120, 300),
 )
 _QUEUE_TIME_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
 
@@ -255,6 +256,7 @@ class _UntilCommit:
         self._span: Span | None = span
         self._results = results
         self._ended_at = time.time_ns()
+        self._process = os.getpid()
 
     def committed(self) -> None:
         """End the span of jobs that are stored."""
@@ -276,7 +278,9 @@ class _UntilCommit:
             span.end(end_time=self._ended_at)
 
     def __del__(self) -> None:
-        self.uncommitted(ROLLED_BACK)
+        # A forked child has a copy, and drops it at its end.
+        if self._process == os.getpid():
+            self.uncommitted(ROLLED_BACK)
 
 
 def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
@@ -325,25 +329,30 @@ def _enqueue_attributes(
         "messaging.operation.name": operation,
         "messaging.operation.type": "publish",
     }
-    if len(envelopes) == 1:
+    type = _common(each.type for each in envelopes)
+    if len(envelopes) == 1 and type is not None and queue is not None:
         envelope = envelopes[0]
-        attributes |= _job_attributes(envelope.id, envelope.type, envelope.queue)
-        attributes["ojs.job.priority"] = envelope.priority
+        attributes |= _job_attributes(envelope.id, type, queue)
+        if isinstance(envelope.priority, int):
+            attributes["ojs.job.priority"] = envelope.priority
         if envelope.scheduled_at_text is not None:
             attributes["ojs.job.scheduled_at"] = envelope.scheduled_at_text
         return attributes
     attributes["messaging.batch.message_count"] = len(envelopes)
     if queue is not None:
         attributes |= {"messaging.destination.name": queue, "ojs.job.queue": queue}
-    if (type := _common(each.type for each in envelopes)) is not None:
+    if type is not None:
         attributes["ojs.job.type"] = type
     return attributes
 
 
-def _common(values: Iterator[str]) -> str | None:
-    """Return the value that all have; None where they differ."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
+def _common(values: Iterable[object]) -> str | None:
+    """Return the value that all have; None where they differ.
+
+    Queues and types are not validated yet, and may be of any type and length.
+    """
+    first, *others = values
+    return str(first)[:NAME_BYTES] if all(each == first for each in others) else None
 
 
 def _fields(span: Span) -> dict[str, str]:

@@ -380,10 +380,68 @@ EXTENSIONS: Final[dict[str, Section]] = {
         },
         of_servers=False,
     ),
+    "observability": Section(
+        title="Extension: observability",
+        must={
+            "OBS-001": "The trace context goes with the job, in its meta.",
+            "OBS-002": "An enqueue is a PRODUCER span.",
+            "OBS-003": "A run is a CONSUMER span that links to it.",
+            "OBS-004": "Enqueued, completed and failed jobs are counted.",
+            "OBS-005": "How long jobs wait and run is measured.",
+            "OBS-006": "The depth of queues is measured.",
+        },
+        may={},
+        # On where the project turns it on.
+        of_servers=False,
+    ),
+    "distributed-tracing": Section(
+        title="Extension: distributed-tracing",
+        must={
+            "DT-001": "An enqueue puts its traceparent into the meta.",
+            "DT-002": "A run links to the traceparent of its job.",
+            "DT-003": "The trace context of a client is kept as it is.",
+            "DT-004": "The names of spans have a pattern.",
+            "DT-005": "Spans have the id, type and queue of the job.",
+            "DT-006": "The span of a failure is an error.",
+            "DT-007": "Spans of workflows say which.",
+        },
+        may={
+            "DT-008": "Baggage goes with the job.",
+            "DT-009": "Work of the server itself has spans.",
+            "DT-010": "Steps of a workflow carry its first trace.",
+        },
+        of_servers=False,
+    ),
+    "logging": Section(
+        title="Extension: logging",
+        must={
+            "LOG-001": "Records are JSON objects.",
+            "LOG-002": "A record has a time, severity, message and component.",
+            "LOG-003": "Records about a job have its id.",
+            "LOG-004": "Each failure is logged with its error.",
+            "LOG-005": "Arguments and results are not logged.",
+        },
+        may={
+            "LOG-R001": "All severities are there, from TRACE to FATAL.",
+            "LOG-R002": "All changes of state are logged.",
+            "LOG-R003": "Durations are logged.",
+            "LOG-R004": "Records have the trace and the span.",
+            "LOG-R005": "Records can be sampled.",
+            "LOG-R006": "Middleware logs each run.",
+        },
+        of_servers=False,
+    ),
 }
 
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
 NOTES: Final[dict[str, str]] = {
+    "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
+    "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
+    "DT-007": "There are no workflows yet.",
+    "DT-010": "There are no workflows yet.",
+    "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
+    "LOG-R002": "The ends of runs. The others are events.",
+    "LOG-R006": "The worker logs each run, without a middleware.",
     "L0-ENV-003": "Lower case only, as the core document says; a hyphen is accepted in a word too.",
     "L0-LC-002": (
         "Beyond this table, with the core document: a lapsed claim is available again, and a "

@@ -74,6 +74,7 @@ def test_what_happened_is_counted_by_queue_and_type() -> None:
     assert value(found, "ojs_job_queue_time_seconds_count", **read) == 1
 
 
+@pytest.mark.requirement("OBS-006")
 def test_jobs_are_counted_by_queue_and_state() -> None:
     in_state("active", queue="email")
     push(queue="email")
