@@ -36,6 +36,7 @@ include_patterns = [
     "docs/**.rst",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "README.md",
     "SECURITY.md",
     "example_project/workers/node/README.md",
 ]

@@ -164,6 +164,15 @@ def test_every_extra_is_there_with_what_it_installs() -> None:
     }
 
 
+def test_each_row_of_the_comparison_has_its_sources() -> None:
+    compared = table("explanation/comparison.md", "Features")
+    sources = table("explanation/comparison.md", "Sources")
+    assert column(sources) == column(compared)
+    # Its own column needs none.
+    assert {len(row) for row in sources} == {len(compared[0]) - 1}
+    assert all(cell for row in compared + sources for cell in row)
+
+
 API = table("reference/python-api.md", "Names")
 
 
