@@ -334,6 +334,5 @@ def _lately(minutes: Sequence[int], since: datetime | None) -> int:
     """Return the sum of the minutes since a time; of all of them if it is None or earlier."""
     if since is None:
         return sum(minutes)
-    whole = (timezone.now() - since) // timedelta(minutes=1) + 1
-    # One more: the first minute may have begun before it.
-    return sum(minutes[-min(len(minutes), whole + 1) :])
+    number = timezone.now().timestamp() // 60 - since.timestamp() // 60 + 1
+    return sum(minutes[-int(min(len(minutes), max(1, number))) :])
