@@ -12,6 +12,7 @@ from django_ojs.admin.job_list import filter_query
 from django_ojs.models import DeadLetterJob, Job, Queue, Worker
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
 _Remedy = Callable[[OperatorModelAdmin, HttpRequest, Finding], list[Button]]
@@ -20,7 +21,10 @@ _Remedy = Callable[[OperatorModelAdmin, HttpRequest, Finding], list[Button]]
 def remedies(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     """Return what the user may do about a finding; none for what no page can mend."""
     remedy = _REMEDIES.get(finding.kind)
-    return [] if remedy is None else remedy(page, request, finding)
+    try:
+        return [] if remedy is None else remedy(page, request, finding)
+    except OJSError:  # A name that a search cannot hold.
+        return []
 
 
 def _maintenance(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:

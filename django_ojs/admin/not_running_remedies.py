@@ -7,6 +7,7 @@ from django_ojs.admin.finding_remedies import jobs, resume
 from django_ojs.models import Job, Worker
 from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
 
@@ -14,7 +15,18 @@ def remedies(
     page: OperatorModelAdmin, request: HttpRequest, job: Job, reason: NotRunning | None
 ) -> list[Button]:
     """Return what the user may do so that a job runs; none where it only has to wait."""
-    match reason.kind if reason is not None else None:
+    if reason is None:
+        return []
+    try:
+        return _remedies(page, request, job, reason)
+    except OJSError:  # A name that a search cannot hold.
+        return []
+
+
+def _remedies(
+    page: OperatorModelAdmin, request: HttpRequest, job: Job, reason: NotRunning
+) -> list[Button]:
+    match reason.kind:
         case "maintenance":
             return page.end_maintenance(request)
         case "paused":

@@ -22,6 +22,9 @@ MAX_DETAIL_VALUES: Final = 1_000
 MAX_DETAIL_DEPTH: Final = 16
 MAX_DETAIL_CHARACTERS: Final = 1_000
 
+#: The type of the error of a job that its worker has no handler for.
+UNKNOWN_JOB_TYPE: Final = "unknown_job_type"
+
 RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
 
 

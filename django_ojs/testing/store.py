@@ -8,13 +8,13 @@ from django_ojs.context import JobContext
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker.in_flight import Run
 
 UNKNOWN_TYPE = Failure(
-    type="unknown_job_type", message="The worker has no handler for this job type."
+    type=UNKNOWN_JOB_TYPE, message="The worker has no handler for this job type."
 )
 
 

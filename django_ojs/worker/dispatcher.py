@@ -7,7 +7,7 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import progress
 from django_ojs.worker.completer import Completer
@@ -16,7 +16,7 @@ from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 
 _UNKNOWN_TYPE = Failure(
-    type="unknown_job_type", message="The worker has no handler for this job type."
+    type=UNKNOWN_JOB_TYPE, message="The worker has no handler for this job type."
 )
 
 

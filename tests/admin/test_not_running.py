@@ -35,7 +35,7 @@ def reason(job: Job, client: Client | None = None) -> tuple[str, str]:
     """Return the sentence of the page, as `show` has it too, and the HTML with its buttons."""
     client = client or root(f"user-{next(_USERS)}")
     page = client.get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
-    found = re.search(r'<p class="ojs-not-running">(.*?)</p>', page, re.DOTALL)
+    found = re.search(r'<div class="ojs-not-running">(.*?)</div>', page, re.DOTALL)
     if found is None:
         assert ojs("show", job.pk, "--json").json["not_running"] is None
         return "", ""

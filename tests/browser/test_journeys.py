@@ -161,6 +161,7 @@ def test_a_page_says_whether_it_is_live_and_its_rows_do_not_move_under_the_mouse
     page.goto(f"{ADMIN}job/")
     line = page.locator(".ojs-live")
     shows(line, "Live, ")
+    counts(line.get_by_role("button"), 1)
     # Rows that would move under the mouse are announced, and shown on a click.
     page.locator(".ojs-page tbody th a").hover()
     push_many(2, queue="email", type="test.later")

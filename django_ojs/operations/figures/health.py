@@ -20,6 +20,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
+from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.bounds import Load
@@ -175,7 +176,7 @@ def held_back() -> list[HeldBack]:
     for type, queue, error_type in due.order_by("due_at", "pk").values_list(
         "type", "queue", "error__type"
     )[:MOST_DUE]:
-        if error_type == "unknown_job_type":
+        if error_type == UNKNOWN_JOB_TYPE:
             found[type, queue] += 1
     return [
         HeldBack(type=type, queue=queue, jobs=jobs)
@@ -334,6 +335,5 @@ def _lately(minutes: Sequence[int], since: datetime | None) -> int:
     """Return the sum of the minutes since a time; of all of them if it is None or earlier."""
     if since is None:
         return sum(minutes)
-    whole = (timezone.now() - since) // timedelta(minutes=1) + 1
-    # One more: the first minute may have begun before it.
-    return sum(minutes[-min(len(minutes), whole + 1) :])
+    number = timezone.now().timestamp() // 60 - since.timestamp() // 60 + 1
+    return sum(minutes[-int(min(len(minutes), max(1, number))) :])

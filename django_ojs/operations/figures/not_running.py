@@ -15,6 +15,7 @@ from django_ojs.models import Job, Queue
 from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.events import EventType
+from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
@@ -86,7 +87,7 @@ def _blocked(job: Job) -> NotRunning | None:
     if paused_at is not None:
         sentence = f"The queue {job.queue} is paused{_since(paused_at)}{_paused_by(job.queue)}."
         return NotRunning(kind="paused", sentence=sentence)
-    if isinstance(job.error, dict) and job.error.get("type") == "unknown_job_type":
+    if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
         sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
         return NotRunning(kind="unknown_type", sentence=sentence)
     if not queue_overview.is_worked(job.queue):
