@@ -21,6 +21,7 @@ from django_ojs.storage.figures import all_time, rollups
 from tests.factories import hourly, in_state, push, worker
 from tests.http.api import Api, make_key
 from tests.http.test_principals import patterns, served
+from tests.operations.cron import scenes as cron_jobs
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
@@ -50,6 +51,7 @@ def fill(queue: str, type: str) -> dict[str, str]:
     job = in_state("active", worker_id="shared", queue=queue, type=type)
     push(queue=queue, type=type)
     rollups.note(rollups.REJECTED, queue, type)
+    cron_jobs.register(queue, template={"type": type, "options": {"queue": queue}})
     queues.pause(queue, by=f"of {type}")
     queues.resume(queue)
     rollups.flush()

@@ -84,5 +84,5 @@ def test_a_project_without_the_app_is_told_to_install_it(tmp_path: Path) -> None
 
 @pytest.mark.skipif(IS_DJANGO, reason="Django has django.tasks")
 def test_without_the_backport_the_error_says_what_to_install() -> None:
-    code = "sys.modules['django_tasks'] = None\nimport django_ojs.tasks"
+    code = "sys.modules['django_tasks'] = None\nfrom django_ojs.tasks import OJSBackend"
     assert "pip install django-ojs[tasks]" in run(code).stderr

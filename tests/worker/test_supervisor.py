@@ -25,7 +25,7 @@ class Bench:
         self.now, self.sent = 1000.0, []
         monkeypatch.setattr(supervisors, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.supervisor = Supervisor(WorkerConfig(stall_timeout=timedelta(seconds=stall_timeout)))
-        monkeypatch.setattr(self.supervisor, "_rescue", lambda child: None)
+        monkeypatch.setattr(self.supervisor, "_rescue", lambda child, code=None: None)
         monkeypatch.setattr(
             self.supervisor, "_kill", lambda child, number: self.sent.append((child.pid, number))
         )
