@@ -245,7 +245,8 @@ def test_a_job_that_arrives_after_the_grace_period_is_given_back_and_does_not_st
 
 def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
     first = start()
-    key = job_of("test.sleep", 3_000)
+    # On a busy machine the second one may miss its heartbeats as well, and run the job again.
+    key = job_of("test.sleep", 3_000, max_attempts=20)
     becomes(key, "active")
     wait_for(lambda: Worker.objects.filter(pk=first.id, active_jobs=1), "no beat names it")
     first.send(signal.SIGKILL)
@@ -253,10 +254,10 @@ def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
 
     second = start()
     job = becomes(key, "completed")
-    assert job.attempt == 2
-    lost = Attempt.objects.get(job=key)
-    assert (lost.outcome, lost.worker_id) == ("lost", first.id)
-    second.said("job completed", job_id=str(key), attempt=2)
+    lost = Attempt.objects.filter(job=key).order_by("id")
+    assert [each.worker_id for each in lost] == [first.id, *[second.id] * (job.attempt - 2)]
+    assert {each.outcome for each in lost} == {"lost"}
+    second.said("job completed", job_id=str(key), attempt=job.attempt)
 
 
 def test_a_wrong_key_ends_it_with_an_error_without_the_key(start: Start) -> None:
