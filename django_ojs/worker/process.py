@@ -92,6 +92,9 @@ class WorkerProcess:
         self._waiting = False
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
+        #: No job was left when none was running.
+        self._is_drained = False
+        self._claimed_while_busy = False
         self._notified_at = 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._mismatch = mismatch(config.queues, handler_queues())
@@ -164,8 +167,11 @@ class WorkerProcess:
                     )
             elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
-            elif (self._config.once or self._replace) and not len(self._in_flight):
-                return
+            elif not len(self._in_flight):
+                if self._replace or (self._config.once and self._has_nothing_to_claim(state)):
+                    return
+                if self._config.once and self._claimed_while_busy:
+                    continue  # The last jobs have ended since: only another claim finds none left.
             self._give_back_waiting()
             self._executor.fill()
             self.job_log.summary(self._in_flight.busy)
@@ -174,8 +180,13 @@ class WorkerProcess:
             self._check_replacement()
             self._wait()
 
+    def _has_nothing_to_claim(self, state: Directive) -> bool:
+        return self._is_drained or state is not Directive.RUNNING
+
     def _claim(self) -> bool:
         """Claim as many jobs as fit. Return whether to claim again at once."""
+        self._is_drained = False
+        self._claimed_while_busy = len(self._in_flight) > 0
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
@@ -204,7 +215,11 @@ class WorkerProcess:
             self.job_log.database_away(error)
             connections.close_all()
             return False
+        # While jobs were running, a claim that found none says nothing: they may enqueue some.
+        self._is_drained = not jobs and not self._claimed_while_busy
         self._claimed += len(jobs)
+        if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
+            self._replace = True
         if jobs:
             self._idle_since = time.monotonic()
             self._dispatcher.dispatch(jobs)
@@ -285,8 +300,6 @@ class WorkerProcess:
             logger.warning("The supervisor has ended; this worker stops.")
             self._parent = None
             self._lifecycle.on_signal(Directive.TERMINATE)
-        if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
-            self._replace = True
         if self._config.max_rss_mb is not None:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             if peak > self._config.max_rss_mb and not self._replace:

@@ -18,6 +18,7 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
+from django_ojs.worker.batch_sizer import BatchSizer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process
@@ -240,3 +241,30 @@ def test_a_process_handles_the_signals_of_the_protocol_while_it_runs(
         Directive.QUIET,
         Directive.RUNNING,
     ]
+
+
+def test_once_does_not_end_before_a_claim_has_found_no_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All slots are busy when it would claim, and none is when it looks whether to end."""
+    jobs = [stored(handlers.note.enqueue()) for _ in range(5)]
+    real, busy = BatchSizer.claim_size, [True] * 3
+    monkeypatch.setattr(
+        BatchSizer, "claim_size", lambda sizer, now: 0 if busy and busy.pop() else real(sizer, now)
+    )
+    assert WorkerProcess(configured(once=True, threads=1)).run() is Exit.OK
+    assert all(becomes(job, "completed") for job in jobs)
+
+
+def test_once_goes_on_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = stored(handlers.note.enqueue())
+    real, errors = processes.fetch, [OperationalError("The server closed the connection.")]
+
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(processes, "fetch", fetch)
+    assert WorkerProcess(configured(once=True)).run() is Exit.OK
+    assert becomes(job, "completed")
