@@ -1,5 +1,6 @@
 """Numbers and times in few characters."""
 
+import signal
 from datetime import timedelta
 from typing import Final
 
@@ -49,3 +50,13 @@ def duration(value: timedelta | float | None) -> str:
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part)
+
+
+def exit_code(code: int) -> str:
+    """Show how a process ended, by its exit code, which is negative for a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:  # Most real-time signals have no name.
+        return f"killed by signal {-code}"

@@ -1,6 +1,5 @@
 """`cron import-celery-beat`: register the periodic tasks of django_celery_beat as cron jobs."""
 
-import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,7 +15,9 @@ from django_ojs.operations.access import audit
 from django_ojs.operations.cron import Definition
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec import json
+from django_ojs.spec.cron import is_either_enough
 from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.spec.suggestions import allowed_name
 from django_ojs.storage import celery_beat
 from django_ojs.storage.celery_beat import BeatTables, Row
 
@@ -87,7 +88,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
         if opts:
             template["options"] = opts
         result.definition = Definition(
-            name=_name(result.task),
+            name=allowed_name(result.task),
             expression=expression,
             timezone=zone,
             template=template,
@@ -118,7 +119,7 @@ def _schedule(row: Row, tables: BeatTables) -> tuple[str, str]:
         "".join(str(found[name]).split())
         for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
     ]
-    if not (fields[2].startswith("*") or fields[4].startswith("*")):
+    if is_either_enough(fields[2], fields[4]):
         raise _Refused(
             "it runs on days that both the day of the month and the day of the week match; in a "
             "cron expression, one of them is enough"
@@ -136,10 +137,6 @@ def _json(row: Row, name: str, default: Any) -> Any:
         return json.loads(row.get(name) or json.dumps(default))
     except OJSError:
         raise _Refused(f"its {name} are not JSON") from None
-
-
-def _name(task: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", task.lower()).strip("-.")
 
 
 def _check(result: _Result, taken: set[str]) -> None:

@@ -1,10 +1,22 @@
-"""The sentence of a message that proposes the name which was probably meant."""
+"""Propose the name that was probably meant, or one that is allowed."""
 
 import difflib
+import re
 from collections.abc import Collection
+
+
+def nearest(name: object, known: Collection[str]) -> str | None:
+    """Return the known name that is most like a name; None where none is."""
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return near[0] if near else None
 
 
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return "Did you mean …?" for the nearest known name; without one, list them all."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"Did you mean {near[0]}?" if near else f"The names are {', '.join(known)}."
+    near = nearest(name, known)
+    return f"The names are {', '.join(known)}." if near is None else f"Did you mean {near}?"
+
+
+def allowed_name(text: object) -> str:
+    """Return a text as the name of a queue or a cron job: small letters, digits, dots, hyphens."""
+    return re.sub(r"[^a-z0-9.]+", "-", str(text).lower()).strip("-.")

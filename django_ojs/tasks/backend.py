@@ -6,7 +6,6 @@ needs them is imported when it is used.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
@@ -17,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.suggestions import allowed_name
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,
@@ -152,7 +152,7 @@ class OJSBackend(BaseTaskBackend):
 
 def _cure(queue: str, error: OJSError) -> str:
     """Return what is wrong with the name of a queue, and a name that is like it."""
-    similar = re.sub(r"[^a-z0-9.]+", "-", str(queue).lower()).strip("-.")
+    similar = allowed_name(queue)
     return (
         f"{queue!r} is no name of a queue: {error.message}. Name it {similar!r}; where the name is "
         f"another package's, set OPTIONS['queues'] = {{{queue!r}: {similar!r}}}."

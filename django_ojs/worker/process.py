@@ -92,9 +92,7 @@ class WorkerProcess:
         self._waiting = False
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
-        #: No job was left when none was running.
-        self._is_drained = False
-        self._claimed_while_busy = False
+        self._found_none = False
         self._notified_at = 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._mismatch = mismatch(config.queues, handler_queues())
@@ -153,8 +151,11 @@ class WorkerProcess:
 
     def _work(self) -> None:
         logged_at = 0.0
+        once = self._config.once
         while True:
             state = self._heartbeat.state = self._lifecycle.state
+            # While jobs are running, a claim that finds none says nothing: they may enqueue some.
+            was_idle = not len(self._in_flight)
             if state is Directive.TERMINATE:
                 self._completer.give_back(self._dispatcher.revoke_waiting())
                 if not self._in_flight.busy or self._lifecycle.expired:
@@ -168,9 +169,10 @@ class WorkerProcess:
             elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
             elif not len(self._in_flight):
-                if self._replace or (self._config.once and self._has_nothing_to_claim(state)):
+                is_drained = was_idle and self._found_none
+                if self._replace or (once and (is_drained or state is not Directive.RUNNING)):
                     return
-                if self._config.once and self._claimed_while_busy:
+                if once and not was_idle:
                     continue  # The last jobs have ended since: only another claim finds none left.
             self._give_back_waiting()
             self._executor.fill()
@@ -180,13 +182,9 @@ class WorkerProcess:
             self._check_replacement()
             self._wait()
 
-    def _has_nothing_to_claim(self, state: Directive) -> bool:
-        return self._is_drained or state is not Directive.RUNNING
-
     def _claim(self) -> bool:
         """Claim as many jobs as fit. Return whether to claim again at once."""
-        self._is_drained = False
-        self._claimed_while_busy = len(self._in_flight) > 0
+        self._found_none = False
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
@@ -215,8 +213,7 @@ class WorkerProcess:
             self.job_log.database_away(error)
             connections.close_all()
             return False
-        # While jobs were running, a claim that found none says nothing: they may enqueue some.
-        self._is_drained = not jobs and not self._claimed_while_busy
+        self._found_none = not jobs
         self._claimed += len(jobs)
         if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
             self._replace = True

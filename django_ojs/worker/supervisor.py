@@ -19,6 +19,7 @@ from types import FrameType
 from django.conf import settings as django_settings
 from django.db import Error, connections
 
+from django_ojs import formatting
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
@@ -250,12 +251,11 @@ class Supervisor:
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)
         else:
-            reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             logger.error(
                 "%s (pid %d) died: %s. Its jobs become available again.",
                 child.worker_id,
                 child.pid,
-                reason,
+                formatting.exit_code(code),
             )
         self._rescue(child, code)
         if child.runs_alone:

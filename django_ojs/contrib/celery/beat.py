@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -14,6 +13,7 @@ from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
 from django_ojs.schedules import cron
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.suggestions import allowed_name
 
 _MEMBERS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
 
@@ -22,11 +22,11 @@ def declare_all() -> None:
     """Declare what `beat_schedule` has. Raises NoEquivalent, which names the entry."""
     names: dict[str, str] = {}
     for name, entry in (configuration.beat_schedule or {}).items():
-        same = names.setdefault(cron_name(str(name)), str(name))
+        same = names.setdefault(allowed_name(name), str(name))
         if same != name:
             raise NoEquivalent(
                 f"beat_schedule has {same!r} and {name!r}, which are the same name of a cron job, "
-                f"{cron_name(same)!r}: rename one of them."
+                f"{allowed_name(same)!r}: rename one of them."
             )
         declare(str(name), entry)
 
@@ -45,7 +45,7 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
     try:
         declaration = cron(
             expression_of(entry["schedule"], name),
-            name=cron_name(name),
+            name=allowed_name(name),
             timezone=str(configuration.timezone or "UTC"),
             args=encode(entry.get("args") or ()),
             kwargs=encode(dict(entry.get("kwargs") or {})),
@@ -75,8 +75,3 @@ def expression_of(schedule: object, name: str) -> str:
         f"beat_schedule[{name!r}] is a {type(schedule).__name__}: a schedule is a crontab, a "
         "timedelta or a number of seconds."
     )
-
-
-def cron_name(name: str) -> str:
-    """Return the name of the cron job, which has small letters, digits, dots and hyphens only."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")

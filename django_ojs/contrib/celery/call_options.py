@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 from django_ojs.contrib.celery.exceptions import NoEquivalent
+from django_ojs.spec.suggestions import allowed_name
 
 #: They say how a message reaches a broker, or what a result backend keeps.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -39,7 +39,7 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
                 timedelta(seconds=value) if isinstance(value, int | float) else value
             )
         elif name == "queue":
-            found["queue"] = queue_name(value)
+            found["queue"] = allowed_name(value)
         elif name == "priority":
             found["priority"] = value
         elif name == "time_limit":
@@ -70,8 +70,3 @@ def check_serializer(name: str) -> None:
             f"The serializer {name!r}: the arguments of a job are JSON. Pass a primary key or "
             "other plain values."
         )
-
-
-def queue_name(name: str) -> str:
-    """Return the queue of OJS, which has small letters, digits, dots and hyphens only."""
-    return re.sub(r"[^a-z0-9.]+", "-", str(name).lower()).strip("-.")

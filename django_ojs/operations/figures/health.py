@@ -6,20 +6,20 @@ not from a mean over minutes: the overview of the admin and `manage.py ojs docto
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
-from django.db.models import Subquery
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
+from django_ojs.operations.workers import ended
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -36,7 +36,6 @@ VERY_OLD: Final = timedelta(hours=1)
 
 #: How far back workers that died are found, in the latest unsuccessful runs.
 LATELY: Final = timedelta(hours=1)
-MOST_RUNS: Final = 10_000
 MOST_LOST: Final = 1_000
 #: Jobs that are due next and are read to find those of unknown types.
 MOST_DUE: Final = 2_000
@@ -111,7 +110,7 @@ class Observations:
     fresh_dead: int = 0
     lost: LostWorkers | None = None
     held_back: Sequence[HeldBack] = ()
-    failing: Sequence[TypeFigures] = field(default_factory=list)
+    failing: Sequence[TypeFigures] = ()
 
 
 def observe() -> Observations:
@@ -137,9 +136,7 @@ def oldest_transaction() -> timedelta | None:
 
 def lost_workers() -> LostWorkers | None:
     """Return the workers whose jobs were taken back in the last hour, of the latest runs."""
-    newest = Subquery(Attempt.primary.order_by("-pk").values("pk")[:1])
-    runs = Attempt.primary.filter(
-        pk__gt=newest - MOST_RUNS,
+    runs = ended.latest_runs().filter(
         outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
         finished_at__gt=Now() - LATELY,
     )

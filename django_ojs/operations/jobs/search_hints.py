@@ -1,10 +1,10 @@
 """Why a search finds nothing: the queue that it names does not exist."""
 
-import difflib
 from typing import Final
 
 from django_ojs.conf import settings
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.figures import known_queues
 
 #: Queues that are compared with the name, and that the hint lists.
@@ -22,8 +22,8 @@ def unknown_queue(which: JobFilter) -> str | None:
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
         return f"There is no queue {which.queue}, and no other one yet."
-    close = difflib.get_close_matches(which.queue, names, n=1)
-    hint = f"Did you mean {close[0]}? " if close else ""
+    near = nearest(which.queue, names)
+    hint = "" if near is None else f"Did you mean {near}? "
     more = ", …" if max(found.total, len(names)) > _LISTED else ""
     listed = ", ".join(names[:_LISTED])
     return f"There is no queue {which.queue}. {hint}The queues are {listed}{more}."

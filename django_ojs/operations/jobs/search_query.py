@@ -5,7 +5,6 @@ together. A search with a word that cannot be parsed has no filter: without that
 other jobs, and the buttons beside them would change those.
 """
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
+from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
 #: The qualifiers, with examples.
@@ -119,8 +119,7 @@ def parse_states(text: str) -> tuple[State, ...]:
     names = [name for name in text.lower().split(",") if name]
     for name in names:
         if name not in set(State):
-            close = difflib.get_close_matches(name, State, n=1)
-            meant = _STATE_SYNONYMS.get(name) or (close[0] if close else None)
+            meant = _STATE_SYNONYMS.get(name) or nearest(name, tuple(State))
             hint = f"Did you mean {meant}? " if meant else ""
             raise ValueError(
                 f"There is no state {name[:40]}. {hint}The states are {', '.join(State)}."
@@ -164,8 +163,8 @@ def _merge(values: dict[str, Any], added: dict[str, Any]) -> None:
 
 def _unknown_qualifier(name: str, value: str) -> str:
     shown = name if len(name) <= 40 else "this"
-    close = difflib.get_close_matches(name, QUALIFIERS, n=1)
-    meant = f"{close[0]}:{value}" if close else f"meta.{name}:{value} or args.{name}:{value}"
+    near = nearest(name, QUALIFIERS)
+    meant = f"{near}:{value}" if near else f"meta.{name}:{value} or args.{name}:{value}"
     hint = f"Did you mean {meant}? " if len(meant) <= 200 else ""
     return f"There is no qualifier {shown}. {hint}The qualifiers are {', '.join(QUALIFIERS)}."
 

@@ -3,15 +3,15 @@
 `KEEP_EVENTS` must have `worker.stopped`, as it has by default.
 """
 
-import signal
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet, Subquery
 from django.db.models.functions import Now
 
+from django_ojs import formatting
 from django_ojs.models import Attempt, Event, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.events import EventType
@@ -46,12 +46,7 @@ class EndedWorker:
         """How it ended, in a few words."""
         if self.exit_code is None:
             return "died" if self.died else "shut down"
-        if self.exit_code >= 0:
-            return f"exit code {self.exit_code}"
-        try:
-            return f"killed by {signal.Signals(-self.exit_code).name}"
-        except ValueError:
-            return f"killed by signal {-self.exit_code}"
+        return formatting.exit_code(self.exit_code)
 
 
 def dead(limit: int = 100) -> list[EndedWorker]:
@@ -82,12 +77,15 @@ def get(worker_id: str) -> EndedWorker | None:
     return _of(stopped, {} if started is None else started.data)
 
 
+def latest_runs() -> QuerySet[Attempt]:
+    """The latest unsuccessful runs: a bounded range of the primary key."""
+    newest = Subquery(Attempt.primary.order_by("-pk").values("pk")[:1])
+    return Attempt.primary.filter(pk__gt=newest - MOST_RUNS)
+
+
 def lost_jobs(worker_id: str) -> list[tuple[UUID, str]]:
     """Return the id and type of the jobs that were taken back from a worker, of the latest runs."""
-    newest = Attempt.primary.aggregate(newest=Max("pk"))["newest"] or 0
-    lost = Attempt.primary.filter(
-        pk__gt=newest - MOST_RUNS, worker_id=worker_id, outcome=AttemptOutcome.LOST
-    )
+    lost = latest_runs().filter(worker_id=worker_id, outcome=AttemptOutcome.LOST)
     return list(lost.order_by("-pk").values_list("job_id", "job__type")[:MOST_JOBS])
 
 

@@ -1,7 +1,13 @@
 """Cron expressions (ojs-cron §3-§5): parse them, compute when they fire, describe them in words."""
 
 from django_ojs.spec.cron.expression import CronExpression, Occurrence
-from django_ojs.spec.cron.fields import CronExpressionError
+from django_ojs.spec.cron.fields import CronExpressionError, is_either_enough
 from django_ojs.spec.cron.timezones import check_timezone
 
-__all__ = ["CronExpression", "CronExpressionError", "Occurrence", "check_timezone"]
+__all__ = [
+    "CronExpression",
+    "CronExpressionError",
+    "Occurrence",
+    "check_timezone",
+    "is_either_enough",
+]

@@ -174,6 +174,11 @@ class DayRule:
                 return found if self.kind is DayKind.WEEKDAY else found[-1:]
 
 
+def is_either_enough(of_month: str, of_week: str) -> bool:
+    """Whether a day matches both day fields when it matches one of them; see `Days`."""
+    return not (of_month.startswith("*") or of_week.startswith("*"))
+
+
 @dataclass(frozen=True, slots=True)
 class Days:
     """The days that both day fields match together.
@@ -195,7 +200,7 @@ class Days:
             months,
             _rules_of_month(of_month),
             _rules_of_week(of_week),
-            either=not (of_month.startswith("*") or of_week.startswith("*")),
+            either=is_either_enough(of_month, of_week),
         )
         # Each month begins on each day of the week in some year.
         if not any(

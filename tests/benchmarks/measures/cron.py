@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.contenders.base import Contender
+from tests.benchmarks.measures.maintenance import maintained
 from tests.benchmarks.scale import Scale
 
 if TYPE_CHECKING:
@@ -29,13 +30,9 @@ _LONGEST = 60.0
 def measure(field: Field, scale: Scale) -> None:
     """Register cron jobs and let maintenance fire them, in every round."""
     from tests.benchmarks import contenders
-    from tests.benchmarks.producer import Producer
 
     ours = contenders.by_name(contenders.OURS)
-    database = field.server.create(field.database_name("cron"))
-    keeper, beside = (Producer(ours, database, field.log) for _ in range(2))
-    try:
-        keeper.do("setup")
+    with maintained(field, "cron") as (database, keeper, beside):
         for round_ in range(scale.worker_rounds):
             for together in (False, True):
                 keeper.do("register_cron", number=scale.cron_jobs, together=together)
@@ -51,10 +48,6 @@ def measure(field: Field, scale: Scale) -> None:
                 else:
                     field.results.add(LAG, ours.name, round_, found["p99"], runs=found["runs"])
                     field.results.add(LAG_MOST, ours.name, round_, found["most"])
-    finally:
-        for producer in (keeper, beside):
-            producer.close()
-        field.server.drop(database)
 
 
 # The rest runs in a producer's process.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from tests.benchmarks.scale import Scale
 
 if TYPE_CHECKING:
     from tests.benchmarks.field import Field
+    from tests.benchmarks.producer import Producer
 
 PROMOTION, LAPSE, PRUNING = "promotion", "lapse", "pruning"
 DELAY, ENQUEUE, CLAIM = "delay of another queue", "enqueue beside", "claim beside"
@@ -30,14 +33,7 @@ _LONGEST = 30.0
 
 def measure(field: Field, scale: Scale) -> None:
     """Make a backlog of each kind and let maintenance work it off, in every round."""
-    from tests.benchmarks import contenders
-    from tests.benchmarks.producer import Producer
-
-    ours = contenders.by_name(contenders.OURS)
-    database = field.server.create(field.database_name("maintenance"))
-    keeper, beside = (Producer(ours, database, field.log) for _ in range(2))
-    try:
-        keeper.do("setup")
+    with maintained(field, "maintenance") as (database, keeper, beside):
         for round_ in range(scale.worker_rounds):
             for kind in (IDLE, PROMOTION, LAPSE, PRUNING):
                 keeper.do("backlog", kind=kind, jobs=scale.backlog)
@@ -48,6 +44,20 @@ def measure(field: Field, scale: Scale) -> None:
                 finally:
                     keeper.do("rest")
                 _keep(field, kind, round_, found)
+
+
+@contextmanager
+def maintained(field: Field, name: str) -> Iterator[tuple[str, Producer, Producer]]:
+    """Create a database, a process that can maintain it, and one beside it; set the tables up."""
+    from tests.benchmarks import contenders
+    from tests.benchmarks.producer import Producer
+
+    ours = contenders.by_name(contenders.OURS)
+    database = field.server.create(field.database_name(name))
+    keeper, beside = (Producer(ours, database, field.log) for _ in range(2))
+    try:
+        keeper.do("setup")
+        yield database, keeper, beside
     finally:
         for producer in (keeper, beside):
             producer.close()
