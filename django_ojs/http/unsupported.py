@@ -19,7 +19,7 @@ _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}",
     "webhooks": rf"webhooks{_BELOW}",
     "rate_limits": rf"rate-limits{_BELOW}",
-    "history": rf"history{_BELOW}|{_JOB}/(?:history|lineage)",
+    "history": rf"history{_BELOW}|{_JOB}/lineage",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "realtime": rf"{_JOB}/(?:events|progress/stream)|{_QUEUE}/events",

@@ -12,6 +12,7 @@ try:
         cron,
         dead_letter,
         events,
+        history,
         jobs,
         metrics,
         openapi,
@@ -49,6 +50,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
+    route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
     route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),

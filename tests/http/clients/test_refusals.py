@@ -37,7 +37,7 @@ class TestFeaturesThatAreNotServed:
             ("bulk", "POST", "dead-letter/retry"),
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
-            ("history", "GET", f"jobs/{ID}/history"),
+            ("history", "GET", f"jobs/{ID}/lineage"),
             ("realtime", "GET", f"jobs/{ID}/progress/stream"),
             ("realtime", "GET", "queues/default/events"),
             ("queue_jobs", "GET", "queues/default/jobs"),

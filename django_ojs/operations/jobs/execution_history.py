@@ -1,0 +1,154 @@
+"""The history of a job across its attempts (ojs-execution-history §3, §4), from its rows.
+
+Nothing is recorded for it: a job has no row more. It lives as long as the job.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.spec import json, times
+from django_ojs.spec.failure import clean
+from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
+from django_ojs.spec.states import State
+
+#: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
+MAX_RUNS: Final = 400
+
+_RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryEvent:
+    """An event of a job. `run` and `step` are its position, which later events do not change."""
+
+    run: int
+    step: int
+    type: str
+    time: datetime
+    data: dict[str, Any]
+    worker_id: str | None = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self.run, self.step
+
+    def render(self, job: Job) -> dict[str, Any]:
+        """Return the record of the document."""
+        out: dict[str, Any] = {
+            "id": f"evt_{job.pk}.{self.run}.{self.step}",
+            "job_id": str(job.pk),
+            "event_type": self.type,
+            "timestamp": times.format_timestamp(self.time),
+            "data": self.data,
+        }
+        if self.worker_id is not None:
+            out["actor"] = {"type": "worker", "id": self.worker_id}
+        return out
+
+
+#: The steps of a run: its start, its end, and the end of the job.
+_START, _END, _JOB_END = range(3)
+
+
+def read(job: Job) -> list[HistoryEvent]:
+    """Return the events of a job, oldest first."""
+    newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")[:MAX_RUNS]
+    attempts = list(newest)[::-1]
+    size = len(json.dumps(job.args).encode())
+    data = {"queue": job.queue, "type": job.type, "args_size_bytes": size}
+    found = [HistoryEvent(run=0, step=0, type="job.created", time=job.created_at, data=data)]
+    for attempt in attempts:
+        found += _of_attempt(job, attempt)
+    if job.started_at is not None and job.run > (attempts[-1].run if attempts else 0):
+        found += _of_latest_run(job)
+    return [*found, *_end(job)]
+
+
+def _start(
+    run: int, attempt: int, time: datetime | None, worker_id: str | None
+) -> list[HistoryEvent]:
+    if time is None:
+        return []
+    data = {"worker_id": worker_id or "", "attempt": attempt}
+    return [
+        HistoryEvent(
+            run=run,
+            step=_START,
+            type="job.attempt_started",
+            time=time,
+            data=data,
+            worker_id=worker_id,
+        )
+    ]
+
+
+def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
+    yield from _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id)
+    data: dict[str, Any] = {"attempt": attempt.attempt, "outcome": attempt.outcome}
+    if attempt.started_at is not None:
+        data["duration_ms"] = _milliseconds(attempt.started_at, attempt.finished_at)
+    if attempt.retry_delay_ms is not None:
+        data["retry_delay_ms"] = attempt.retry_delay_ms
+    if attempt.error is not None:
+        data["error"] = _message(attempt.error)
+        data["error_type"] = attempt.error.get("type", "")
+    type = "job.attempt_failed"
+    if attempt.outcome == AttemptOutcome.CANCELLED:
+        return  # The end of the job says so.
+    if attempt.outcome in _RETURNED:
+        type = "job.state_changed"
+        waits = attempt.retry_delay_ms is not None
+        after = State.RETRYABLE if waits else State.AVAILABLE
+        data |= {"from": State.ACTIVE.value, "to": after.value}
+    else:
+        data["will_retry"] = attempt.run < job.run or job.state != State.DISCARDED
+    yield HistoryEvent(
+        run=attempt.run,
+        step=_END,
+        type=type,
+        time=attempt.finished_at,
+        data=data,
+        worker_id=attempt.worker_id,
+    )
+
+
+def _of_latest_run(job: Job) -> Iterator[HistoryEvent]:
+    yield from _start(job.run, job.attempt, job.started_at, job.worker_id)
+    if job.state == State.COMPLETED and job.started_at and job.finished_at:
+        duration = _milliseconds(job.started_at, job.finished_at)
+        yield HistoryEvent(
+            run=job.run,
+            step=_END,
+            type="job.attempt_completed",
+            time=job.finished_at,
+            data={"attempt": job.attempt, "duration_ms": duration},
+            worker_id=job.worker_id,
+        )
+
+
+def _end(job: Job) -> Iterator[HistoryEvent]:
+    if job.finished_at is None or job.state == State.COMPLETED:
+        return
+    data: dict[str, Any] = {}
+    if job.state == State.DISCARDED:
+        data = {"total_attempts": job.attempt, "dead_letter": job.dead_letter}
+        if job.discard_reason is not None:
+            data["reason"] = job.discard_reason
+        if job.error is not None:
+            data["last_error"] = _message(job.error)
+    yield HistoryEvent(
+        run=job.run, step=_JOB_END, type=f"job.{job.state}", time=job.finished_at, data=data
+    )
+
+
+def _message(error: dict[str, Any]) -> str:
+    return clean(str(error.get("message", "")), MAX_MESSAGE_CHARACTERS)
+
+
+def _milliseconds(start: datetime, end: datetime) -> int:
+    return max(0, (end - start) // _MILLISECOND)

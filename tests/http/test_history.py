@@ -1,0 +1,146 @@
+"""The history of a job across its attempts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_ojs.operations import ack, cancel, fail, fetch, retry
+from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read
+from tests.http.api import NOBODY, Api, make_key
+
+pytestmark = pytest.mark.django_db
+
+api = Api()
+
+
+def history(key: Any, **query: Any) -> Any:
+    text = "&".join(f"{name}={value}" for name, value in query.items())
+    return api.get(f"jobs/{key}/history?{text}")
+
+
+def types(key: Any) -> list[str]:
+    return [event["event_type"] for event in history(key).ok()["events"]]
+
+
+def test_a_job_that_failed_and_then_succeeded_has_all_its_attempts() -> None:
+    job = active(args=["é"], retry=hourly(3), worker_id="w-1")
+    fail.fail(job.id, BOOM)
+    age(job.id, 2 * HOUR)
+    fetch.fetch([job.queue], worker_id="w-2")
+    ack.ack(job.id)
+    body = history(job.id).ok()
+    assert body["total"] == len(body["events"]) == 5
+    assert body["next_cursor"] is None
+    created, started, failed, again, completed = body["events"]
+    assert created["event_type"] == "job.created"
+    assert created["data"] == {"queue": job.queue, "type": job.type, "args_size_bytes": 6}
+    assert started["data"] == {"worker_id": "w-1", "attempt": 1}
+    assert started["actor"] == {"type": "worker", "id": "w-1"}
+    assert failed["event_type"] == "job.attempt_failed"
+    assert (
+        failed["data"].items()
+        >= {
+            "attempt": 1,
+            "outcome": "failed",
+            "error": "it broke",
+            "error_type": "Boom",
+            "will_retry": True,
+            "retry_delay_ms": 3_600_000,
+        }.items()
+    )
+    assert again["data"] == {"worker_id": "w-2", "attempt": 2}
+    assert completed["event_type"] == "job.attempt_completed"
+    assert completed["data"].keys() == {"attempt", "duration_ms"}
+    assert len({event["id"] for event in body["events"]}) == 5
+    assert {event["job_id"] for event in body["events"]} == {str(job.id)}
+
+
+def test_pages_continue_where_the_one_before_ended_also_when_events_were_added() -> None:
+    job = active(retry=hourly(3))
+    fail.fail(job.id, BOOM)
+    first = history(job.id, limit=2).ok()
+    assert first["total"] == 3
+    age(job.id, 2 * HOUR)
+    fetch.fetch([job.queue])
+    second = history(job.id, limit=2, cursor=first["next_cursor"]).ok()
+    names = [event["event_type"] for event in first["events"] + second["events"]]
+    assert names == [
+        "job.created",
+        "job.attempt_started",
+        "job.attempt_failed",
+        "job.attempt_started",
+    ]
+    assert second["next_cursor"] is None
+    assert history(job.id, offset=3).ok()["events"] == second["events"][1:]
+    assert history(job.id, offset=4).ok()["events"] == []
+    history(job.id, cursor="x").error(400, "invalid_request", field="cursor")
+
+
+@pytest.mark.parametrize(
+    ("state", "last"),
+    [
+        ("available", "job.created"),
+        ("active", "job.attempt_started"),
+        ("retryable", "job.attempt_failed"),
+        ("completed", "job.attempt_completed"),
+        ("cancelled", "job.cancelled"),
+        ("discarded", "job.discarded"),
+    ],
+)
+def test_the_last_event_says_how_the_job_is_now(state: str, last: str) -> None:
+    assert types(in_state(state).pk)[-1] == last
+
+
+def test_the_attempts_before_a_retry_by_hand_stay() -> None:
+    job = active(retry=hourly(1))
+    fail.fail(job.id, BOOM)
+    events = history(job.id).ok()["events"]
+    assert events[-2]["data"]["will_retry"] is False
+    assert events[-1]["data"]["last_error"] == "it broke"
+    retry.retry(job.id)
+    fetch.fetch([job.queue])
+    assert types(job.id) == [
+        "job.created",
+        "job.attempt_started",
+        "job.attempt_failed",
+        "job.attempt_started",
+    ]
+
+
+def test_a_run_that_was_returned_is_no_failure() -> None:
+    job = active()
+    fail.requeue(job.id, BOOM)
+    (*_, returned) = history(job.id).ok()["events"]
+    assert returned["event_type"] == "job.state_changed"
+    assert (returned["data"]["from"], returned["data"]["to"]) == ("active", "available")
+
+
+def test_an_active_job_that_is_cancelled_has_no_failure() -> None:
+    job = active()
+    cancel.cancel(job.id)
+    assert types(job.id) == ["job.created", "job.attempt_started", "job.cancelled"]
+
+
+def test_arguments_and_backtraces_are_not_in_it() -> None:
+    job = active(args=["a-secret"], retry=hourly(3))
+    fail.fail(job.id, BOOM)
+    assert "a-secret" not in str(history(job.id).ok())
+    assert "backtrace" not in str(history(job.id).ok())
+
+
+@pytest.mark.parametrize("key", ["x", NOBODY])
+def test_there_is_no_history_of_what_is_no_job(key: str) -> None:
+    history(key).error(404, "not_found")
+
+
+@override_settings(OJS={})
+def test_readers_read_within_their_queues() -> None:
+    job = push(queue="mine")
+    path = f"jobs/{job.pk}/history"
+    Api(make_key("read", queues=("mine",))).get(path).ok()
+    Api(make_key("read", queues=("other",))).get(path).error(403, "PERMISSION_DENIED")
+    Api(make_key("worker")).get(path).error(403, "PERMISSION_DENIED")
+    assert read(job.pk).state == "available"
