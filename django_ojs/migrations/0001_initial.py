@@ -826,7 +826,12 @@ class Migration(migrations.Migration):
                 (
                     "action",
                     models.CharField(
-                        choices=[("retry", "Retry"), ("cancel", "Cancel"), ("delete", "Delete")],
+                        choices=[
+                            ("retry", "Retry"),
+                            ("cancel", "Cancel"),
+                            ("delete", "Delete"),
+                            ("run_now", "Run now"),
+                        ],
                         max_length=16,
                     ),
                 ),
