@@ -22,7 +22,6 @@ _PATHS: Final = {
     "history": rf"history{_BELOW}|{_JOB}/(?:history|lineage)",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
-    "checkpoints": rf"{_JOB}/checkpoint",
     "realtime": rf"{_JOB}/(?:events|progress/stream)|{_QUEUE}/events",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
 }
