@@ -177,6 +177,8 @@ class Settings:
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
+    http_event_streams: int = _setting(100, _count, COUNT)
+    http_event_stream_time: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     http_max_names: int = _setting(1_000, _count, COUNT)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)

@@ -23,7 +23,7 @@ _PATHS: Final = {
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "checkpoints": rf"{_JOB}/checkpoint",
-    "realtime": rf"{_JOB}/(?:events|progress/stream)|{_QUEUE}/events",
+    "realtime": rf"{_JOB}/progress/stream|ws",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
 }
 

@@ -72,6 +72,9 @@ urlpatterns: list[URLPattern] = [
     route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
+    route("v1/events/stream", events.EventStream, "ojs-event-stream"),
+    route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
+    route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
     # The control plane
     *urls_admin.urlpatterns,
     # Any other path under ojs/, which may contain a line feed: a dot does not match that.

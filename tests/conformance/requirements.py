@@ -394,6 +394,29 @@ EXTENSIONS: Final[dict[str, Section]] = {
         # On where the project turns it on.
         of_servers=False,
     ),
+    "realtime": Section(
+        title="Extension: realtime",
+        must={
+            "RT-001": "The events of a job or of a queue can be followed as a stream.",
+            "RT-002": "What does not exist is not found, and no stream.",
+            "RT-003": "A message has an event, data, and an id that grows.",
+            "RT-004": "A silent stream sends a comment, at least every 15 seconds.",
+            "RT-005": "A client that connects again gets what it missed.",
+            "RT-006": "What it cannot get any more is a gap, which it is told.",
+            "RT-007": "A slow client does not use up the memory, and loses nothing unknowingly.",
+            "RT-008": "Each transition of a job is a job.state_changed.",
+            "RT-009": "A server that stops says so.",
+            "RT-010": "A caller reads no events of jobs that it may not read.",
+        },
+        may={
+            "RT-R001": "A stream says after which time to connect again.",
+            "RT-R002": "The stream of a job that has ended says how, and ends.",
+            "RT-R003": "The number of streams is limited.",
+            "RT-R004": "Events are filtered by type.",
+            "RT-R005": "There are WebSockets.",
+            "RT-R006": "The rate of events is limited.",
+        },
+    ),
     "distributed-tracing": Section(
         title="Extension: distributed-tracing",
         must={
@@ -439,6 +462,10 @@ NOTES: Final[dict[str, str]] = {
     "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
     "DT-007": "There are no workflows yet.",
     "DT-010": "There are no workflows yet.",
+    "RT-006": "`system.gap`, without the times of the events that are deleted.",
+    "RT-007": "The log of events is the buffer, and nothing is dropped.",
+    "RT-008": "The events of ojs-events instead; only the end of a job is one.",
+    "RT-009": "Streams end after some minutes, and clients continue.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
     "LOG-R002": "The ends of runs. The others are events.",
     "LOG-R006": "The worker logs each run, without a middleware.",

@@ -38,6 +38,7 @@ class Line:
     least: str
     elsewhere: str
     body: Any = None
+    query: str = ""
 
 
 ERROR = {"type": "Boom", "message": "it broke"}
@@ -93,6 +94,9 @@ TABLE = [
     Line("DELETE", "ojs-cron-job", ADMIN, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
+    Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
+    Line("GET", "ojs-job-events", READ, DENIED),
+    Line("GET", "ojs-queue-events", READ, DENIED),
     # The control plane
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),
