@@ -207,6 +207,11 @@ class Settings:
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
 
+    webhook_http: bool = _setting(False, _boolean, BOOLEAN)
+    webhook_private_networks: tuple[payload_config.Network, ...] = _setting(
+        (), payload_config.networks, NETWORKS
+    )
+
     opentelemetry: bool = _setting(False, _boolean, BOOLEAN)
     warn_oldest_available: timedelta = _setting(timedelta(minutes=15), _duration, DURATION)
     warn_failure_rate: float = _setting(0.5, _share, SHARE)

@@ -17,7 +17,6 @@ _QUEUE: Final = r"queues/[^/]+"
 _PATHS: Final = {
     "workflows": rf"workflows{_BELOW}",
     "schemas": rf"schemas{_BELOW}",
-    "webhooks": rf"webhooks{_BELOW}",
     "rate_limits": rf"rate-limits{_BELOW}",
     "history": rf"history{_BELOW}|{_JOB}/(?:history|lineage)",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
