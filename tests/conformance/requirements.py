@@ -417,6 +417,28 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "RT-R006": "The rate of events is limited.",
         },
     ),
+    "webhooks": Section(
+        title="Extension: webhooks",
+        must={
+            "WH-001": "Subscriptions are created, read, changed and removed.",
+            "WH-002": "A subscription names the types of its events.",
+            "WH-003": "A delivery is signed with HMAC-SHA256, its time included.",
+            "WH-004": "A delivery that failed is repeated.",
+            "WH-005": "A delivery has an id, the same in each attempt.",
+            "WH-006": "Headers say which event, subscription, delivery and time it is.",
+            "WH-007": "The secret is in the response to the creation, and in no other.",
+            "WH-008": "A delivery that fails does not keep jobs from running.",
+            "WH-009": "URLs are https, and lead where they may.",
+        },
+        may={
+            "WH-R001": "Events are filtered by queue and by job type.",
+            "WH-R002": "A subscription may have wildcards.",
+            "WH-R003": "The secret can be rotated.",
+            "WH-R004": "The latest deliveries are listed.",
+            "WH-R005": "A dead delivery can be sent again.",
+            "WH-R006": "A test event can be sent.",
+        },
+    ),
     "distributed-tracing": Section(
         title="Extension: distributed-tracing",
         must={
@@ -466,6 +488,8 @@ NOTES: Final[dict[str, str]] = {
     "RT-007": "The log of events is the buffer, and nothing is dropped.",
     "RT-008": "The events of ojs-events instead; only the end of a job is one.",
     "RT-009": "Streams end after some minutes, and clients continue.",
+    "WH-008": "Deliveries are jobs of a queue of their own.",
+    "WH-009": "Redirects are not followed.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
     "LOG-R002": "The ends of runs. The others are events.",
     "LOG-R006": "The worker logs each run, without a middleware.",

@@ -145,7 +145,7 @@ def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver,
     assert (job.state, job.result["status_code"]) == (State.COMPLETED, 200)
 
 
-@pytest.mark.requirement("WH-004")
+@pytest.mark.requirement("WH-004", "WH-005")
 def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
     receiver: Receiver, ojs: Any
 ) -> None:

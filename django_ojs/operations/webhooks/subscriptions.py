@@ -67,6 +67,11 @@ def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
     return get(webhook.pk), secret_of(webhook)
 
 
+def check(given: Subscription) -> None:
+    """Raise what `create` and `update` raise for what is ill-formed."""
+    _checked(given)
+
+
 def update(key: UUID, given: Subscription, *, by: str = "") -> Webhook:
     """Change a webhook. One that becomes active gets the events from now on. Raises as `create`."""
     values = _checked(given)
