@@ -191,7 +191,7 @@ class WebhookAdmin(_Admin):
             format_html_join("", '<li>{} UTC <a href="{}">{}</a> {} {}</li>', rows),
         )
 
-    def _job_url(self, delivery: deliveries.Delivery) -> str:
+    def _job_url(self, delivery: deliveries.DeliveryWithJob) -> str:
         try:
             name = f"{self.admin_site.name}:django_ojs_job_change"
             return reverse(name, args=[delivery.row.pk])

@@ -28,7 +28,7 @@ TOO_MANY: Final = 429
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class SendingResult:
     """What came of an attempt. `status` is 0 without a response, `reason` says why then."""
 
     status: int = 0
@@ -47,7 +47,7 @@ class Outcome:
 
 def send(
     webhook: Webhook, event: Mapping[str, Any], delivery: UUID, timeout: float = webhooks.TIMEOUT
-) -> Outcome:
+) -> SendingResult:
     """Make one attempt to deliver an event."""
     body = json.dumps(dict(event)).encode()
     timestamp = str(int(timezone.now().timestamp()))
@@ -64,11 +64,11 @@ def send(
     try:
         return _post(webhook.url, headers, body, timeout, began)
     except PayloadRefused as error:
-        return Outcome(reason=error.message, is_final=True, milliseconds=_since(began))
+        return SendingResult(reason=error.message, is_final=True, milliseconds=_since(began))
     except PayloadUnavailable:
-        return Outcome(reason="no response", milliseconds=_since(began))
+        return SendingResult(reason="no response", milliseconds=_since(began))
     except ImportError:
-        return Outcome(reason="it needs a library: install django-ojs[payloads]")
+        return SendingResult(reason="it needs a library: install django-ojs[payloads]")
 
 
 def event_of_test(webhook: Webhook) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def event_of_test(webhook: Webhook) -> dict[str, Any]:
 
 def _post(
     url: str, headers: Mapping[str, str], body: bytes, timeout: float, began: float
-) -> Outcome:
+) -> SendingResult:
     # Imported here: a site without webhooks does not need the library.
     from django_ojs.payloads.schemes import https
 
@@ -104,7 +104,7 @@ def _post(
     )
     status = response.status
     after = response.headers.get("retry-after", "")
-    return Outcome(
+    return SendingResult(
         status=status,
         reason="" if 200 <= status < 300 else f"status {status}",
         is_final=300 <= status < 500 and status != TOO_MANY,
@@ -118,6 +118,6 @@ def _since(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
 
 
-def send_test(webhook: Webhook, timeout: float) -> Outcome:
+def send_test(webhook: Webhook, timeout: float) -> SendingResult:
     """Send the event of a test, once."""
     return send(webhook, event_of_test(webhook), ids.uuid7(), timeout)

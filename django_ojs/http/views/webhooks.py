@@ -11,7 +11,7 @@ from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
-from django_ojs.operations.webhooks.deliveries import Delivery
+from django_ojs.operations.webhooks.deliveries import DeliveryWithJob
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import ids, json, webhooks
 from django_ojs.spec.errors import InvalidRequest, NotFound, RateLimited
@@ -202,7 +202,7 @@ def _render(webhook: Webhook) -> dict[str, Any]:
     return out
 
 
-def _render_delivery(delivery: Delivery) -> dict[str, Any]:
+def _render_delivery(delivery: DeliveryWithJob) -> dict[str, Any]:
     row, job = delivery.row, delivery.job
     out: dict[str, Any] = {
         "id": f"{webhooks.DELIVERY_PREFIX}{row.pk}",

@@ -37,7 +37,7 @@ class DeliveryStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Delivery:
+class DeliveryWithJob:
     """A delivery with its job, which is None when it is pruned."""
 
     row: WebhookDelivery
@@ -65,7 +65,7 @@ def latest(
     *,
     limit: int = DEFAULT_LIMIT,
     within: Collection[str] | None = None,
-) -> list[Delivery]:
+) -> list[DeliveryWithJob]:
     """Return the latest deliveries, newest first: of a webhook, or of all that a caller may see."""
     if webhook is not None:
         keys = [subscriptions.get(webhook, within).pk]
@@ -75,7 +75,7 @@ def latest(
     return _with_jobs(list(rows))
 
 
-def get(key: UUID, within: Collection[str] | None = None) -> Delivery:
+def get(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
     """Return a delivery. Raises NotFound, also for one that the caller may not see."""
     row = WebhookDelivery.primary.filter(pk=key).first()
     if row is None:
@@ -87,7 +87,7 @@ def get(key: UUID, within: Collection[str] | None = None) -> Delivery:
     return _with_jobs([row])[0]
 
 
-def retry(key: UUID, within: Collection[str] | None = None) -> Delivery:
+def retry(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
     """Send a dead delivery again. Raises NotFound, Conflict for one that is not dead."""
     found = get(key, within)
     retry_job(found.row.pk)
@@ -115,9 +115,9 @@ def died(webhook: Webhook) -> None:
         )
 
 
-def _with_jobs(rows: list[WebhookDelivery]) -> list[Delivery]:
+def _with_jobs(rows: list[WebhookDelivery]) -> list[DeliveryWithJob]:
     jobs = Job.primary.in_bulk([row.pk for row in rows])
-    return [Delivery(row=row, job=jobs.get(row.pk)) for row in rows]
+    return [DeliveryWithJob(row=row, job=jobs.get(row.pk)) for row in rows]
 
 
 def _not_found() -> NotFound:
