@@ -59,4 +59,6 @@ def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
         if timedelta(0) <= since < EVENT_EVERY:
             return
-    publish.record([job_events.progress(job, round(100 * share, 2))])
+    message = (job.progress.get("data") or {}).get("message")
+    said = message if isinstance(message, str) else ""
+    publish.record([job_events.progress(job, round(100 * share, 2), said)])
