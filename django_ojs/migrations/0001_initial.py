@@ -1010,6 +1010,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name_plural": "webhook deliveries",
                 "db_table": "ojs_webhook_delivery",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
                     models.Index(models.F("created_at"), name="ojs_webhook_delivery_time"),
