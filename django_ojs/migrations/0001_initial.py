@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_lease",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -48,6 +49,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_known_name",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
                 ],
@@ -75,6 +77,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_queue",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -152,6 +155,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_worker",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -253,6 +257,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("queue"),
@@ -503,6 +508,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_attempt",
+                "default_permissions": (),
                 "ordering": ["id"],
             },
         ),
@@ -525,6 +531,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_rollup",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("minute"),
@@ -632,6 +639,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "cron job",
                 "db_table": "ojs_cron_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("due_at"),
@@ -690,6 +698,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "run of a cron job",
                 "verbose_name_plural": "runs of cron jobs",
                 "db_table": "ojs_cron_run",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(models.F("name"), models.F("id"), name="ojs_cron_run_name"),
                     models.Index(
@@ -730,6 +739,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_event",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("id"),
@@ -755,6 +765,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_bound",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -790,6 +801,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "outbox entry",
                 "verbose_name_plural": "outbox",
                 "db_table": "ojs_outbox",
+                "default_permissions": ("view",),
                 "permissions": [
                     ("requeue_outboxentry", "Can send refused jobs of the outbox again")
                 ],
@@ -832,7 +844,12 @@ class Migration(migrations.Migration):
                 (
                     "action",
                     models.CharField(
-                        choices=[("retry", "Retry"), ("cancel", "Cancel"), ("delete", "Delete")],
+                        choices=[
+                            ("retry", "Retry"),
+                            ("cancel", "Cancel"),
+                            ("delete", "Delete"),
+                            ("run_now", "Run now"),
+                        ],
                         max_length=16,
                     ),
                 ),
@@ -908,6 +925,97 @@ class Migration(migrations.Migration):
                 "constraints": [],
             },
             bases=("django_ojs.queue",),
+        ),
+        migrations.CreateModel(
+            name="Webhook",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=django_ojs.spec.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("url", models.CharField(max_length=2000)),
+                (
+                    "events",
+                    models.JSONField(
+                        default=list, help_text="Types of events, or patterns such as job.* or *."
+                    ),
+                ),
+                (
+                    "queues",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="The queues of the events; empty: all events.",
+                    ),
+                ),
+                (
+                    "job_types",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="The job types of the events; empty: all events.",
+                    ),
+                ),
+                ("metadata", models.JSONField(blank=True, default=dict)),
+                ("active", models.BooleanField(default=True)),
+                ("salt", models.CharField(editable=False, max_length=64)),
+                ("previous_salt", models.CharField(blank=True, editable=False, max_length=64)),
+                ("previous_until", models.DateTimeField(editable=False, null=True)),
+                ("cursor", models.BigIntegerField(default=0, editable=False)),
+                ("failures", models.PositiveIntegerField(default=0, editable=False)),
+                ("disabled_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "ojs_webhook",
+                "indexes": [
+                    models.Index(
+                        models.F("cursor"),
+                        condition=models.Q(("active", True)),
+                        name="ojs_webhook_active",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="WebhookDelivery",
+            fields=[
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("event_id", models.UUIDField()),
+                ("event_type", models.CharField(max_length=64)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                (
+                    "webhook",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="django_ojs.webhook",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "webhook deliveries",
+                "db_table": "ojs_webhook_delivery",
+                "default_permissions": (),
+                "indexes": [
+                    models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
+                    models.Index(models.F("created_at"), name="ojs_webhook_delivery_time"),
+                ],
+            },
         ),
         RunSQLFiles("postgresql"),
         RunSQLFiles("sqlite"),

@@ -15,6 +15,7 @@ from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
+from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
 
 __all__ = [
@@ -34,5 +35,7 @@ __all__ = [
     "Overview",
     "Queue",
     "Rollup",
+    "Webhook",
+    "WebhookDelivery",
     "Worker",
 ]

@@ -38,6 +38,7 @@ class Line:
     least: str
     elsewhere: str
     body: Any = None
+    query: str = ""
 
 
 ERROR = {"type": "Boom", "message": "it broke"}
@@ -97,6 +98,20 @@ TABLE = [
     Line("DELETE", "ojs-cron-job", ADMIN, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
+    Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
+    Line("GET", "ojs-job-events", READ, DENIED),
+    Line("GET", "ojs-queue-events", READ, DENIED),
+    # Webhooks
+    Line("GET", "ojs-webhooks", OPERATOR, HIDDEN),
+    Line("POST", "ojs-webhooks", ADMIN, ALL, {"url": "https://a.test", "events": ["queue.*"]}),
+    Line("GET", "ojs-webhook", OPERATOR, HIDDEN),
+    Line("PATCH", "ojs-webhook", ADMIN, HIDDEN, {"active": False}),
+    Line("DELETE", "ojs-webhook", ADMIN, HIDDEN),
+    Line("POST", "ojs-webhook-test", ADMIN, HIDDEN),
+    Line("POST", "ojs-webhook-secret", ADMIN, HIDDEN),
+    Line("GET", "ojs-webhook-deliveries", OPERATOR, HIDDEN),
+    Line("GET", "ojs-webhook-delivery", OPERATOR, HIDDEN),
+    Line("POST", "ojs-webhook-delivery-retry", OPERATOR, HIDDEN),
     # The control plane
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),

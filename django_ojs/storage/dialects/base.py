@@ -420,18 +420,20 @@ class Dialect(ABC):
         """Convert a timestamp of a raw row."""
 
     @abstractmethod
-    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Notify listening workers that these queues have work; not in the caller's transaction.
+    def notify(
+        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
+    ) -> None:
+        """Notify the listeners of a channel; not in the caller's transaction.
 
         Where `can_notify` is false it does nothing.
         """
 
-    def listen(self, connection: BaseDatabaseWrapper) -> None:
-        """Receive notifications on this connection. Only where `can_notify`."""
+    def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
+        """Receive the notifications of a channel on this connection. Only where `can_notify`."""
         raise NotImplementedError
 
-    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the queues of the notifications that have arrived; it does not wait for any."""
+    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the payloads of the notifications that have arrived; it does not wait for any."""
         raise NotImplementedError
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
