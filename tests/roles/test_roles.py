@@ -144,6 +144,7 @@ def enqueue_and_control() -> None:
     rule = ojs.UniquePolicy(on_conflict="replace")
     dead = factories.in_state("discarded", queue="c")
     running = factories.active(queue="d")
+    Job.objects.filter(pk=running.id).update(has_checkpoint=True)
     with override_settings(OJS={"QUEUES": bounds, "KEEP_EVENTS": ["*"]}):
         one = ojs.enqueue("a.job", [1], queue="a")
         assert one is not None

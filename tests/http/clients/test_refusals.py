@@ -29,8 +29,6 @@ class TestFeaturesThatAreNotServed:
             ("schemas", "GET", "schemas"),
             ("schemas", "POST", "schemas"),
             ("schemas", "DELETE", "schemas/urn:ojs:schema:email.send:v1"),
-            ("webhooks", "POST", "webhooks/subscriptions"),
-            ("webhooks", "PATCH", f"webhooks/subscriptions/{ID}"),
             ("rate_limits", "PUT", "rate-limits/api"),
             ("bulk", "POST", "jobs/bulk"),
             ("bulk", "POST", "jobs/bulk/cancel"),
@@ -39,7 +37,6 @@ class TestFeaturesThatAreNotServed:
             ("results", "GET", f"jobs/{ID}/result"),
             ("history", "GET", f"jobs/{ID}/lineage"),
             ("realtime", "GET", f"jobs/{ID}/progress/stream"),
-            ("realtime", "GET", "queues/default/events"),
             ("queue_jobs", "GET", "queues/default/jobs"),
         ],
     )
