@@ -60,6 +60,7 @@ class WebhookDelivery(StoredModel):
 
     class Meta:
         db_table = "ojs_webhook_delivery"
+        default_permissions = ()
         verbose_name_plural = "webhook deliveries"
         indexes = [
             models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
