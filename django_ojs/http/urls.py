@@ -8,6 +8,7 @@ try:
     from django_ojs.http.routing import route
     from django_ojs.http.unsupported import unsupported
     from django_ojs.http.views import (
+        checkpoint,
         cron,
         dead_letter,
         events,
@@ -51,6 +52,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
+    route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
     route("v1/workers/ack", workers.Ack, "ojs-ack"),

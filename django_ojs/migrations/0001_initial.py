@@ -246,6 +246,10 @@ class Migration(migrations.Migration):
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 (
+                    "has_checkpoint",
+                    models.BooleanField(db_default=False, default=False, editable=False),
+                ),
+                (
                     "unique_key",
                     models.CharField(blank=True, editable=False, max_length=64, null=True),
                 ),
@@ -451,6 +455,20 @@ class Migration(migrations.Migration):
                     ),
                     ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Checkpoint",
+            fields=[
+                ("job_id", models.UUIDField(primary_key=True, serialize=False)),
+                ("run", models.PositiveIntegerField()),
+                ("sequence", models.PositiveIntegerField()),
+                ("state", models.TextField(null=True)),
+                ("created_at", models.DateTimeField()),
+            ],
+            options={
+                "db_table": "ojs_checkpoint",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(

@@ -4,6 +4,7 @@ from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation
+from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.cron import CronJob, CronRun
 from django_ojs.models.dead_letter import DeadLetterJob
 from django_ojs.models.event import Event
@@ -22,6 +23,7 @@ __all__ = [
     "Attempt",
     "Bound",
     "BulkOperation",
+    "Checkpoint",
     "CronJob",
     "CronRun",
     "DeadLetterJob",

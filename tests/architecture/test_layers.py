@@ -58,8 +58,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
-            *("activate", "retry", "run_now", "run_again", "delete", "progress", "promotion"),
-            *("enqueue", "liveness"),
+            *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
+            *("promotion", "enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},
@@ -70,7 +70,17 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"interceptor"},
-        {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures", "cron_jobs"},
+        {
+            "transitions",
+            "unique",
+            "bounds",
+            "events",
+            "outbox",
+            "api_keys",
+            "figures",
+            "cron_jobs",
+            "checkpoints",
+        },
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

@@ -63,6 +63,9 @@ TABLE = [
     Line("POST", "ojs-job-nack", WORKER, DENIED, {"error": ERROR}),
     Line("GET", "ojs-job-progress", READ, DENIED),
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
+    Line("GET", "ojs-job-checkpoint", READ, DENIED),
+    Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
+    Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
     Line("POST", "ojs-worker-progress", WORKER, DENIED, {"job_id": "{job}", "progress": 0.5}),
     # Workers
     Line("POST", "ojs-fetch", WORKER, DENIED, {"queues": ["mine", "other"]}),

@@ -43,6 +43,7 @@ CLAIMED = (
     "worker_id",
     "error",
     "progress",
+    "has_checkpoint",
 )
 
 #: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
@@ -511,6 +512,18 @@ class Dialect(ABC):
         Given as a JSON array of `{name, job_id, scheduled_at, triggered_by, phase}`.
         """
         self._run(connection, "add_cron_runs", {"runs": runs})
+
+    def save_checkpoint(
+        self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str
+    ) -> tuple[int, datetime] | None:
+        """Replace the checkpoint of a job, and return its sequence and time.
+
+        None: a later run has saved one.
+        """
+        values = {"job_id": key, "run": run, "state": state}
+        for sequence, created_at in self._rows(connection, "save_checkpoint", values):
+            return sequence, self.time(created_at)  # type: ignore[return-value]  # never NULL
+        return None
 
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
