@@ -1,0 +1,23 @@
+"""Workflows (ojs-workflows): their graphs, and reading them from JSON."""
+
+from django_ojs.spec.workflow.graph import (
+    CALLBACKS,
+    CallbackName,
+    Condition,
+    Graph,
+    Outcome,
+    Step,
+    WorkflowType,
+    join_outcome,
+)
+
+__all__ = [
+    "CALLBACKS",
+    "CallbackName",
+    "Condition",
+    "Graph",
+    "Outcome",
+    "Step",
+    "WorkflowType",
+    "join_outcome",
+]
