@@ -8,8 +8,10 @@ from django_ojs.spec.workflow.graph import (
     Outcome,
     Step,
     WorkflowType,
+    evaluate,
     join_outcome,
 )
+from django_ojs.spec.workflow.parse import parse
 
 __all__ = [
     "CALLBACKS",
@@ -19,5 +21,7 @@ __all__ = [
     "Outcome",
     "Step",
     "WorkflowType",
+    "evaluate",
     "join_outcome",
+    "parse",
 ]
