@@ -15,6 +15,7 @@ from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
 from django_ojs.models.worker import Worker
+from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
     "ApiKey",
@@ -24,6 +25,7 @@ __all__ = [
     "CronJob",
     "CronRun",
     "DeadLetterJob",
+    "EndedWorkflowJob",
     "Event",
     "Job",
     "KnownName",
@@ -33,4 +35,6 @@ __all__ = [
     "Queue",
     "Rollup",
     "Worker",
+    "Workflow",
+    "WorkflowStep",
 ]

@@ -102,6 +102,9 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
+    #: The workflow of which it is a step.
+    workflow_id = models.UUIDField(null=True, blank=True, editable=False)
+
     progress = StoredJSONField(null=True, blank=True)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)

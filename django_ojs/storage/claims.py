@@ -35,6 +35,7 @@ class Claimed:
     visibility_timeout_ms: int | None
     enqueued_at: datetime
     worker_id: str | None
+    workflow_id: UUID | None
 
     def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
         (
@@ -61,8 +62,10 @@ class Claimed:
             self.worker_id,
             self._error,
             self._progress,
+            workflow_id,
         ) = row
         self.id = dialect.uuid(key)
+        self.workflow_id = None if workflow_id is None else dialect.uuid(workflow_id)
         read = dialect.time
         self.created_at = read(created_at)
         self.enqueued_at = read(enqueued_at)  # type: ignore[assignment]  # a job that was available has it

@@ -312,7 +312,7 @@ def claimed(job: Job) -> Claimed:
         *(job.pk, job.type, job.queue, job.priority, *texts, job.attempt, job.max_attempts),
         *(job.returned, job.run, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
         *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, job.started_at),
-        *(job.lease_until, job.worker_id, error, None),
+        *(job.lease_until, job.worker_id, error, None, job.workflow_id),
     )
     return Claimed(cast("Dialect", _AsIs()), row)
 

@@ -65,6 +65,8 @@ class StoredJob(Protocol):
     def worker_id(self) -> str | None: ...
     @property
     def lease_until(self) -> datetime | None: ...
+    @property
+    def workflow_id(self) -> UUID | None: ...
 
 
 # Shown as they are stored. Times are shown in their order, `specversion` first.
@@ -102,6 +104,9 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
     for name in _VERBATIM:
         if name in options:
             out[name] = options[name]
+    if job.workflow_id is not None:
+        out["workflow_id"] = str(job.workflow_id)
+        out["parent_results"] = options.get("parent_results", [])
     if job.progress:
         _add_progress(out, job, state)
     if job.result is not None:

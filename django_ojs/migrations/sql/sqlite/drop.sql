@@ -1,4 +1,8 @@
--- The reverse of count_triggers.sql.
+-- The reverse of the other files.
+
+DROP TRIGGER ojs_job_workflow_update;
+
+DROP TRIGGER ojs_job_workflow_delete;
 
 DROP TRIGGER ojs_job_count_insert;
 

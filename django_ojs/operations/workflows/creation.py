@@ -1,0 +1,132 @@
+"""Create workflows: store the graph, and enqueue the jobs of the steps that wait for nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from django_ojs.conf import settings
+from django_ojs.models import Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.operations.enqueue import transaction_check
+from django_ojs.operations.enqueue.result import Outcome
+from django_ojs.operations.events import publish
+from django_ojs.operations.workflows import starting
+from django_ojs.spec import envelope, ids, workflow_events
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
+from django_ojs.spec.workflow import Graph, Step
+from django_ojs.storage import database
+
+#: Steps in one INSERT.
+_AT_ONCE = 1_000
+
+
+def check(graph: Graph) -> dict[str, Envelope]:
+    """Check the jobs of a workflow as a PUSH does; return their envelopes by the keys of the steps.
+
+    Raises InvalidRequest and its subclasses, which name the path of the step.
+    """
+    values = settings()
+    jobs = graph.jobs
+    if len(jobs) > values.max_workflow_jobs:
+        raise InvalidRequest.of(
+            "jobs", f"must be at most {values.max_workflow_jobs} in one workflow"
+        )
+    envelopes = {}
+    for step in jobs:
+        try:
+            wanted = envelope.parse(
+                _job(step), default_retry=values.default_retry, limits=values.limits
+            )
+            envelope.validate(wanted, values.limits)
+        except OJSError as error:
+            raise _at(step.path, error) from None
+        envelopes[step.key] = wanted
+    return envelopes
+
+
+def create(graph: Graph) -> Workflow:
+    """Store a workflow and enqueue the jobs of its first steps, in the caller's transaction.
+
+    Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
+    the unique policy of one of them finds another job.
+    """
+    if len(connections.settings) > 1:
+        # A workflow is followed here: it cannot go through an outbox.
+        transaction_check.alias_for_caller(may_use_outbox=False)
+    return _create(graph, check(graph))
+
+
+@database.write_transaction
+def _create(graph: Graph, envelopes: Mapping[str, Envelope]) -> Workflow:
+    counted = [step for step in graph.jobs if step.callback is None]
+    workflow = Workflow(
+        id=ids.uuid7(),
+        type=graph.type,
+        name=graph.name,
+        queues=sorted({each.queue for each in envelopes.values()}),
+        jobs_total=len(counted),
+        steps_left=len(graph.steps),
+    )
+    workflow.save(using=database.alias(), force_insert=True)
+    steps = _steps(graph, workflow.pk)
+    WorkflowStep.primary.bulk_create(steps, batch_size=_AT_ONCE)
+    first = [
+        starting.envelope_of(row.pk, workflow.pk, _job(step), [])
+        for row, step in zip(steps, graph.steps, strict=True)
+        if row.state == StepState.ENQUEUED
+    ]
+    for result in starting.push(first):
+        if result.outcome is not Outcome.STORED:
+            raise Conflict(starting.rejection_of(result)["message"])
+    workflow.refresh_from_db(using=database.alias())
+    publish.record([workflow_events.created(workflow)])
+    return workflow
+
+
+def _steps(graph: Graph, workflow_id: UUID) -> list[WorkflowStep]:
+    positions = {step.key: position for position, step in enumerate(graph.steps)}
+    dependents: dict[str, list[int]] = {key: [] for key in positions}
+    for position, step in enumerate(graph.steps):
+        for key in step.depends_on:
+            dependents[key].append(position)
+    return [
+        WorkflowStep(
+            workflow_id=workflow_id,
+            position=position,
+            key=step.key,
+            name=step.name,
+            path=step.path,
+            type=None if step.job is None else step.job["type"],
+            # The job of a first step is stored with the workflow.
+            job=dict(step.job) if step.job is not None and step.depends_on else None,
+            condition=step.condition,
+            callback=step.callback,
+            last_result=step.last_result,
+            fails_workflow=step.fails_workflow,
+            parents=[positions[key] for key in step.parents],
+            dependents=dependents[step.key],
+            outstanding=len(step.depends_on),
+            state=StepState.WAITING if step.depends_on else StepState.ENQUEUED,
+        )
+        for position, step in enumerate(graph.steps)
+    ]
+
+
+def _job(step: Step) -> Mapping[str, Any]:
+    assert step.job is not None
+    return step.job
+
+
+def _at(path: str, error: OJSError) -> OJSError:
+    """Return an error about a job as one about the workflow: its field is a path in that."""
+    field = error.details.get("field")
+    where = path if field is None else f"{path}.{field}"
+    message = error.message
+    if field is not None and message.startswith(str(field)):
+        message = message.removeprefix(str(field)).lstrip()
+    details = {**error.details, "field": where}
+    details["validation_errors"] = [{"path": f"$.{where}", "message": error.message}]
+    return type(error)(f"{where} {message}", details=details, hint=error.hint)
