@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job
+    from django_ojs.models import Job, Workflow
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.payloads.parameters import PayloadFile, PayloadStream, UnverifiedPayloadStream
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from django_ojs.spec.unique_policy import UniquePolicy
     from django_ojs.workflows import (
         EnqueuedWorkflow,
-        Workflow,
+        WorkflowRequest,
         acancel_workflow,
         aget_workflow,
         batch,
@@ -81,7 +81,7 @@ _HOME = {
         apause_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
-    "django_ojs.models": "Job",
+    "django_ojs.models": "Job Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
@@ -93,7 +93,7 @@ _HOME = {
     "django_ojs.spec.states": "State",
     "django_ojs.spec.unique_policy": "UniquePolicy",
     "django_ojs.workflows": """
-        EnqueuedWorkflow Workflow chain group batch graph step
+        EnqueuedWorkflow WorkflowRequest chain group batch graph step
         get_workflow cancel_workflow aget_workflow acancel_workflow""",
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -120,6 +120,7 @@ __all__ = [
     "UniquePolicy",
     "UnverifiedPayloadStream",
     "Workflow",
+    "WorkflowRequest",
     "aactivate",
     "acancel",
     "acancel_workflow",

@@ -17,17 +17,18 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from django_ojs.conf import settings
-from django_ojs.models.workflow import Workflow as WorkflowModel
+from django_ojs.models import Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations import workflows as operations
 from django_ojs.options import Request, envelope_of
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
-from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.workflow import CALLBACKS, Graph, WorkflowType, parse
+from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.workflow import CALLBACKS, CallbackName, Graph, WorkflowType, parse
+from django_ojs.spec.workflow.definition import located
 
 #: What a workflow is made of: jobs, and other workflows.
-Part: TypeAlias = "Request | Workflow"
+Part: TypeAlias = "Request | WorkflowRequest"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,17 +40,17 @@ class EnqueuedWorkflow:
     name: str | None
     state: WorkflowState
 
-    def workflow(self) -> WorkflowModel:
+    def workflow(self) -> Workflow:
         """Query the workflow as it is now. Raises WorkflowNotFound."""
         return get_workflow(self.id)
 
-    async def aworkflow(self) -> WorkflowModel:
+    async def aworkflow(self) -> Workflow:
         """Query the workflow as it is now; see `workflow`."""
         return await sync_to_async(self.workflow)()
 
 
-class Workflow:
-    """Jobs in an order, which `enqueue` stores; a workflow may also be a part of another."""
+class WorkflowRequest:
+    """A description of a workflow, which `enqueue` stores; it may also be a part of another."""
 
     def graph(self) -> Graph:
         """Return the steps, checked. Raises an OJSError that names the path, as `enqueue` does."""
@@ -62,11 +63,12 @@ class Workflow:
         for have ended. Raises an OJSError that names the path and the rule, such as
         "steps[1].jobs[0].priority must be an integer", and as `handler.enqueue` does.
         """
-        stored = operations.create(self.graph())
+        graph = self.graph()
+        stored = operations.create(graph)
         return EnqueuedWorkflow(
             id=stored.pk,
-            type=stored.type,
-            name=stored.name,
+            type=graph.type,
+            name=graph.name,
             state=WorkflowState(stored.state),
         )
 
@@ -80,7 +82,7 @@ class Workflow:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sequence(Workflow):
+class _Sequence(WorkflowRequest):
     """A chain or a group."""
 
     type: Literal["chain", "group"]
@@ -97,9 +99,9 @@ class _Sequence(Workflow):
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch(Workflow):
+class _Batch(WorkflowRequest):
     jobs: tuple[Part, ...]
-    callbacks: Mapping[str, Request | None]
+    callbacks: Mapping[CallbackName, Request | None]
     name: str | None
 
     def definition(self, path: str = "") -> dict[str, Any]:
@@ -126,7 +128,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Graph(Workflow):
+class _Graph(WorkflowRequest):
     steps: tuple[Step, ...]
     name: str | None = field(default=None)
 
@@ -146,7 +148,7 @@ class _Graph(Workflow):
         }
 
 
-def chain(*steps: Part, name: str | None = None) -> Workflow:
+def chain(*steps: Part, name: str | None = None) -> WorkflowRequest:
     """Run steps one after the other: each starts when the one before it has succeeded.
 
     `ctx.parent_results` of a step has the results of all steps before it, in order. When a step
@@ -155,7 +157,7 @@ def chain(*steps: Part, name: str | None = None) -> Workflow:
     return _Sequence("chain", _checked(steps, "chain"), name)
 
 
-def group(*jobs: Part, name: str | None = None) -> Workflow:
+def group(*jobs: Part, name: str | None = None) -> WorkflowRequest:
     """Run jobs side by side: `ojs.group(*[resize.s(size) for size in SIZES])`.
 
     The group has succeeded when all of them have; one that fails stops none of the others.
@@ -169,7 +171,7 @@ def batch(
     on_success: Request | None = None,
     on_failure: Request | None = None,
     name: str | None = None,
-) -> Workflow:
+) -> WorkflowRequest:
     """Run jobs side by side, and then a callback, exactly once.
 
     `on_complete` runs when all jobs have ended, `on_success` when all of them succeeded,
@@ -180,7 +182,7 @@ def batch(
     return _Batch(_checked(jobs, "batch"), callbacks, name)
 
 
-def graph(*steps: Step, name: str | None = None) -> Workflow:
+def graph(*steps: Step, name: str | None = None) -> WorkflowRequest:
     """Run steps that wait for others by name, in any order without a cycle.
 
     ojs.graph(
@@ -206,12 +208,12 @@ def step(name: str, part: Part, *, after: Sequence[str] = ()) -> Step:
     return Step(name, part, tuple(after))
 
 
-def get_workflow(workflow_id: UUID | str) -> WorkflowModel:
+def get_workflow(workflow_id: UUID | str) -> Workflow:
     """Return a workflow as it is now. Raises WorkflowNotFound."""
     return operations.get(ids.parse_id(workflow_id))
 
 
-def cancel_workflow(workflow_id: UUID | str) -> WorkflowModel:
+def cancel_workflow(workflow_id: UUID | str) -> Workflow:
     """Cancel a workflow and its jobs that have not ended, and return it.
 
     Raises WorkflowNotFound, and Conflict when it has ended.
@@ -224,13 +226,12 @@ acancel_workflow = sync_to_async(cancel_workflow)
 
 
 def _checked(parts: tuple[Part, ...], function: str) -> tuple[Part, ...]:
-    for part in parts:
-        if isinstance(part, Request | Workflow):
-            continue
-        hint = " Write a * before a list." if isinstance(part, list | tuple) else ""
+    others: list[object] = [p for p in parts if not isinstance(p, Request | WorkflowRequest)]
+    if others:
+        hint = " Write a * before a list." if isinstance(others[0], list | tuple) else ""
         raise TypeError(
             f"{function} needs jobs, as handler.s(...) describes them, and other workflows, not a "
-            f"{type(part).__name__}.{hint}"
+            f"{type(others[0]).__name__}.{hint}"
         )
     return parts
 
@@ -240,12 +241,15 @@ def _definitions(parts: Sequence[Part], path: str) -> list[dict[str, Any]]:
 
 
 def _definition(part: Part, path: str) -> dict[str, Any]:
-    if isinstance(part, Workflow):
+    if isinstance(part, WorkflowRequest):
         return part.definition(path)
     for option in ("id", "on_full", "block_timeout"):
         if getattr(part.options, option) is not None:
             raise InvalidRequest.of(f"{path}.{option}", "is no option of a step of a workflow")
-    return template(envelope_of(part))
+    try:
+        return template(envelope_of(part))
+    except OJSError as error:
+        raise located(error, path) from None
 
 
 def _named(name: str | None) -> dict[str, Any]:

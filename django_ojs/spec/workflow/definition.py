@@ -105,11 +105,11 @@ def job_of(
     try:
         envelope.validate(envelope.parse(job, limits=limits), limits)
     except OJSError as error:
-        raise _located(error, path) from None
+        raise located(error, path) from None
     return job
 
 
-def _located(error: OJSError, path: str) -> OJSError:
+def located(error: OJSError, path: str) -> OJSError:
     """Return the error of a job with the path of its step before the name of the field."""
     field = error.details.get("field")
     named = isinstance(field, str) and error.message.startswith(field)
