@@ -95,7 +95,7 @@ class WorkflowStep(StoredModel):
     path = models.TextField(blank=True)
     #: NULL for a join.
     type = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # as above
-    #: The job as a client would send it, until it is enqueued with the workflow itself; NULL for a join.
+    #: The job as a client would send it; NULL for a first step, whose job exists already.
     job = StoredJSONField(null=True, blank=True)
     condition = models.CharField(
         max_length=16, choices=[(each.value, each.value) for each in Condition]

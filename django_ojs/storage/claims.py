@@ -135,6 +135,11 @@ class Claimed:
         """The job's tags."""
         return list(self.options.get("tags") or ())  # type: ignore[arg-type]  # validated at PUSH
 
+    @property
+    def parent_results(self) -> list[json.JSON]:
+        """The results of the steps before it in its workflow, in order."""
+        return list(self.options.get("parent_results") or ())  # type: ignore[arg-type]  # an array
+
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
         return envelope.render(self)

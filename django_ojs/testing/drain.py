@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from django_ojs.handlers import get_handler
+from django_ojs.operations.workflows import advance
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
@@ -94,6 +95,9 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
             log.completed(run, time.monotonic() - started)
     except (Conflict, JobNotFound):
         log.claim_lost(run)
+    if job.workflow_id is not None:
+        with savepoint():
+            advance(job.workflow_id)
     try:
         return store.read(job.id).state
     except JobNotFound:

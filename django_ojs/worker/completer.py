@@ -19,6 +19,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows.advance import advance_after_commit, advance_all
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
@@ -125,6 +126,7 @@ class Completer:
             else:
                 job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
+            advance_after_commit(job.workflow_id)
 
         self._add(StateChange([run], write))
 
@@ -216,6 +218,8 @@ class Completer:
                 self._note_completed(item.run, item.seconds)
             else:
                 self._job_log.claim_lost(item.run)
+        found = {item.run.job.workflow_id for item in completions}
+        advance_all(workflow_id for workflow_id in found if workflow_id is not None)
 
     def _fail_refused(self, item: Completion) -> None:
         failure = Failure(type="result_refused", message="The database rejected the result.")
@@ -263,6 +267,7 @@ def _send_completed(run: Run) -> None:
     # An `atomic` run has committed its own ACK and the event with it. The signal is sent here:
     # its receivers must not use up the time of the handler.
     publish.send_all_after_commit(signals.job_completed, [run.job.id])
+    advance_after_commit(run.job.workflow_id)
 
 
 def _waited(job: Claimed) -> float | None:

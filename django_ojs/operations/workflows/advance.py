@@ -1,8 +1,8 @@
 """Advance workflows: take the jobs that have ended from the journal, and start what may start.
 
 Any process may do it at any time. The row of the workflow is locked meanwhile, and the ends of its
-jobs, the jobs that they start and the state of the workflow are stored in one transaction: a process
-that dies has done nothing, and none does it twice.
+jobs, the jobs that they start and the state of the workflow are stored in one transaction: a
+process that dies has done nothing, and none does it twice.
 """
 
 import logging
@@ -60,7 +60,9 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
         except Exception as error:
             if database.is_unavailable(error):
                 return
-            logger.exception("The workflow %s was not advanced; it will be tried again.", workflow_id)
+            logger.exception(
+                "The workflow %s was not advanced; it will be tried again.", workflow_id
+            )
 
 
 def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
@@ -135,11 +137,11 @@ class _Advance:
         starting: list[WorkflowStep] = []
         by_state: dict[StepState, list[WorkflowStep]] = {}
         for step in free:
-            outcome = _evaluate(step)
-            if outcome is None:
+            end = _evaluate(step)
+            if end is None:
                 starting.append(step)
             else:
-                by_state.setdefault(_STATES[outcome], []).append(step)
+                by_state.setdefault(_STATES[end], []).append(step)
         over: list[WorkflowStep] = []
         for state, steps in by_state.items():
             workflows.set_state(steps, state)

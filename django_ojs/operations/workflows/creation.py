@@ -13,9 +13,9 @@ from django_ojs.operations.enqueue import transaction_check
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
-from django_ojs.spec import envelope, ids, workflow_events
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
+from django_ojs.spec import ids, workflow_events
+from django_ojs.spec.envelope import parse
+from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.workflow import Graph, Step
 from django_ojs.storage import database
 
@@ -23,10 +23,10 @@ from django_ojs.storage import database
 _AT_ONCE = 1_000
 
 
-def check(graph: Graph) -> dict[str, Envelope]:
-    """Check the jobs of a workflow as a PUSH does; return their envelopes by the keys of the steps.
+def check(graph: Graph) -> frozenset[str]:
+    """Check a workflow against the limits of this site; return the queues of its jobs.
 
-    Raises InvalidRequest and its subclasses, which name the path of the step.
+    Raises InvalidRequest.
     """
     values = settings()
     jobs = graph.jobs
@@ -34,17 +34,10 @@ def check(graph: Graph) -> dict[str, Envelope]:
         raise InvalidRequest.of(
             "jobs", f"must be at most {values.max_workflow_jobs} in one workflow"
         )
-    envelopes = {}
-    for step in jobs:
-        try:
-            wanted = envelope.parse(
-                _job(step), default_retry=values.default_retry, limits=values.limits
-            )
-            envelope.validate(wanted, values.limits)
-        except OJSError as error:
-            raise _at(step.path, error) from None
-        envelopes[step.key] = wanted
-    return envelopes
+    return frozenset(
+        parse(_job(step), default_retry=values.default_retry, limits=values.limits).queue
+        for step in jobs
+    )
 
 
 def create(graph: Graph) -> Workflow:
@@ -60,13 +53,13 @@ def create(graph: Graph) -> Workflow:
 
 
 @database.write_transaction
-def _create(graph: Graph, envelopes: Mapping[str, Envelope]) -> Workflow:
+def _create(graph: Graph, queues: frozenset[str]) -> Workflow:
     counted = [step for step in graph.jobs if step.callback is None]
     workflow = Workflow(
         id=ids.uuid7(),
         type=graph.type,
         name=graph.name,
-        queues=sorted({each.queue for each in envelopes.values()}),
+        queues=sorted(queues),
         jobs_total=len(counted),
         steps_left=len(graph.steps),
     )
@@ -118,15 +111,3 @@ def _steps(graph: Graph, workflow_id: UUID) -> list[WorkflowStep]:
 def _job(step: Step) -> Mapping[str, Any]:
     assert step.job is not None
     return step.job
-
-
-def _at(path: str, error: OJSError) -> OJSError:
-    """Return an error about a job as one about the workflow: its field is a path in that."""
-    field = error.details.get("field")
-    where = path if field is None else f"{path}.{field}"
-    message = error.message
-    if field is not None and message.startswith(str(field)):
-        message = message.removeprefix(str(field)).lstrip()
-    details = {**error.details, "field": where}
-    details["validation_errors"] = [{"path": f"$.{where}", "message": error.message}]
-    return type(error)(f"{where} {message}", details=details, hint=error.hint)

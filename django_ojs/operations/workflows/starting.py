@@ -14,8 +14,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull
-from django_ojs.spec.json import JSON
-from django_ojs.spec.json import dumps
+from django_ojs.spec.json import JSON, dumps
 from django_ojs.storage import database, workflows
 
 #: A larger result is passed on by reference (ojs-workflows §7.5).
