@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from django_ojs.handlers import get_handler
-from django_ojs.operations.workflows import advance
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
@@ -96,8 +95,7 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
     except (Conflict, JobNotFound):
         log.claim_lost(run)
     if job.workflow_id is not None:
-        with savepoint():
-            advance(job.workflow_id)
+        store.advance_workflows()
     try:
         return store.read(job.id).state
     except JobNotFound:

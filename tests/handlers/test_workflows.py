@@ -1,4 +1,4 @@
-"""Workflows in Python: what `chain`, `group`, `batch` and `graph` describe, and what they refuse."""
+"""Workflows in Python: what the builders describe, and what they refuse."""
 
 from __future__ import annotations
 

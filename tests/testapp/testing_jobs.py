@@ -67,3 +67,9 @@ def forever() -> None:
 def now() -> str:
     """Return the time."""
     return timezone.now().isoformat()
+
+
+@ojs.job("testing.collect")
+def collect(ctx: ojs.JobContext, name: str = "") -> dict[str, Any]:
+    """Return what the steps before it returned."""
+    return {"parent_results": ctx.parent_results}

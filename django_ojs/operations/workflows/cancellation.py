@@ -12,7 +12,7 @@ from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database
+from django_ojs.storage import database, interceptor
 from django_ojs.storage.dialects.expressions import OneOf
 
 _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
@@ -20,13 +20,18 @@ _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
 _AT_ONCE = 1_000
 
 
-@database.write_transaction
 def cancel(workflow_id: UUID) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 
     Raises WorkflowNotFound, and Conflict when it has ended.
     """
-    workflow = lock(workflow_id)
+    active = interceptor.current()
+    cancelled = None if active is None else active.cancel_workflow(workflow_id)
+    return _cancel(workflow_id) if cancelled is None else cancelled
+
+
+def check_running(workflow: Workflow) -> None:
+    """Raise Conflict when a workflow has ended."""
     if workflow.state != WorkflowState.RUNNING:
         raise Conflict(
             f"The workflow has ended: it is {workflow.state}.",
@@ -36,6 +41,12 @@ def cancel(workflow_id: UUID) -> Workflow:
                 "expected_state": WorkflowState.RUNNING.value,
             },
         )
+
+
+@database.write_transaction
+def _cancel(workflow_id: UUID) -> Workflow:
+    workflow = lock(workflow_id)
+    check_running(workflow)
     steps = WorkflowStep.primary.filter(workflow_id=workflow_id, state__in=_UNENDED)
     enqueued = sorted(
         steps.filter(state=StepState.ENQUEUED).values_list("pk", flat=True), key=lambda key: key.hex

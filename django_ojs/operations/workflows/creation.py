@@ -17,7 +17,7 @@ from django_ojs.spec import ids, workflow_events
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.workflow import Graph, Step
-from django_ojs.storage import database
+from django_ojs.storage import database, interceptor
 
 #: Steps in one INSERT.
 _AT_ONCE = 1_000
@@ -45,10 +45,19 @@ def create(graph: Graph) -> Workflow:
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
+    queues = check(graph)
+    active = interceptor.current()
+    kept = None if active is None else active.create_workflow(graph, sorted(queues))
+    if kept is not None:
+        return kept
     if len(connections.settings) > 1:
         # A workflow is followed here: it cannot go through an outbox.
         transaction_check.alias_for_caller(may_use_outbox=False)
+<<<<<<< HEAD
     return _create(graph, {job.queue for job in check(graph)})
+=======
+    return _create(graph, queues)
+>>>>>>> wfpy
 
 
 @database.write_transaction
