@@ -44,7 +44,8 @@ def fetch(
     promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
     whose maintenance does this passes `due=False`. The jobs are reserved for their visibility
     timeout: the given one, their own, or the default, in this order, which is VISIBILITY_TIMEOUT if
-    it is not given either. Raises PermissionDenied for a `worker_id` that the principal may not use.
+    it is not given either. Raises PermissionDenied for a `worker_id` that the principal may not
+    use.
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):

@@ -3,9 +3,19 @@
 from django_ojs.operations.workflows.advance import advance, advance_after_commit, advance_due
 from django_ojs.operations.workflows.cancellation import cancel
 from django_ojs.operations.workflows.creation import check, create
-from django_ojs.operations.workflows.queries import WorkflowPage, get, page, steps_of
+from django_ojs.operations.workflows.queries import (
+    StepDetail,
+    WorkflowPage,
+    details,
+    get,
+    not_found,
+    page,
+    steps_of,
+)
+from django_ojs.operations.workflows.starting import reference
 
 __all__ = [
+    "StepDetail",
     "WorkflowPage",
     "advance",
     "advance_after_commit",
@@ -13,7 +23,10 @@ __all__ = [
     "cancel",
     "check",
     "create",
+    "details",
     "get",
+    "not_found",
     "page",
+    "reference",
     "steps_of",
 ]

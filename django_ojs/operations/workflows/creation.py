@@ -1,6 +1,6 @@
 """Create workflows: store the graph, and enqueue the jobs of the steps that wait for nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
 from django_ojs.spec import ids, workflow_events
-from django_ojs.spec.envelope import parse
+from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.workflow import Graph, Step
 from django_ojs.storage import database, interceptor
@@ -23,8 +23,8 @@ from django_ojs.storage import database, interceptor
 _AT_ONCE = 1_000
 
 
-def check(graph: Graph) -> frozenset[str]:
-    """Check a workflow against the limits of this site; return the queues of its jobs.
+def check(graph: Graph) -> list[Envelope]:
+    """Check a workflow against the limits of this site; return the envelopes of its jobs.
 
     Raises InvalidRequest.
     """
@@ -34,10 +34,9 @@ def check(graph: Graph) -> frozenset[str]:
         raise InvalidRequest.of(
             "jobs", f"must be at most {values.max_workflow_jobs} in one workflow"
         )
-    return frozenset(
-        parse(_job(step), default_retry=values.default_retry, limits=values.limits).queue
-        for step in jobs
-    )
+    return [
+        parse(_job(step), default_retry=values.default_retry, limits=values.limits) for step in jobs
+    ]
 
 
 def create(graph: Graph) -> Workflow:
@@ -54,11 +53,15 @@ def create(graph: Graph) -> Workflow:
     if len(connections.settings) > 1:
         # A workflow is followed here: it cannot go through an outbox.
         transaction_check.alias_for_caller(may_use_outbox=False)
+<<<<<<< HEAD
+    return _create(graph, {job.queue for job in check(graph)})
+=======
     return _create(graph, queues)
+>>>>>>> wfpy
 
 
 @database.write_transaction
-def _create(graph: Graph, queues: frozenset[str]) -> Workflow:
+def _create(graph: Graph, queues: Collection[str]) -> Workflow:
     counted = [step for step in graph.jobs if step.callback is None]
     workflow = Workflow(
         id=ids.uuid7(),

@@ -158,8 +158,13 @@ class ParentResults:
             if size <= min(MAX_INLINE_BYTES, room[0]):
                 room[0] -= size
                 return step.result  # type: ignore[no-any-return]  # the result of a job is JSON
-        return {
-            "result_ref": f"/ojs/v1/jobs/{step.pk}",
-            "result_size_bytes": step.result_size,
-            "result_content_type": "application/json",
-        }
+        return reference(step)
+
+
+def reference(step: WorkflowStep) -> dict[str, JSON]:
+    """Return what stands for the result of a step that is too large (ojs-workflows §7.5)."""
+    return {
+        "result_ref": f"/ojs/v1/jobs/{step.pk}",
+        "result_size_bytes": step.result_size,
+        "result_content_type": "application/json",
+    }
