@@ -132,14 +132,19 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
                 y=_MARGIN + number * (BOX_HEIGHT + _GAP_Y),
             )
     lines: dict[tuple[int, int], None] = {}
-    for start, end in edges:
-        pair = id(replaced.get(id(start), start)), id(replaced.get(id(end), end))
+    for above, below in edges:
+        pair = id(replaced.get(id(above), above)), id(replaced.get(id(below), below))
         if pair[0] != pair[1]:
             lines[pair] = None
     nodes = list(places.values())
+    # A line beside a way over another box says nothing more.
+    after: defaultdict[int, set[int]] = defaultdict(set)
+    for start, end in lines:
+        after[start].add(end)
+    direct = [(s, e) for s, e in lines if not any(e in after[each] for each in after[s])]
     return Diagram(
         nodes=nodes,
-        edges=[_line(places[start], places[end]) for start, end in lines],
+        edges=[_line(places[start], places[end]) for start, end in direct],
         width=2 * _MARGIN + width * BOX_WIDTH + (width - 1) * _GAP_X,
         height=2 * _MARGIN + len(boxes) * BOX_HEIGHT + (len(boxes) - 1) * _GAP_Y,
         description="; ".join(f"{node.label}: {node.text}" for node in nodes),
