@@ -1,6 +1,6 @@
 """Create workflows: store the graph, and enqueue the jobs of the steps that wait for nothing."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -45,29 +45,25 @@ def create(graph: Graph) -> Workflow:
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
-    queues = check(graph)
+    queues = sorted({job.queue for job in check(graph)})
     active = interceptor.current()
-    kept = None if active is None else active.create_workflow(graph, sorted(queues))
+    kept = None if active is None else active.create_workflow(graph, queues)
     if kept is not None:
         return kept
     if len(connections.settings) > 1:
         # A workflow is followed here: it cannot go through an outbox.
         transaction_check.alias_for_caller(may_use_outbox=False)
-<<<<<<< HEAD
-    return _create(graph, {job.queue for job in check(graph)})
-=======
     return _create(graph, queues)
->>>>>>> wfpy
 
 
 @database.write_transaction
-def _create(graph: Graph, queues: Collection[str]) -> Workflow:
+def _create(graph: Graph, queues: list[str]) -> Workflow:
     counted = [step for step in graph.jobs if step.callback is None]
     workflow = Workflow(
         id=ids.uuid7(),
         type=graph.type,
         name=graph.name,
-        queues=sorted(queues),
+        queues=queues,
         jobs_total=len(counted),
         steps_left=len(graph.steps),
     )
