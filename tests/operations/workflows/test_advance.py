@@ -24,8 +24,8 @@ from django_ojs.operations import (
     retry,
     workflows,
 )
-from django_ojs.operations.workflows import due, pruning
 from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows import due, pruning
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
@@ -351,8 +351,13 @@ class TestCancel:
         assert available() == []
 
 
-@override_settings(OJS={"KEEP_EVENTS": ["workflow.*"]})
+@pytest.mark.usefixtures("all_events")
 class TestEvents:
+    @pytest.fixture
+    def all_events(self, settings: Any) -> None:
+        settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["workflow.*"]}
+
+    @pytest.mark.requirement("L3-WF-EVT-001")
     def test_of_a_batch(self) -> None:
         create(batch(job("a"), job("b"), on_failure=job("badly")))
         finish("a")
@@ -389,9 +394,7 @@ class TestPruning:
         kept, old, running = (create(chain(job("a"))) for _ in range(3))
         for each in (kept, old):
             workflows.cancel(each.pk)
-        Workflow.primary.filter(pk=old.pk).update(
-            finished_at=F("finished_at") - timedelta(days=31)
-        )
+        Workflow.primary.filter(pk=old.pk).update(finished_at=F("finished_at") - timedelta(days=31))
         assert pruning.prune() == 1
         assert set(Workflow.primary.values_list("pk", flat=True)) == {kept.pk, running.pk}
         assert not WorkflowStep.primary.filter(workflow_id=old.pk).exists()
