@@ -16,6 +16,7 @@ from django_ojs.admin.outbox import OutboxEntryAdmin
 from django_ojs.admin.overview import OverviewAdmin
 from django_ojs.admin.queues import QueueAdmin
 from django_ojs.admin.workers import WorkerAdmin
+from django_ojs.admin.workflows import WorkflowAdmin
 from django_ojs.models import (
     ApiKey,
     BulkOperation,
@@ -27,6 +28,7 @@ from django_ojs.models import (
     Overview,
     Queue,
     Worker,
+    Workflow,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
     DeadLetterJob: DeadLetterAdmin,
     BulkOperation: BulkOperationAdmin,
     CronJob: CronJobAdmin,
+    Workflow: WorkflowAdmin,
     Worker: WorkerAdmin,
     Event: EventAdmin,
 }

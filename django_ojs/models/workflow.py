@@ -78,6 +78,10 @@ class Workflow(StoredModel):
     def __str__(self) -> str:
         return f"{self.type} {self.name or self.pk} ({self.state})"
 
+    @property
+    def jobs_ended(self) -> int:
+        return self.jobs_completed + self.jobs_failed
+
 
 class WorkflowStep(StoredModel):
     """A step of a workflow: a job, or a join, which has none (see `spec.workflow.Step`).
