@@ -39,6 +39,10 @@ class Interceptor(Protocol):
         """Return a workflow that is kept elsewhere; None where they are in the database."""
         ...
 
+    def step_ids(self, workflow_id: UUID) -> list[UUID] | None:
+        """Return the ids of its jobs; None where workflows are in the database."""
+        ...
+
     def cancel_workflow(self, workflow_id: UUID) -> Workflow | None:
         """Cancel a workflow that is kept elsewhere; None where they are in the database."""
         ...

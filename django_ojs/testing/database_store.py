@@ -74,6 +74,9 @@ class DatabaseStore:
     def workflow(self, workflow_id: UUID) -> None:
         return None
 
+    def step_ids(self, workflow_id: UUID) -> None:
+        return None
+
     def cancel_workflow(self, workflow_id: UUID) -> None:
         return None
 

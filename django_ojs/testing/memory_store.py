@@ -166,6 +166,9 @@ class MemoryStore:
     def workflow(self, workflow_id: UUID) -> Workflow:
         return self._workflows.get(workflow_id)
 
+    def step_ids(self, workflow_id: UUID) -> list[UUID]:
+        return self._workflows.step_ids(workflow_id)
+
     def cancel_workflow(self, workflow_id: UUID) -> Workflow:
         for job_id in self._workflows.cancel(workflow_id):
             if job_id in self._jobs and self._jobs[job_id].state not in TERMINAL:

@@ -44,6 +44,10 @@ class MemoryWorkflows:
         self.advance()
         return self._run(workflow_id).workflow
 
+    def step_ids(self, workflow_id: UUID) -> list[UUID]:
+        """Return the ids of the jobs of a workflow, those of later steps included."""
+        return list(self._run(workflow_id).ids.values())
+
     def cancel(self, workflow_id: UUID) -> list[UUID]:
         """Cancel a workflow, and return its jobs. Raises as `operations.workflows.cancel` does."""
         self.advance()
@@ -89,7 +93,7 @@ class MemoryWorkflows:
 
     def _start(self, run: "_Run", step: GraphStep) -> None:
         assert step.job is not None
-        job_id = run.jobs[step.key] = ids.uuid7()
+        job_id = run.jobs[step.key] = run.ids[step.key]
         results = [run.result(key) for key in step.parents]
         [pushed] = self._push([envelope_of(job_id, run.workflow.pk, step.job, results)])
         if pushed.outcome is not EnqueueOutcome.STORED:
@@ -114,6 +118,8 @@ class _Run:
             steps_left=len(graph.steps),
             created_at=timezone.now(),
         )
+        self.ids = {step.key: ids.uuid7() for step in graph.jobs}
+        #: Of the steps that have started.
         self.jobs: dict[str, UUID] = {}
         self.outcomes: dict[str, StepOutcome] = {}
         self._results: dict[str, JSON] = {}

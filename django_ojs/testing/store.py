@@ -55,6 +55,9 @@ class Store(Protocol):
     def workflow(self, workflow_id: UUID) -> Workflow | None:
         """Return a workflow that is not in the database; None if workflows are there."""
 
+    def step_ids(self, workflow_id: UUID) -> list[UUID] | None:
+        """Return the ids of the jobs of a workflow that is not in the database, or None."""
+
     def cancel_workflow(self, workflow_id: UUID) -> Workflow | None:
         """Cancel a workflow that is not in the database; None if workflows are there."""
 

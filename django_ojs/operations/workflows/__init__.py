@@ -10,9 +10,11 @@ from django_ojs.operations.workflows.queries import (
     get,
     not_found,
     page,
+    step_ids,
     steps_of,
 )
 from django_ojs.operations.workflows.starting import reference
+from django_ojs.operations.workflows.whole_results import whole_result
 
 __all__ = [
     "StepDetail",
@@ -28,5 +30,7 @@ __all__ = [
     "not_found",
     "page",
     "reference",
+    "step_ids",
     "steps_of",
+    "whole_result",
 ]
