@@ -119,7 +119,7 @@ class _Batch(WorkflowRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NamedStep:
     """A part of a `graph`, with its name and the names of the steps that it waits for."""
 
     name: str
@@ -129,7 +129,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Graph(WorkflowRequest):
-    steps: tuple[Step, ...]
+    steps: tuple[NamedStep, ...]
     name: str | None = field(default=None)
 
     def definition(self, path: str = "") -> dict[str, Any]:
@@ -182,7 +182,7 @@ def batch(
     return _Batch(_checked(jobs, "batch"), callbacks, name)
 
 
-def graph(*steps: Step, name: str | None = None) -> WorkflowRequest:
+def graph(*steps: NamedStep, name: str | None = None) -> WorkflowRequest:
     """Run steps that wait for others by name, in any order without a cycle.
 
     ojs.graph(
@@ -192,12 +192,12 @@ def graph(*steps: Step, name: str | None = None) -> WorkflowRequest:
     )
     """
     for step in steps:
-        if not isinstance(step, Step):
+        if not isinstance(step, NamedStep):
             raise TypeError(f"graph() needs steps made by ojs.step(name, job), not {step!r}.")
     return _Graph(steps, name)
 
 
-def step(name: str, part: Part, *, after: Sequence[str] = ()) -> Step:
+def step(name: str, part: Part, *, after: Sequence[str] = ()) -> NamedStep:
     """Name a step of a `graph`; it starts when those that it names in `after` have succeeded.
 
     `ctx.parent_results` has the results of those, in the order of `after`.
@@ -205,7 +205,7 @@ def step(name: str, part: Part, *, after: Sequence[str] = ()) -> Step:
     if isinstance(after, str):
         raise TypeError(f"step({name!r}) needs a list: after=[{after!r}].")
     _checked((part,), f"step({name!r})")
-    return Step(name, part, tuple(after))
+    return NamedStep(name, part, tuple(after))
 
 
 def get_workflow(workflow_id: UUID | str) -> Workflow:

@@ -31,7 +31,7 @@ def manifest(base: str) -> dict[str, Any]:
             "language": "python",
             "homepage": HOMEPAGE,
         },
-        "conformance_level": 3,
+        "conformance_level": 4,
         "conformance_tier": "runtime",
         "protocols": ["http"],
         "backend": database.dialect().backend,

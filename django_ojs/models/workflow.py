@@ -84,7 +84,7 @@ class Workflow(StoredModel):
 
 
 class WorkflowStep(StoredModel):
-    """A step of a workflow: a job, or a join, which has none (see `spec.workflow.Step`).
+    """A step of a workflow: a job, or a join, which has none (see `spec.workflow.GraphStep`).
 
     `id` is the id of its job, given when the workflow is created, so that no step can have two.
     `parents` and `dependents` are positions of other steps of the workflow.

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.job_events import error_of
 from django_ojs.spec.times import format_timestamp
 
 
@@ -90,7 +91,7 @@ def step_ended(workflow: WorkflowLike, step: StepLike) -> NewEvent:
         seconds = (step.finished_at - step.started_at).total_seconds()
         data["duration_ms"] = max(0, round(seconds * 1000))
     if step.error:
-        data["error"] = step.error
+        data["error"] = error_of(step.error)
     return _event(type, workflow, data)
 
 

@@ -11,7 +11,7 @@ from django_ojs.models import EndedWorkflowJob, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.spec import json
 from django_ojs.spec.states import State
-from django_ojs.spec.workflow import Outcome
+from django_ojs.spec.workflow import StepOutcome
 from django_ojs.storage import database
 from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.expressions import OneOf
@@ -66,10 +66,10 @@ def at_positions(workflow_id: UUID, positions: Iterable[int]) -> list[WorkflowSt
 
 
 def note_dependencies(
-    steps: Iterable[WorkflowStep], ended: Mapping[int, Mapping[Outcome, int]]
+    steps: Iterable[WorkflowStep], ended: Mapping[int, Mapping[StepOutcome, int]]
 ) -> None:
     """Count on steps how many of their dependencies ended, by position and outcome."""
-    groups: dict[tuple[tuple[Outcome, int], ...], list[UUID]] = {}
+    groups: dict[tuple[tuple[StepOutcome, int], ...], list[UUID]] = {}
     for step in steps:
         counts = ended[step.position]
         groups.setdefault(tuple(sorted(counts.items())), []).append(step.pk)

@@ -17,7 +17,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.workflow import Graph, Outcome, Step, evaluate
+from django_ojs.spec.workflow import Graph, GraphStep, StepOutcome, evaluate
 
 Push = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 Find = Callable[[UUID], Job | None]
@@ -91,7 +91,7 @@ class MemoryWorkflows:
             run.end(WorkflowState.FAILED if run.has_failed() else WorkflowState.COMPLETED)
         return len(run.jobs) + len(run.outcomes) > before
 
-    def _start(self, run: "_Run", step: Step) -> None:
+    def _start(self, run: "_Run", step: GraphStep) -> None:
         assert step.job is not None
         job_id = run.jobs[step.key] = run.ids[step.key]
         results = [run.result(key) for key in step.parents]
@@ -121,16 +121,16 @@ class _Run:
         self.ids = {step.key: ids.uuid7() for step in graph.jobs}
         #: Of the steps that have started.
         self.jobs: dict[str, UUID] = {}
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, StepOutcome] = {}
         self._results: dict[str, JSON] = {}
         self._steps = {step.key: step for step in graph.steps}
 
-    def note(self, step: Step, job: Job | None) -> None:
+    def note(self, step: GraphStep, job: Job | None) -> None:
         """Note how a job ended, if it has; None for one that was not stored or was deleted."""
         if job is not None and job.state not in TERMINAL:
             return
         succeeded = job is not None and job.state == State.COMPLETED
-        self.outcomes[step.key] = Outcome.SUCCEEDED if succeeded else Outcome.FAILED
+        self.outcomes[step.key] = StepOutcome.SUCCEEDED if succeeded else StepOutcome.FAILED
         self._results[step.key] = job.result if job is not None else None
         if step.callback is None:
             self.workflow.jobs_completed += succeeded
@@ -146,7 +146,7 @@ class _Run:
 
     def has_failed(self) -> bool:
         return any(
-            step.fails_workflow and self.outcomes[step.key] is Outcome.FAILED
+            step.fails_workflow and self.outcomes[step.key] is StepOutcome.FAILED
             for step in self.graph.steps
         )
 

@@ -36,6 +36,7 @@ FLOORS = {
     "options": 4,
     "tasks": 4,
     "unique_arguments": 4,
+    "workflows": 4,
     "payloads": 4,
     "middleware": 3,
     "outbox": 4,
@@ -56,6 +57,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
+            "workflows",
             *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
@@ -68,6 +70,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
         {"interceptor"},
         {"transitions", "unique", "bounds", "events", "outbox", "api_keys", "figures", "cron_jobs"},
+        {"workflows"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

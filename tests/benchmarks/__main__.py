@@ -25,6 +25,7 @@ from tests.benchmarks.measures import (
     names,
     poison,
     tables,
+    workflows,
 )
 from tests.benchmarks.results import Results
 from tests.benchmarks.scale import QUICK, SMOKE, WHOLE, Scale
@@ -40,6 +41,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "bounds": bounds.measure,
     "maintenance": maintenance.measure,
     "cron": cron.measure,
+    "workflows": workflows.measure,
     "figures": figures.measure,
     "names": names.measure,
     "large": large.measure,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
-from django_ojs.spec.workflow import Condition, Graph, Outcome, evaluate, parse
+from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate, parse
 from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_JOBS
 
 JSON = dict[str, Any]
@@ -360,17 +360,17 @@ class Rules:
 
 def run_graph(found: Graph, succeeds: Callable[[str], bool]) -> tuple[set[str], bool]:
     """Run the steps in order; return the paths of the jobs that ran, and how the workflow ended."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, StepOutcome] = {}
     ran: set[str] = set()
     for step in found.steps:
         outcome = evaluate(step, [outcomes[key] for key in step.depends_on])
         if outcome is None:
             ran.add(step.path)
-            outcome = Outcome.SUCCEEDED if succeeds(step.path) else Outcome.FAILED
+            outcome = StepOutcome.SUCCEEDED if succeeds(step.path) else StepOutcome.FAILED
         assert step.key not in outcomes
         outcomes[step.key] = outcome
     failed = any(
-        step.fails_workflow and outcomes[step.key] is Outcome.FAILED for step in found.steps
+        step.fails_workflow and outcomes[step.key] is StepOutcome.FAILED for step in found.steps
     )
     return ran, not failed
 

@@ -20,7 +20,7 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.workflows.starting import start
 from django_ojs.spec import workflow_events
 from django_ojs.spec.events import NewEvent
-from django_ojs.spec.workflow import Condition, Outcome, join_outcome
+from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
 from django_ojs.storage import database, workflows
 
 #: Ended jobs that are taken from the journal in one transaction.
@@ -29,15 +29,15 @@ AT_ONCE: Final = 1_000
 WORKFLOWS_AT_ONCE: Final = 100
 
 _OUTCOMES: Final = {
-    StepState.COMPLETED: Outcome.SUCCEEDED,
-    StepState.FAILED: Outcome.FAILED,
-    StepState.CANCELLED: Outcome.FAILED,
-    StepState.SKIPPED: Outcome.SKIPPED,
+    StepState.COMPLETED: StepOutcome.SUCCEEDED,
+    StepState.FAILED: StepOutcome.FAILED,
+    StepState.CANCELLED: StepOutcome.FAILED,
+    StepState.SKIPPED: StepOutcome.SKIPPED,
 }
 _STATES: Final = {
-    Outcome.SUCCEEDED: StepState.COMPLETED,
-    Outcome.FAILED: StepState.FAILED,
-    Outcome.SKIPPED: StepState.SKIPPED,
+    StepOutcome.SUCCEEDED: StepState.COMPLETED,
+    StepOutcome.FAILED: StepState.FAILED,
+    StepOutcome.SKIPPED: StepState.SKIPPED,
 }
 
 logger = logging.getLogger("django_ojs.workflows")
@@ -124,7 +124,7 @@ class _Advance:
 
         Return the steps that have ended by that.
         """
-        counts: dict[int, Counter[Outcome]] = {}
+        counts: dict[int, Counter[StepOutcome]] = {}
         for step in ended:
             outcome = _OUTCOMES[StepState(step.state)]
             for position in step.dependents:
@@ -177,12 +177,12 @@ class _Advance:
         self._has_changed = True
         workflow.steps_left -= 1
         outcome = _OUTCOMES[state]
-        if outcome is Outcome.FAILED and step.fails_workflow:
+        if outcome is StepOutcome.FAILED and step.fails_workflow:
             workflow.has_failed = True
-        if step.is_join or outcome is Outcome.SKIPPED:
+        if step.is_join or outcome is StepOutcome.SKIPPED:
             return
         if step.callback is None:
-            if outcome is Outcome.SUCCEEDED:
+            if outcome is StepOutcome.SUCCEEDED:
                 workflow.jobs_completed += 1
             else:
                 workflow.jobs_failed += 1
@@ -209,10 +209,10 @@ class _Advance:
         rows.update(**values)
 
 
-def _evaluate(step: WorkflowStep) -> Outcome | None:
+def _evaluate(step: WorkflowStep) -> StepOutcome | None:
     """Return how a step ends whose dependencies have all ended; None: its job starts now."""
     condition = Condition(step.condition)
     counts = {"succeeded": step.succeeded, "failed": step.failed, "skipped": step.skipped}
     if step.is_join:
         return join_outcome(condition, **counts)
-    return None if condition.is_met(**counts) else Outcome.SKIPPED
+    return None if condition.is_met(**counts) else StepOutcome.SKIPPED

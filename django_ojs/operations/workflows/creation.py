@@ -16,7 +16,7 @@ from django_ojs.operations.workflows import starting
 from django_ojs.spec import ids, workflow_events
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, InvalidRequest
-from django_ojs.spec.workflow import Graph, Step
+from django_ojs.spec.workflow import Graph, GraphStep
 from django_ojs.storage import database, interceptor
 
 #: Steps in one INSERT.
@@ -112,6 +112,6 @@ def _steps(graph: Graph, workflow_id: UUID) -> list[WorkflowStep]:
     ]
 
 
-def _job(step: Step) -> Mapping[str, Any]:
+def _job(step: GraphStep) -> Mapping[str, Any]:
     assert step.job is not None
     return step.job

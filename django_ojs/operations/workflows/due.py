@@ -2,22 +2,12 @@
 
 import time
 
+from django_ojs.operations.cron.due import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
 from django_ojs.storage import process_state
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
-
-
-class LastQuery:
-    """When this process queried last, and found nothing."""
-
-    def __init__(self) -> None:
-        self.at = float("-inf")
-
-    def reset(self) -> None:
-        """Query again the next time."""
-        self.at = float("-inf")
 
 
 last_query = process_state.register(LastQuery())

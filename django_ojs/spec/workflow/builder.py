@@ -15,7 +15,7 @@ from django_ojs.spec.workflow.definition import (
     text_of,
     type_of,
 )
-from django_ojs.spec.workflow.graph import CallbackName, Condition, Step
+from django_ojs.spec.workflow.graph import CallbackName, Condition, GraphStep
 
 #: Levels of nested workflows; ojs-workflows §10.2 asks for three.
 MAX_DEPTH: Final = 10
@@ -52,7 +52,7 @@ class GraphBuilder:
 
     limits: Limits
     options: Mapping[str, Any]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[GraphStep] = field(default_factory=list)
     jobs: int = 0
 
     def parts(self, data: Mapping[str, Any], here: Position) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class GraphBuilder:
         if self.jobs > MAX_JOBS:
             raise InvalidRequest.of(here.path, f"is over the limit of {MAX_JOBS} jobs")
         self.steps.append(
-            Step(
+            GraphStep(
                 key=here.key,
                 job=job_of(item, self.options, here.path, self.limits),
                 depends_on=here.depends_on,
@@ -180,7 +180,7 @@ class GraphBuilder:
     ) -> str:
         results = depends_on if parents is None else parents
         self.steps.append(
-            Step(
+            GraphStep(
                 key=key,
                 job=None,
                 depends_on=depends_on,

@@ -11,7 +11,7 @@ CallbackName = Literal["on_complete", "on_success", "on_failure"]
 CALLBACKS: Final[tuple[CallbackName, ...]] = ("on_complete", "on_success", "on_failure")
 
 
-class Outcome(StrEnum):
+class StepOutcome(StrEnum):
     """How a step ended."""
 
     SUCCEEDED = "succeeded"
@@ -45,7 +45,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class GraphStep:
     """One node of the graph: a job, or a join, which has none.
 
     A join ends as soon as its condition has been evaluated: see `join_outcome`. It stands for a
@@ -86,31 +86,31 @@ class Graph:
 
     type: WorkflowType
     name: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
     #: What the client sent, for responses.
     definition: Mapping[str, Any]
 
     @property
-    def jobs(self) -> tuple[Step, ...]:
+    def jobs(self) -> tuple[GraphStep, ...]:
         """The steps that have a job, in topological order."""
         return tuple(step for step in self.steps if step.job is not None)
 
 
-def join_outcome(condition: Condition, *, succeeded: int, failed: int, skipped: int) -> Outcome:
+def join_outcome(condition: Condition, *, succeeded: int, failed: int, skipped: int) -> StepOutcome:
     """Return how a join ends, given how many of its dependencies ended in which way."""
     if condition.is_met(succeeded=succeeded, failed=failed, skipped=skipped):
-        return Outcome.SUCCEEDED
-    return Outcome.FAILED if failed else Outcome.SKIPPED
+        return StepOutcome.SUCCEEDED
+    return StepOutcome.FAILED if failed else StepOutcome.SKIPPED
 
 
-def evaluate(step: Step, outcomes: Iterable[Outcome]) -> Outcome | None:
+def evaluate(step: GraphStep, outcomes: Iterable[StepOutcome]) -> StepOutcome | None:
     """Return how a step ends that all dependencies of have ended; None: its job starts now."""
     ended = list(outcomes)
     counts = {
-        "succeeded": ended.count(Outcome.SUCCEEDED),
-        "failed": ended.count(Outcome.FAILED),
-        "skipped": ended.count(Outcome.SKIPPED),
+        "succeeded": ended.count(StepOutcome.SUCCEEDED),
+        "failed": ended.count(StepOutcome.FAILED),
+        "skipped": ended.count(StepOutcome.SKIPPED),
     }
     if step.is_join:
         return join_outcome(step.condition, **counts)
-    return None if step.condition.is_met(**counts) else Outcome.SKIPPED
+    return None if step.condition.is_met(**counts) else StepOutcome.SKIPPED
