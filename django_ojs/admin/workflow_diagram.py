@@ -114,13 +114,11 @@ class _Cluster:
 def diagram(steps: Sequence[StepRow]) -> Diagram:
     """Draw steps, which are in topological order, joins included."""
     clusters = _clusters(steps)
-    edges = _edges(steps, clusters)
     rows = _rows(clusters.values())
-    # One box of a row, or of all rows between the first and the last, where they are too many.
-    merged = _merged_rows(rows)
-    replaced = {id(old): new for new, olds in merged for old in olds}
-    boxes = [_distinct(replaced.get(id(each), each) for each in row) for row in rows]
-    boxes = [row for row in _without_repeats(boxes) if row]
+    replaced = {id(old): new for new, olds in _merged_rows(rows) for old in olds}
+    # A box that stands for several rows is in the first of them.
+    boxes = _without_repeats([replaced.get(id(each), each) for each in row] for row in rows)
+    final = {key: replaced.get(id(each), each) for key, each in clusters.items()}
     width = max((len(row) for row in boxes), default=1)
     places: dict[int, Node] = {}
     for number, row in enumerate(boxes):
@@ -131,11 +129,7 @@ def diagram(steps: Sequence[StepRow]) -> Diagram:
                 x=_MARGIN + indent + column * (BOX_WIDTH + _GAP_X),
                 y=_MARGIN + number * (BOX_HEIGHT + _GAP_Y),
             )
-    lines: dict[tuple[int, int], None] = {}
-    for above, below in edges:
-        pair = id(replaced.get(id(above), above)), id(replaced.get(id(below), below))
-        if pair[0] != pair[1]:
-            lines[pair] = None
+    lines = _edges(steps, final)
     nodes = list(places.values())
     # A line beside a way over another box says nothing more.
     after: defaultdict[int, set[int]] = defaultdict(set)
@@ -195,25 +189,22 @@ def _before(steps: Sequence[StepRow]) -> dict[int, list[int]]:
     return before
 
 
-def _edges(
-    steps: Sequence[StepRow], clusters: Mapping[int, _Cluster]
-) -> list[tuple[_Cluster, _Cluster]]:
-    """Return the lines between clusters; those through a join go from its sources."""
+def _edges(steps: Sequence[StepRow], clusters: Mapping[int, _Cluster]) -> list[tuple[int, int]]:
+    """Return the lines between clusters, by their `id`; a join stands for its sources."""
     before = _before(steps)
-    sources: dict[int, dict[int, _Cluster]] = {}
-    found: dict[tuple[int, int], tuple[_Cluster, _Cluster]] = {}
+    sources: dict[int, set[int]] = {}
+    found: dict[tuple[int, int], None] = {}
     for step in steps:
-        reached: dict[int, _Cluster] = {}
+        reached: set[int] = set()
         for each in before[step.position]:
             reached |= sources[each]
         if step.type is None:
             sources[step.position] = reached
             continue
-        own = clusters[step.position]
-        sources[step.position] = {id(own): own}
-        for cluster in reached.values():
-            found[id(cluster), id(own)] = cluster, own
-    return list(found.values())
+        own = id(clusters[step.position])
+        sources[step.position] = {own}
+        found |= {(each, own): None for each in sorted(reached) if each != own}
+    return list(found)
 
 
 def _rows(clusters: Iterable[_Cluster]) -> list[list[_Cluster]]:
@@ -249,12 +240,13 @@ def _distinct(clusters: Iterable[_Cluster]) -> list[_Cluster]:
 
 
 def _without_repeats(rows: Iterable[Collection[_Cluster]]) -> list[list[_Cluster]]:
+    """Return the rows with each cluster once, and without those that are empty then."""
     seen: set[int] = set()
     found = []
     for row in rows:
-        found.append([cluster for cluster in row if id(cluster) not in seen])
+        found.append([each for each in _distinct(row) if id(each) not in seen])
         seen.update(map(id, row))
-    return found
+    return [row for row in found if row]
 
 
 def _node(steps: Sequence[StepRow], *, x: int, y: int) -> Node:

@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_lease",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -48,6 +49,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_known_name",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
                 ],
@@ -75,6 +77,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_queue",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -152,6 +155,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_worker",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -250,6 +254,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("queue"),
@@ -486,6 +491,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_attempt",
+                "default_permissions": (),
                 "ordering": ["id"],
             },
         ),
@@ -508,6 +514,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_rollup",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("minute"),
@@ -615,6 +622,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "cron job",
                 "db_table": "ojs_cron_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("due_at"),
@@ -673,6 +681,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "run of a cron job",
                 "verbose_name_plural": "runs of cron jobs",
                 "db_table": "ojs_cron_run",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(models.F("name"), models.F("id"), name="ojs_cron_run_name"),
                     models.Index(
@@ -713,6 +722,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_event",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("id"),
@@ -738,6 +748,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_bound",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -773,6 +784,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "outbox entry",
                 "verbose_name_plural": "outbox",
                 "db_table": "ojs_outbox",
+                "default_permissions": ("view",),
                 "permissions": [
                     ("requeue_outboxentry", "Can send refused jobs of the outbox again")
                 ],
@@ -815,7 +827,12 @@ class Migration(migrations.Migration):
                 (
                     "action",
                     models.CharField(
-                        choices=[("retry", "Retry"), ("cancel", "Cancel"), ("delete", "Delete")],
+                        choices=[
+                            ("retry", "Retry"),
+                            ("cancel", "Cancel"),
+                            ("delete", "Delete"),
+                            ("run_now", "Run now"),
+                        ],
                         max_length=16,
                     ),
                 ),

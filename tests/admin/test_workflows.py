@@ -135,7 +135,10 @@ def test_a_large_workflow_has_no_picture(monkeypatch: pytest.MonkeyPatch) -> Non
 def drawn(definition: dict[str, Any], **states: str) -> Diagram:
     """Draw a definition; `states` are those of steps, by type."""
     steps = parse(definition).steps
-    positions = {step.key: index for index, step in enumerate(steps)}
+    dependents: dict[str, list[int]] = {step.key: [] for step in steps}
+    for index, step in enumerate(steps):
+        for key in step.depends_on:
+            dependents[key].append(index)
     return diagram(
         [
             StepRow(
@@ -146,7 +149,7 @@ def drawn(definition: dict[str, Any], **states: str) -> Diagram:
                 type=None if step.job is None else step.job["type"],
                 callback=step.callback,
                 state=states.get(str((step.job or {}).get("type")), StepState.WAITING),
-                dependents=[positions[e.key] for e in steps if step.key in e.depends_on],
+                dependents=dependents[step.key],
             )
             for index, step in enumerate(steps)
         ]
@@ -226,7 +229,7 @@ def test_the_callbacks_of_a_batch_follow_its_members() -> None:
     assert len(found.edges) == 4
 
 
-@pytest.mark.parametrize("size", [1, 7, 90])
+@pytest.mark.parametrize("size", [1, 7, 40])
 def test_the_picture_is_never_larger_than_its_bounds(size: int) -> None:
     wide = [group(*[job(f"t{n}-{m}") for n in range(size)]) for m in range(size)]
     found = drawn(chain(*wide))

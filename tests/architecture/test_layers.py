@@ -58,7 +58,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             "workflows",
-            *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
+            *("activate", "retry", "run_now", "run_again", "delete", "progress", "promotion"),
+            *("enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
         {"workers"},

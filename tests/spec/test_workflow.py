@@ -195,6 +195,20 @@ def test_options_of_the_workflow_are_defaults() -> None:
     ]
 
 
+def test_options_of_a_nested_workflow_are_defaults_of_its_jobs() -> None:
+    inner = group(job(), options={"queue": "inner", "tags": ["x"]})
+    found = parse(chain(inner, job(), options={"queue": "outer", "priority": 5}))
+    assert [step.job["options"] for step in found.jobs if step.job] == [
+        {"queue": "inner", "priority": 5, "tags": ["x"]},
+        {"queue": "outer", "priority": 5},
+    ]
+    named = graph({"id": "a", **inner}, node("on_failure"), options={"queue": "outer"})
+    assert [step.job["options"]["queue"] for step in parse(named).jobs if step.job] == [
+        "inner",
+        "outer",
+    ]
+
+
 def test_clients_use_either_list() -> None:
     assert parse({"type": "chain", "jobs": [job(), job()]}).type == "chain"
     assert parse({"type": "group", "steps": [job()]}).steps[0].path == "steps[0]"
@@ -234,6 +248,10 @@ REFUSED: list[tuple[object, str]] = [
     (chain(job(), job(priority=1000)), "steps[1].priority must be between"),
     (chain(nested(MAX_DEPTH)), f"{DEEP} is nested more than 10 levels deep"),
     (chain(*[job()] * (MAX_CHAIN_STEPS + 1)), "steps must be at most 1000 steps of a chain"),
+    (
+        graph(node("0"), *(node(str(n + 1), str(n)) for n in range(MAX_CHAIN_STEPS))),
+        "steps must be at most 1000 steps of a chain",
+    ),
     (batch(job()), "callbacks must hold at least one of on_complete, on_success, on_failure"),
     (batch(job(), on_fail=job()), "callbacks must hold none but on_complete"),
     (batch(job(), on_failure=group(job())), "callbacks.on_failure must be a job"),

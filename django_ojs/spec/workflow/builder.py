@@ -1,6 +1,6 @@
 """Adds jobs and nested workflows to a graph, in topological order (ojs-workflows §10)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from django_ojs.spec.workflow.definition import (
     callbacks_of,
     is_nested,
     job_of,
+    object_of,
     parts_of,
     text_of,
     type_of,
@@ -32,7 +33,10 @@ _CONDITIONS: Final[Mapping[CallbackName, Condition]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a part of the definition is: in the client's JSON and in the graph."""
+    """Where a part of the definition is: in the client's JSON and in the graph.
+
+    `options` are the defaults of the jobs there.
+    """
 
     path: str = ""
     key: str = ""
@@ -40,6 +44,7 @@ class Position:
     parents: tuple[str, ...] = ()
     depth: int = 1
     fails_workflow: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def child(self, name: int | str) -> str:
         """Return the key of a part of the workflow that is here."""
@@ -48,10 +53,9 @@ class Position:
 
 @dataclass(slots=True, kw_only=True)
 class GraphBuilder:
-    """The steps of one workflow; `options` are the defaults of all its jobs."""
+    """The steps of one workflow."""
 
     limits: Limits
-    options: Mapping[str, Any]
     steps: list[GraphStep] = field(default_factory=list)
     jobs: int = 0
 
@@ -82,7 +86,8 @@ class GraphBuilder:
             return self._job(item, here)
         if here.depth == MAX_DEPTH:
             raise InvalidRequest.of(here.path, f"is nested more than {MAX_DEPTH} levels deep")
-        inner = replace(here, depth=here.depth + 1)
+        options = {**here.options, **object_of(item, "options", here.path)}
+        inner = replace(here, depth=here.depth + 1, options=options)
         parts = self.parts(item, inner)
         name = text_of(item, "name", here.path)
         match item["type"]:
@@ -125,8 +130,7 @@ class GraphBuilder:
             self._job(item, position, callback=name)
 
     def _chain(self, items: list[Any], path: str, here: Position) -> tuple[str, ...]:
-        if len(items) > MAX_CHAIN_STEPS:
-            raise InvalidRequest.of(path, f"must be at most {MAX_CHAIN_STEPS} steps of a chain")
+        check_chain_length(items, path)
         parts: tuple[str, ...] = ()
         for index, item in enumerate(items):
             position = replace(
@@ -154,7 +158,7 @@ class GraphBuilder:
         self.steps.append(
             GraphStep(
                 key=here.key,
-                job=job_of(item, self.options, here.path, self.limits),
+                job=job_of(item, here.options, here.path, self.limits),
                 depends_on=here.depends_on,
                 condition=Condition.ALL_SUCCEEDED if callback is None else _CONDITIONS[callback],
                 parents=here.parents,
@@ -197,3 +201,9 @@ class GraphBuilder:
     def _check_no_callbacks(self, data: Mapping[str, Any], here: Position) -> None:
         if data.get("callbacks"):
             raise InvalidRequest.of(at(here.path, "callbacks"), "belong to a batch")
+
+
+def check_chain_length(steps: Sized, path: str) -> None:
+    """Raise InvalidRequest when a chain has too many steps."""
+    if len(steps) > MAX_CHAIN_STEPS:
+        raise InvalidRequest.of(path, f"must be at most {MAX_CHAIN_STEPS} steps of a chain")

@@ -3,10 +3,11 @@
 import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest
-from django_ojs.spec.workflow.builder import GraphBuilder, Position
+from django_ojs.spec.workflow.builder import GraphBuilder, Position, check_chain_length
 from django_ojs.spec.workflow.definition import callbacks_of, list_of, text_of
 from django_ojs.spec.workflow.graph import CALLBACKS, CallbackName, WorkflowType
 
@@ -16,7 +17,7 @@ MAX_DEPENDENCIES: Final = 100_000
 _CALLBACK_ID: Final = re.compile(r"(?:callbacks?[-_.:])?(on[-_](?:complete|success|failure))")
 
 
-def read_graph(data: Mapping[str, Any], builder: GraphBuilder) -> WorkflowType:
+def read_graph(data: Mapping[str, Any], builder: GraphBuilder, root: Position) -> WorkflowType:
     """Add the steps of a graph to the builder; return the type that the graph has the shape of."""
     path, items = list_of(data, ("steps",), "")
     steps = [_Item(item, f"{path}[{index}]") for index, item in enumerate(items)]
@@ -28,24 +29,26 @@ def read_graph(data: Mapping[str, Any], builder: GraphBuilder) -> WorkflowType:
     before = _dependencies(steps, ids)
     order = _sorted([ids[step.id] for step in members], before, steps)
     is_line = not callbacks and _is_line(order, before)
-    here = Position(fails_workflow=not callbacks)
+    if is_line:
+        check_chain_length(order, path)
     keys: dict[int, str] = {}
     for index in order:
         depends_on = tuple(keys[each] for each in before[index])
         keys[index] = builder.part(
             {**steps[index].item, "name": steps[index].id},
-            Position(
+            replace(
+                root,
                 path=steps[index].path,
                 key=str(index),
                 depends_on=depends_on,
                 parents=tuple(keys.values()) if is_line else depends_on,
-                fails_workflow=here.fails_workflow,
+                fails_workflow=not callbacks,
             ),
         )
     if callbacks:
         _check_callbacks(steps, ids, before)
         in_order = tuple(keys[ids[step.id]] for step in members)
-        builder.callbacks(callbacks, in_order, Position())
+        builder.callbacks(callbacks, in_order, root)
     return _shape(
         is_line=is_line,
         is_flat=not any(before[index] for index in order),

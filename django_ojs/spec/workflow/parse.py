@@ -29,10 +29,11 @@ def _parse(data: Mapping[str, Any], limits: Limits) -> Graph:
     if not isinstance(data, Mapping):
         raise InvalidRequest("a workflow must be an object")
     name = text_of(data, "name", "")
-    builder = GraphBuilder(limits=limits, options=object_of(data, "options", ""))
+    builder = GraphBuilder(limits=limits)
+    root = Position(options=object_of(data, "options", ""))
     if data.get("type") is None:
-        workflow_type = read_graph(data, builder)
+        workflow_type = read_graph(data, builder, root)
     else:
         workflow_type = type_of(data, "")
-        builder.parts(data, Position())
+        builder.parts(data, root)
     return Graph(type=workflow_type, name=name, steps=tuple(builder.steps), definition=data)
