@@ -57,6 +57,13 @@ class StepLike(Protocol):
     def finished_at(self) -> datetime | None: ...
 
 
+#: The types of `step_ended`.
+STEP_ENDED: Final = (
+    EventType.WORKFLOW_STEP_COMPLETED,
+    EventType.WORKFLOW_STEP_FAILED,
+    EventType.WORKFLOW_JOB_COMPLETED,
+    EventType.WORKFLOW_JOB_FAILED,
+)
 _ENDED: Final = {
     "completed": EventType.WORKFLOW_COMPLETED,
     "failed": EventType.WORKFLOW_FAILED,

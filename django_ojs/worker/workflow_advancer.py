@@ -4,6 +4,7 @@ The completer must not wait for it: an outcome that is not stored yet is lost wh
 """
 
 import threading
+import time
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -11,6 +12,9 @@ from django.db import connections
 
 from django_ojs.operations.workflows.advance import advance_all
 
+#: How long it rests after a round, as a multiple of what that took, and at most, in seconds.
+REST = 2.0
+LONGEST_REST = 0.1
 #: Seconds that the end of a process waits for it.
 CLOSE_TIMEOUT = 2.0
 
@@ -49,6 +53,11 @@ class WorkflowAdvancer:
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT)
 
+    def _rest(self, took: float) -> None:
+        """Let ends of jobs collect: members of one group are cheaper together."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, min(took * REST, LONGEST_REST))
+
     def _work(self) -> None:
         try:
             while True:
@@ -58,6 +67,8 @@ class WorkflowAdvancer:
                     if not self._waiting:
                         return
                     some, self._waiting = self._waiting, {}
+                began = time.monotonic()
                 advance_all(some)
+                self._rest(time.monotonic() - began)
         finally:
             connections.close_all()

@@ -106,6 +106,7 @@ class _Advance:
         self._workflow = workflow
         self._events: list[NewEvent] = []
         self._has_changed = False
+        self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
 
     def run(self, ended: Sequence[WorkflowStep]) -> None:
         for step in ended:
@@ -186,7 +187,8 @@ class _Advance:
                 workflow.jobs_completed += 1
             else:
                 workflow.jobs_failed += 1
-        self._events.append(workflow_events.step_ended(workflow, step))
+        if self._has_step_events:
+            self._events.append(workflow_events.step_ended(workflow, step))
 
     def _store(self) -> None:
         workflow = self._workflow
