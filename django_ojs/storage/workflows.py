@@ -1,7 +1,9 @@
 """The statements that advance workflows, each for many steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import F, Value
@@ -47,11 +49,29 @@ def take_ended_jobs(workflow_id: UUID, limit: int) -> dict[UUID, StepState]:
     return ended
 
 
-def end_steps(ended: Mapping[UUID, StepState]) -> list[WorkflowStep]:
+@dataclass(frozen=True, slots=True)
+class EndedStep:
+    """A step that has ended, without what only its job needs: a group has thousands of them."""
+
+    pk: UUID
+    position: int
+    key: str
+    type: str | None
+    state: str
+    callback: str | None
+    fails_workflow: bool
+    dependents: list[int]
+    error: dict[str, Any] | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
     """Store how the jobs of steps ended, with their results; return those that had not ended."""
     text = json.dumps([{"id": str(key), "state": state.value} for key, state in ended.items()])
     keys = database.dialect().end_steps(database.connection(), text, most=MAX_COPIED)
-    return list(WorkflowStep.primary.filter(OneOf("pk", keys)).defer("job", "result", "parents"))
+    rows = WorkflowStep.primary.filter(OneOf("pk", keys)).values_list(*EndedStep.__slots__)
+    return [EndedStep(*row) for row in rows]
 
 
 def at_positions(workflow_id: UUID, positions: Iterable[int]) -> list[WorkflowStep]:

@@ -22,6 +22,7 @@ from django_ojs.spec import workflow_events
 from django_ojs.spec.events import NewEvent
 from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
 from django_ojs.storage import database, workflows
+from django_ojs.storage.workflows import EndedStep
 
 #: Ended jobs that are taken from the journal in one transaction.
 AT_ONCE: Final = 1_000
@@ -108,19 +109,19 @@ class _Advance:
         self._has_changed = False
         self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
 
-    def run(self, ended: Sequence[WorkflowStep]) -> None:
+    def run(self, ended: Sequence[EndedStep]) -> None:
         for step in ended:
             self._note_ended(step, StepState(step.state))
         ready = WorkflowStep.primary.filter(workflow_id=self._workflow.pk, state=StepState.READY)
         more = self._start(list(ready.order_by("position")))
-        pending = [*ended, *more]
+        pending: list[EndedStep | WorkflowStep] = [*ended, *more]
         while pending:
-            pending = self._follow(pending)
+            pending = [*self._follow(pending)]
         if self._has_changed:
             self._store()
         publish.record(self._events)
 
-    def _follow(self, ended: Sequence[WorkflowStep]) -> list[WorkflowStep]:
+    def _follow(self, ended: Sequence[EndedStep | WorkflowStep]) -> list[WorkflowStep]:
         """Count ended steps on their dependents; start or end those that waited for nothing else.
 
         Return the steps that have ended by that.
@@ -173,14 +174,14 @@ class _Advance:
             self._note_ended(step, StepState.FAILED)
         return rejected
 
-    def _note_ended(self, step: WorkflowStep, state: StepState) -> None:
+    def _note_ended(self, step: EndedStep | WorkflowStep, state: StepState) -> None:
         workflow = self._workflow
         self._has_changed = True
         workflow.steps_left -= 1
         outcome = _OUTCOMES[state]
         if outcome is StepOutcome.FAILED and step.fails_workflow:
             workflow.has_failed = True
-        if step.is_join or outcome is StepOutcome.SKIPPED:
+        if step.type is None or outcome is StepOutcome.SKIPPED:
             return
         if step.callback is None:
             if outcome is StepOutcome.SUCCEEDED:
