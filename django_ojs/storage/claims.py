@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.spec import envelope, json
+from django_ojs.spec.checkpoint import Checkpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import Dialect
@@ -36,6 +37,8 @@ class Claimed:
     enqueued_at: datetime
     worker_id: str | None
     workflow_id: UUID | None
+    #: What an earlier run saved; FETCH reads it for jobs that have one.
+    checkpoint: Checkpoint | None = None
 
     def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
         (
@@ -63,7 +66,9 @@ class Claimed:
             self._error,
             self._progress,
             workflow_id,
+            has_checkpoint,
         ) = row
+        self.has_checkpoint = bool(has_checkpoint)
         self.id = dialect.uuid(key)
         self.workflow_id = None if workflow_id is None else dialect.uuid(workflow_id)
         read = dialect.time
@@ -117,7 +122,7 @@ class Claimed:
 
     @cached_property
     def progress(self) -> dict[str, json.JSON] | None:
-        """The last report of an earlier run, whose checkpoint this run may use."""
+        """The last report of an earlier run."""
         return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property
@@ -142,4 +147,4 @@ class Claimed:
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
-        return envelope.render(self)
+        return envelope.render(self, checkpoint=self.checkpoint)

@@ -51,6 +51,7 @@ def claimed(
             None,
             None,
             None,
+            False,
         ),
     )
 
