@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job
+    from django_ojs.models import Job, Workflow
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.payloads.parameters import PayloadFile, PayloadStream, UnverifiedPayloadStream
@@ -57,6 +57,19 @@ if TYPE_CHECKING:
     from django_ojs.spec.retry_policy import RetryPolicy
     from django_ojs.spec.states import State
     from django_ojs.spec.unique_policy import UniquePolicy
+    from django_ojs.workflows import (
+        EnqueuedWorkflow,
+        WorkflowRequest,
+        acancel_workflow,
+        aget_workflow,
+        batch,
+        cancel_workflow,
+        chain,
+        get_workflow,
+        graph,
+        group,
+        step,
+    )
 
 # Where each public name lives. They are imported when first used, because models cannot be before
 # Django is set up, and Django imports this package to set itself up.
@@ -68,7 +81,7 @@ _HOME = {
         apause_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
-    "django_ojs.models": "Job",
+    "django_ojs.models": "Job Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
@@ -79,6 +92,9 @@ _HOME = {
     "django_ojs.spec.retry_policy": "RetryPolicy",
     "django_ojs.spec.states": "State",
     "django_ojs.spec.unique_policy": "UniquePolicy",
+    "django_ojs.workflows": """
+        EnqueuedWorkflow WorkflowRequest chain group batch graph step
+        get_workflow cancel_workflow aget_workflow acancel_workflow""",
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -89,6 +105,7 @@ __all__ = [
     "DeadLetter",
     "Discard",
     "EnqueuedJob",
+    "EnqueuedWorkflow",
     "Handler",
     "Job",
     "JobContext",
@@ -102,17 +119,24 @@ __all__ = [
     "State",
     "UniquePolicy",
     "UnverifiedPayloadStream",
+    "Workflow",
+    "WorkflowRequest",
     "aactivate",
     "acancel",
+    "acancel_workflow",
     "activate",
     "aenqueue",
     "aenqueue_after_commit",
     "aenqueue_batch",
     "aget_job",
+    "aget_workflow",
     "apause_queue",
     "aresume_queue",
     "aretry",
+    "batch",
     "cancel",
+    "cancel_workflow",
+    "chain",
     "cron",
     "current_context",
     "enqueue",
@@ -120,6 +144,9 @@ __all__ = [
     "enqueue_batch",
     "errors",
     "get_job",
+    "get_workflow",
+    "graph",
+    "group",
     "job",
     "new_id",
     "pause_queue",
@@ -127,6 +154,7 @@ __all__ = [
     "request",
     "resume_queue",
     "retry",
+    "step",
 ]
 
 

@@ -173,6 +173,7 @@ class Settings:
     max_envelope_bytes: int = _setting(10 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     max_result_bytes: int = _setting(10 * 1024 * 1024, _count, COUNT)
     max_fetch_bytes: int = _setting(16 * 1024 * 1024, _count, COUNT)
+    max_workflow_jobs: int = _setting(20_000, _count, COUNT)
     queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
@@ -197,6 +198,7 @@ class Settings:
     keep_completed: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_cancelled: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_discarded: timedelta = _setting(timedelta(days=30), _duration, DURATION)
+    keep_workflows: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_rollups: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_dead_letters: timedelta = _setting(timedelta(days=180), _duration, DURATION)
     keep_bulk_operations: timedelta = _setting(timedelta(days=180), _duration, DURATION)

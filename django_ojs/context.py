@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
@@ -96,6 +97,19 @@ class JobContext:
     def attempt(self) -> int:
         """The number of this attempt, from 1."""
         return self.job.attempt
+
+    @property
+    def workflow_id(self) -> UUID | None:
+        """The workflow of which the job is a step, or None."""
+        return self.job.workflow_id
+
+    @property
+    def parent_results(self) -> list[JSON]:
+        """The results of the steps before it in its workflow, in order (ojs-workflows §7).
+
+        None stands for one without a result; an object with `result_ref` for one over 64 KiB.
+        """
+        return self.job.parent_results
 
     @property
     def queue(self) -> str:

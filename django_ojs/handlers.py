@@ -45,13 +45,16 @@ class Enqueuer(Generic[P]):
         self._options = options
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
-        """Describe a job for `ojs.enqueue_batch`.
+        """Describe a job for `ojs.enqueue_batch`, or a step of a workflow.
 
         Raises InvalidArgs when the arguments do not match the handler's parameters.
         """
         return Request(
             type=self._handler.type, args=self._handler.bind(args, kwargs), options=self._options
         )
+
+    #: Describe a step of a workflow, such as `ojs.chain(charge.s(order.pk), ship.s(order.pk))`.
+    s = request
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""

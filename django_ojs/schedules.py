@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -18,16 +17,11 @@ from django_ojs.operations.cron.sync import SyncResult
 from django_ojs.operations.cron.sync import sync as _sync
 from django_ojs.options import OptionArguments, envelope_of
 from django_ojs.registry import registry
-from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.envelope.wire import wire
+from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.json import JSON
-from django_ojs.spec.times import format_duration
 
 T = TypeVar("T")
 OverlapPolicyName = Literal["skip", "allow", "cancel_previous", "enqueue"]
-
-# No time of a template is absolute, so no moment is needed to make one of it.
-_ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +46,7 @@ class CronDeclaration:
             name=self.name,
             expression=self.expression,
             timezone=self.timezone,
-            template=_template(envelope_of(request)),
+            template=template(envelope_of(request)),
             overlap_policy=self.overlap_policy,
             description=self.description,
             owner=CronOwner.CODE,
@@ -168,16 +162,3 @@ def _function_of(target: Any) -> Callable[..., Any]:
 def _first_line(target: Any) -> str | None:
     text = (_function_of(target).__doc__ or "").strip()
     return text.partition("\n")[0] or None
-
-
-def _template(envelope: Envelope) -> dict[str, Any]:
-    """Return the job as a client would send it, without what each job has of its own."""
-    out = wire(envelope, _ANY_TIME)
-    del out["id"], out["specversion"]
-    # The outbox of this package makes moments of them; here they count from each enqueue.
-    out["options"].pop("delay_until", None)
-    for field in ("scheduled_at", "expires_at"):
-        when = getattr(envelope, field)
-        if isinstance(when, timedelta):
-            out["options"][field] = f"+{format_duration(when)}"
-    return out

@@ -14,6 +14,18 @@ import django_ojs as ojs
 SOURCE = Path(ojs.__file__)
 
 NAMES = {
+    "EnqueuedWorkflow",
+    "Workflow",
+    "WorkflowRequest",
+    "acancel_workflow",
+    "aget_workflow",
+    "batch",
+    "cancel_workflow",
+    "chain",
+    "get_workflow",
+    "graph",
+    "group",
+    "step",
     "HIGH",
     "LOW",
     "NORMAL",

@@ -49,6 +49,13 @@ class Badge:
     level: str
 
 
+#: How each state is shown, a dead letter apart.
+STATE_BADGES: Final = {
+    state: Badge(symbol=symbol, word=state.value, level=level)
+    for state, (symbol, level, _, _) in _SHOWN.items()
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobTime:
     """The time that matters in a job's state. `form`: `age` ("12 s") or `ago` ("in 3 min")."""
@@ -80,8 +87,8 @@ class Tab:
 
 
 def badge(job: Job) -> Badge:
-    symbol, level, _, _ = _SHOWN[State(job.state)]
-    return Badge(symbol=symbol, word="dead letter" if job.dead_letter else job.state, level=level)
+    shown = STATE_BADGES[State(job.state)]
+    return replace(shown, word="dead letter") if job.dead_letter else shown
 
 
 def job_time(job: Job) -> JobTime:
@@ -197,12 +204,12 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
         all_tab,
         *(
             Tab(
-                badge=Badge(symbol=symbol, word=state.value, level=level),
+                badge=badge,
                 query=filter_query(replace(any_state, states=(state,))),
                 number=None if numbers is None else numbers[state],
                 current=which.states == (state,),
             )
-            for state, (symbol, level, _, _) in _SHOWN.items()
+            for state, badge in STATE_BADGES.items()
         ),
     ]
 

@@ -17,6 +17,7 @@ from django_ojs.admin.overview import OverviewAdmin
 from django_ojs.admin.queues import QueueAdmin
 from django_ojs.admin.webhooks import WebhookAdmin
 from django_ojs.admin.workers import WorkerAdmin
+from django_ojs.admin.workflows import WorkflowAdmin
 from django_ojs.models import (
     ApiKey,
     BulkOperation,
@@ -29,6 +30,7 @@ from django_ojs.models import (
     Queue,
     Webhook,
     Worker,
+    Workflow,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
     DeadLetterJob: DeadLetterAdmin,
     BulkOperation: BulkOperationAdmin,
     CronJob: CronJobAdmin,
+    Workflow: WorkflowAdmin,
     Worker: WorkerAdmin,
     Event: EventAdmin,
 }

@@ -15,7 +15,6 @@ _QUEUE: Final = r"queues/[^/]+"
 
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
-    "workflows": rf"workflows{_BELOW}",
     "schemas": rf"schemas{_BELOW}",
     "rate_limits": rf"rate-limits{_BELOW}",
     "history": rf"history{_BELOW}|{_JOB}/lineage",

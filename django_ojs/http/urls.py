@@ -21,6 +21,7 @@ try:
         system,
         webhooks,
         workers,
+        workflows,
     )
     from django_ojs.http.views.base import UnknownPath
 except ModuleNotFoundError as error:
@@ -77,6 +78,9 @@ urlpatterns: list[URLPattern] = [
     # Cron jobs
     route("v1/cron", cron.CronJobs, "ojs-cron"),
     route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
+    # Workflows
+    route("v1/workflows", workflows.Workflows, "ojs-workflows"),
+    route("v1/workflows/<str:key>", workflows.WorkflowDetail, "ojs-workflow"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),

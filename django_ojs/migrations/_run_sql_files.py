@@ -12,21 +12,21 @@ _FOLDER: Final = files(__package__) / "sql"
 
 #: By vendor: the files of the schema, in the order in which they are run.
 FILES: Final = {
-    "postgresql": ("checkpoints", "count_triggers", "admission", "push"),
-    "sqlite": ("checkpoints", "count_triggers"),
+    "postgresql": ("checkpoints", "count_triggers", "workflow_triggers", "admission", "push"),
+    "sqlite": ("checkpoints", "count_triggers", "workflow_triggers"),
 }
 
 #: Whether the table of jobs exists, and what the last statements of the files create.
 _PRESENT: Final = {
     "postgresql": (
         "SELECT to_regclass('ojs_job') IS NOT NULL, EXISTS (SELECT FROM pg_trigger"
-        " WHERE tgrelid = to_regclass('ojs_job') AND tgname = 'ojs_job_count_truncate')"
+        " WHERE tgrelid = to_regclass('ojs_job') AND tgname = 'ojs_job_workflow_delete')"
         " AND EXISTS (SELECT FROM pg_proc"
         " WHERE proname = 'ojs_push' AND pg_function_is_visible(oid))"
     ),
     "sqlite": (
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), EXISTS (SELECT 1"
-        " FROM sqlite_master WHERE type = 'trigger' AND name = 'ojs_job_count_delete')"
+        " FROM sqlite_master WHERE type = 'trigger' AND name = 'ojs_job_workflow_delete')"
     ),
 }
 

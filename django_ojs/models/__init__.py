@@ -17,6 +17,7 @@ from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
 from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
+from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
     "ApiKey",
@@ -27,6 +28,7 @@ __all__ = [
     "CronJob",
     "CronRun",
     "DeadLetterJob",
+    "EndedWorkflowJob",
     "Event",
     "Job",
     "KnownName",
@@ -38,4 +40,6 @@ __all__ = [
     "Webhook",
     "WebhookDelivery",
     "Worker",
+    "Workflow",
+    "WorkflowStep",
 ]

@@ -103,6 +103,9 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
+    #: The workflow of which it is a step.
+    workflow_id = models.UUIDField(null=True, blank=True, editable=False)
+
     progress = StoredJSONField(null=True, blank=True)
     # Whether a run has saved a checkpoint, so that no other job needs a query for it.
     has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)

@@ -41,10 +41,11 @@ def fetch(
     `max_bytes` at most, or to MAX_FETCH_BYTES, except that the first job may be larger.
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
-    promoted, expired ones discarded and due cron jobs fired first; a worker whose maintenance does
-    this passes `due=False`. The jobs are reserved for their visibility timeout: the given one,
-    their own, or the default, in this order, which is VISIBILITY_TIMEOUT if it is not given either.
-    Raises PermissionDenied for a `worker_id` that the principal may not use.
+    promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
+    whose maintenance does this passes `due=False`. The jobs are reserved for their visibility
+    timeout: the given one, their own, or the default, in this order, which is VISIBILITY_TIMEOUT if
+    it is not given either. Raises PermissionDenied for a `worker_id` that the principal may not
+    use.
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):
@@ -54,6 +55,7 @@ def fetch(
         check.promote(queues)
         check.expire()
         check.fire_cron()
+        check.advance_workflows()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 

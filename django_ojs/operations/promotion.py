@@ -1,4 +1,4 @@
-"""TIMER (ojs-core §6.3): make due jobs available, discard expired ones, and fire cron jobs.
+"""TIMER (ojs-core §6.3): make due jobs available, discard expired ones; cron jobs and workflows.
 
 Each function changes a bounded number of jobs in one transaction; any worker may run it.
 """
@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django_ojs.models import Job
 from django_ojs.operations.cron.due import fire_if_due
 from django_ojs.operations.events import publish
+from django_ojs.operations.workflows.due import advance_if_due
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.database import BATCH
@@ -25,7 +26,9 @@ QUEUES_AT_ONCE: Final = 1_000
 
 
 class DueCheck:
-    """Promotion and expiry as steps that share one query, which usually finds nothing, and cron.
+    """Promotion and expiry as steps that share one query, which usually finds nothing.
+
+    And cron jobs and workflows, with a query each.
 
     With `since`, they do nothing until something is due, or expired, for that long.
     """
@@ -57,6 +60,10 @@ class DueCheck:
     def fire_cron(self) -> int:
         """Enqueue the jobs of cron jobs that are due. Return how many."""
         return fire_if_due(self._since)
+
+    def advance_workflows(self) -> int:
+        """Start the steps of workflows that wait for jobs which have ended. Return how many."""
+        return advance_if_due()
 
     def _next_queues(self) -> list[str]:
         found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)

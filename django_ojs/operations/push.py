@@ -55,6 +55,8 @@ class PushOptions:
     #: Apply a bound that another process has set within the last second, which costs a tenth of
     #: an insert.
     exact_bounds: bool = False
+    #: Store the jobs in this database, whatever the routes of the outbox: this server follows them.
+    local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
 
@@ -91,9 +93,10 @@ def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     """Store jobs in this database or in an outbox."""
     # The alias of the caller's transaction, where that is not on the jobs' database.
     foreign = None
+    may_use_outbox = not (options.admitted or options.local)
     if len(connections.settings) > 1:
-        foreign = transaction_check.alias_for_caller(may_use_outbox=not options.admitted)
-    if options.admitted or (foreign is None and not settings().outbox):
+        foreign = transaction_check.alias_for_caller(may_use_outbox=may_use_outbox)
+    if not may_use_outbox or (foreign is None and not settings().outbox):
         return _store(envelopes, options)
     destinations = [outbox.route(envelope) or (foreign and LOCAL) for envelope in envelopes]
     if not any(destinations):

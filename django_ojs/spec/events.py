@@ -44,6 +44,13 @@ class EventType(StrEnum):
     WORKER_HEARTBEAT = "worker.heartbeat"
     WORKFLOW_STARTED = "workflow.started"
     WORKFLOW_STEP_COMPLETED = "workflow.step_completed"
+    # ojs-workflows, appendix B.
+    WORKFLOW_CREATED = "workflow.created"
+    WORKFLOW_STEP_FAILED = "workflow.step_failed"
+    WORKFLOW_JOB_COMPLETED = "workflow.job_completed"
+    WORKFLOW_JOB_FAILED = "workflow.job_failed"
+    WORKFLOW_CALLBACK_FIRED = "workflow.callback_fired"
+    WORKFLOW_CANCELLED = "workflow.cancelled"
     WORKFLOW_COMPLETED = "workflow.completed"
     WORKFLOW_FAILED = "workflow.failed"
     CRON_TRIGGERED = "cron.triggered"

@@ -51,7 +51,7 @@ def failed(
     data = {
         "worker_id": worker_id or "",
         "attempt": job.attempt,
-        "error": _error(error) | {"retryable": retryable},
+        "error": error_of(error) | {"retryable": retryable},
     }
     return _event(EventType.JOB_FAILED, job, state, data)
 
@@ -62,7 +62,7 @@ def retrying(job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None)
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "next_retry_at": _time(job.due_at),
-        "error": _error(error),
+        "error": error_of(error),
     }
     return _event(EventType.JOB_RETRYING, job, State.RETRYABLE, data)
 
@@ -74,7 +74,7 @@ def discarded(
     data = {
         "worker_id": worker_id or "",
         "total_attempts": job.attempt,
-        "last_error": _error(error),
+        "last_error": error_of(error),
         "dead_letter": dead_letter,
     }
     return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data)
@@ -125,7 +125,8 @@ def _run(job: StoredJob) -> dict[str, Any]:
     return {"worker_id": job.worker_id or "", "attempt": job.attempt}
 
 
-def _error(error: Mapping[str, Any]) -> dict[str, Any]:
+def error_of(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the error of a run that its events have."""
     # The HTTP binding's and the events' `code` is core's `type`.
     return {
         "code": error.get("type", ""),

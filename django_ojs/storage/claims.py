@@ -36,6 +36,7 @@ class Claimed:
     visibility_timeout_ms: int | None
     enqueued_at: datetime
     worker_id: str | None
+    workflow_id: UUID | None
     #: What an earlier run saved; FETCH reads it for jobs that have one.
     checkpoint: Checkpoint | None = None
 
@@ -64,10 +65,12 @@ class Claimed:
             self.worker_id,
             self._error,
             self._progress,
+            workflow_id,
             has_checkpoint,
         ) = row
         self.has_checkpoint = bool(has_checkpoint)
         self.id = dialect.uuid(key)
+        self.workflow_id = None if workflow_id is None else dialect.uuid(workflow_id)
         read = dialect.time
         self.created_at = read(created_at)
         self.enqueued_at = read(enqueued_at)  # type: ignore[assignment]  # a job that was available has it
@@ -136,6 +139,11 @@ class Claimed:
     def tags(self) -> list[str]:
         """The job's tags."""
         return list(self.options.get("tags") or ())  # type: ignore[arg-type]  # validated at PUSH
+
+    @property
+    def parent_results(self) -> list[json.JSON]:
+        """The results of the steps before it in its workflow, in order."""
+        return list(self.options.get("parent_results") or ())  # type: ignore[arg-type]  # an array
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""

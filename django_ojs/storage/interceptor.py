@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import State
+from django_ojs.spec.workflow import Graph
 
 
 class Interceptor(Protocol):
@@ -28,6 +29,22 @@ class Interceptor(Protocol):
 
     def cancel(self, job_id: UUID) -> tuple[Job, State] | None:
         """Cancel a job that is kept elsewhere; None where jobs are in the database."""
+        ...
+
+    def create_workflow(self, graph: Graph, queues: Sequence[str]) -> Workflow | None:
+        """Keep a workflow elsewhere; None where workflows are in the database."""
+        ...
+
+    def workflow(self, workflow_id: UUID) -> Workflow | None:
+        """Return a workflow that is kept elsewhere; None where they are in the database."""
+        ...
+
+    def step_ids(self, workflow_id: UUID) -> list[UUID] | None:
+        """Return the ids of its jobs; None where workflows are in the database."""
+        ...
+
+    def cancel_workflow(self, workflow_id: UUID) -> Workflow | None:
+        """Cancel a workflow that is kept elsewhere; None where they are in the database."""
         ...
 
 

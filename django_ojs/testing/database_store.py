@@ -10,7 +10,7 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.models import Job
-from django_ojs.operations import ack, beat, checkpoint, fail, progress, promotion
+from django_ojs.operations import ack, beat, checkpoint, fail, progress, promotion, workflows
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import fetch
@@ -20,6 +20,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import WAITING, State
+from django_ojs.spec.workflow import Graph
 from django_ojs.storage import transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
@@ -67,6 +68,22 @@ class DatabaseStore:
 
     def cancel(self, job_id: UUID) -> None:
         return None
+
+    def create_workflow(self, graph: Graph, queues: Sequence[str]) -> None:
+        return None
+
+    def workflow(self, workflow_id: UUID) -> None:
+        return None
+
+    def step_ids(self, workflow_id: UUID) -> None:
+        return None
+
+    def cancel_workflow(self, workflow_id: UUID) -> None:
+        return None
+
+    def advance_workflows(self) -> None:
+        with savepoint():
+            workflows.advance_due()
 
     def clear(self) -> None:
         Job.primary.filter(pk__in=[job.pk for job in self.jobs()]).delete()
@@ -122,6 +139,7 @@ class DatabaseStore:
             for step in (check.promote, check.expire, rescue.lapse):
                 while step():
                     pass
+        self.advance_workflows()
 
 
 def _report(job: Claimed, reported: Report) -> bool:

@@ -94,6 +94,8 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
             log.completed(run, time.monotonic() - started)
     except (Conflict, JobNotFound):
         log.claim_lost(run)
+    if job.workflow_id is not None:
+        store.advance_workflows()
     try:
         return store.read(job.id).state
     except JobNotFound:

@@ -28,4 +28,5 @@ class InlineStore(MemoryStore):
         for job in results:
             if job.outcome is Outcome.STORED and job.state is not State.PENDING:
                 runner.run_inline(self, job.id, self._failures)
+        self.advance_workflows()
         return results

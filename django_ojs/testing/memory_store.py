@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.enqueue import defaults, outbox
 from django_ojs.operations.enqueue.admission import admit
@@ -27,9 +27,11 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report, after
 from django_ojs.spec.states import TERMINAL, State, Trigger, allows
 from django_ojs.spec.unique_policy import UniquePolicy
+from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import Dialect, Stored
+from django_ojs.testing.memory_workflows import MemoryWorkflows
 from django_ojs.testing.store import UNKNOWN_TYPE
 from django_ojs.worker.in_flight import Run
 
@@ -43,6 +45,7 @@ class MemoryStore:
         self._jobs: dict[UUID, Job] = {}
         self._checkpoints: dict[UUID, Checkpoint] = {}
         self._attempts: defaultdict[UUID, list[Attempt]] = defaultdict(list)
+        self._workflows = MemoryWorkflows(self._push_steps, lambda key: self._jobs.get(key))
 
     def push(
         self,
@@ -68,6 +71,9 @@ class MemoryStore:
             if result.outcome is Outcome.STORED:
                 self._send(signals.job_enqueued, self._jobs[result.id])
         return results
+
+    def _push_steps(self, envelopes: Sequence[Envelope]) -> list[EnqueuedJob]:
+        return self.push(envelopes, batch=True, store=list)
 
     def _add(self, envelope: Envelope) -> EnqueuedJob:
         self._apply_due()
@@ -157,8 +163,27 @@ class MemoryStore:
         with self._lock:
             return list(self._attempts[job_id])
 
+    def create_workflow(self, graph: Graph, queues: Sequence[str]) -> Workflow:
+        return self._workflows.create(graph, queues)
+
+    def workflow(self, workflow_id: UUID) -> Workflow:
+        return self._workflows.get(workflow_id)
+
+    def step_ids(self, workflow_id: UUID) -> list[UUID]:
+        return self._workflows.step_ids(workflow_id)
+
+    def cancel_workflow(self, workflow_id: UUID) -> Workflow:
+        for job_id in self._workflows.cancel(workflow_id):
+            if job_id in self._jobs and self._jobs[job_id].state not in TERMINAL:
+                self.cancel(job_id)
+        return self._workflows.get(workflow_id)
+
+    def advance_workflows(self) -> None:
+        self._workflows.advance()
+
     def clear(self) -> None:
         with self._lock:
+            self._workflows.clear()
             self._jobs.clear()
             self._attempts.clear()
             self._checkpoints.clear()
@@ -343,7 +368,7 @@ def claimed(job: Job) -> Claimed:
         *(job.pk, job.type, job.queue, job.priority, *texts, job.attempt, job.max_attempts),
         *(job.returned, job.run, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
         *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, job.started_at),
-        *(job.lease_until, job.worker_id, error, None, False),
+        *(job.lease_until, job.worker_id, error, None, job.workflow_id, False),
     )
     return Claimed(cast("Dialect", _AsIs()), row)
 

@@ -5,11 +5,12 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from django_ojs.context import JobContext
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.states import State
+from django_ojs.spec.workflow import Graph
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker.in_flight import Run
 
@@ -47,6 +48,21 @@ class Store(Protocol):
 
     def cancel(self, job_id: UUID) -> tuple[Job, State] | None:
         """Cancel a job that is not in the database; None if jobs are there."""
+
+    def create_workflow(self, graph: Graph, queues: Sequence[str]) -> Workflow | None:
+        """Keep a workflow that is not in the database; None if workflows are there."""
+
+    def workflow(self, workflow_id: UUID) -> Workflow | None:
+        """Return a workflow that is not in the database; None if workflows are there."""
+
+    def step_ids(self, workflow_id: UUID) -> list[UUID] | None:
+        """Return the ids of the jobs of a workflow that is not in the database, or None."""
+
+    def cancel_workflow(self, workflow_id: UUID) -> Workflow | None:
+        """Cancel a workflow that is not in the database; None if workflows are there."""
+
+    def advance_workflows(self) -> None:
+        """Start the steps that waited for jobs that have ended."""
 
     def clear(self) -> None:
         """Delete the jobs that the test has enqueued."""

@@ -26,6 +26,7 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
+from django_ojs.worker.workflow_advancer import WorkflowAdvancer
 
 logger = logging.getLogger("django_ojs")
 
@@ -75,6 +76,7 @@ class Completer:
         self._items: deque[Completion | StateChange] = deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
+        self._workflows = WorkflowAdvancer()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-completer", daemon=True)
         self._thread.start()
@@ -99,7 +101,7 @@ class Completer:
             self.fail(run, failure, seconds=seconds, cause=error, others=others)
         elif committed:
             self._note_completed(run, seconds)
-            self._add(StateChange([run], lambda: _send_completed(run)))
+            self._add(StateChange([run], lambda: self._committed(run)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -125,6 +127,7 @@ class Completer:
             else:
                 job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
+            self._workflows.add([job.workflow_id])
 
         self._add(StateChange([run], write))
 
@@ -163,6 +166,7 @@ class Completer:
         self._closing.set()
         self._wake.put(None)
         self._thread.join(timeout)
+        self._workflows.close()
         return not self._thread.is_alive()
 
     def _add(self, item: Completion | StateChange) -> None:
@@ -216,6 +220,15 @@ class Completer:
                 self._note_completed(item.run, item.seconds)
             else:
                 self._job_log.claim_lost(item.run)
+        self._workflows.add(item.run.job.workflow_id for item in completions)
+
+    def _committed(self, run: Run) -> None:
+        """Follow up a run that has committed its own ACK, and the event with it.
+
+        The signal is sent here: its receivers must not use up the time of the handler.
+        """
+        publish.send_all_after_commit(signals.job_completed, [run.job.id])
+        self._workflows.add([run.job.workflow_id])
 
     def _fail_refused(self, item: Completion) -> None:
         failure = Failure(type="result_refused", message="The database rejected the result.")
@@ -257,12 +270,6 @@ class Completer:
                     number_of_jobs(max(1, len(runs))),
                 )
                 return False
-
-
-def _send_completed(run: Run) -> None:
-    # An `atomic` run has committed its own ACK and the event with it. The signal is sent here:
-    # its receivers must not use up the time of the handler.
-    publish.send_all_after_commit(signals.job_completed, [run.job.id])
 
 
 def _waited(job: Claimed) -> float | None:

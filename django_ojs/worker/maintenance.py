@@ -23,6 +23,8 @@ from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.maintenance import lease, pruning, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
+from django_ojs.operations.workflows.pruning import prune as prune_workflows
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
 from django_ojs.storage import database
@@ -78,6 +80,7 @@ class MaintenanceThread:
             Step(passing.promote, TICK),
             Step(passing.expire, TICK),
             Step(passing.fire_cron, TICK),
+            Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
@@ -88,6 +91,7 @@ class MaintenanceThread:
             Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(RunPruner().prune, 10.0, WALK),
+            Step(prune_workflows, 10.0),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
@@ -107,6 +111,7 @@ class MaintenanceThread:
             Step(behind.promote, 5.0),
             Step(behind.expire, 5.0),
             Step(behind.fire_cron, 5.0),
+            Step(behind.advance_workflows, 5.0, WORKFLOWS_AT_ONCE),
             Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
             Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]

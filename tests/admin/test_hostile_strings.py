@@ -9,7 +9,7 @@ from django.contrib.admin.utils import quote
 from django.db import transaction
 from django.utils import timezone
 
-from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup
+from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup, Workflow, WorkflowStep
 from django_ojs.operations import beat
 from django_ojs.spec import ids, json
 from tests import factories
@@ -80,6 +80,23 @@ def api_keys(text: str) -> list[str]:
     return ["apikey/", f"apikey/{key.pk}/change/"]
 
 
+def workflows(text: str) -> list[str]:
+    values = {"state": "failed", "jobs_total": 1, "steps_left": 0, "finished_at": timezone.now()}
+    workflow = Workflow.primary.create(type="chain", name=text[:255], queues=[text], **values)
+    WorkflowStep.primary.create(
+        workflow_id=workflow.pk,
+        position=0,
+        key=text,
+        name=text,
+        path=text,
+        type=text[:255],
+        condition="all_succeeded",
+        state="failed",
+        error={"type": text, "message": text},
+    )
+    return ["workflow/", f"workflow/{workflow.pk}/change/", f"workflow/{workflow.pk}/history/"]
+
+
 def pages_with(
     make: Callable[[str], list[str]], text: str
 ) -> list[list[tuple[str, tuple[str, ...]]]]:
@@ -95,7 +112,7 @@ def pages_with(
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("make", [workers, events, queues, outbox, api_keys])
+@pytest.mark.parametrize("make", [workers, events, queues, outbox, api_keys, workflows])
 def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], text: str) -> None:
     with transaction.atomic():
         expected = pages_with(make, HARMLESS)
@@ -117,6 +134,8 @@ def test_a_string_changes_no_pages_structure(make: Callable[[str], list[str]], t
         "event/?type=%00",
         "event/?before=99999999999999999999999",
         "event/?before=-1",
+        "workflow/?q=%00&state=%00&before=%00",
+        "workflow/%00/change/",
         "queue/?p=99999999999&q=%00&sort=__class__",
         "queue/?p=²",
         "worker/?p=0",

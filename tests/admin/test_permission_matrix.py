@@ -15,6 +15,7 @@ from django.db import models
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, reverse
 
+import django_ojs as ojs
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.http.access import PERMISSIONS
@@ -67,6 +68,7 @@ def things() -> dict[str, str]:
     queues.listing()
     queues.configure("alpha", {"max_size": 1000})
     register("report", enabled=False)
+    workflow = ojs.chain(ojs.request("order.charge", queue="alpha")).enqueue()
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
     return {
         "queue": "alpha",
@@ -74,6 +76,7 @@ def things() -> dict[str, str]:
         "job": str(dead.pk),
         "deadletterjob": str(dead.pk),
         "cronjob": "report",
+        "workflow": str(workflow.id),
     } | ({"event": str(event.pk)} if event else {})
 
 

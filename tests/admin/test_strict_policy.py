@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import django_ojs
+import django_ojs as ojs
 from tests.admin.markup import structure
 from tests.admin.test_pages import BASE, LISTS, fill
 from tests.admin.users import root
@@ -15,7 +15,7 @@ from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-PACKAGE = Path(django_ojs.__file__).parent
+PACKAGE = Path(ojs.__file__).parent
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ PACKAGE = Path(django_ojs.__file__).parent
         "cronjob/report/change/",
         "cronjob/report/edit/",
         "cronjob/create/",
+        "workflow/{workflow}/change/",
+        "workflow/action/cancel/?key={workflow}",
         "cronjob/action/run/?key=report",
         "queue/action/configure/?key=queue-0",
         "queue/action/purge/?key=queue-0",
@@ -37,7 +39,8 @@ PACKAGE = Path(django_ojs.__file__).parent
 def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:
     fill(2)
     register("report")
-    response = root().get(BASE + page)
+    workflow = ojs.chain(ojs.request("order.charge"), ojs.request("order.ship")).enqueue()
+    response = root().get(BASE + page.format(workflow=workflow.id))
     assert response.status_code == 200
     assert structure(response.content.decode()).forbidden == []
 

@@ -36,6 +36,7 @@ FLOORS = {
     "options": 4,
     "tasks": 4,
     "unique_arguments": 4,
+    "workflows": 4,
     "payloads": 4,
     "middleware": 3,
     "outbox": 4,
@@ -59,7 +60,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
-            *("promotion", "enqueue", "liveness"),
+            *("promotion", "enqueue", "liveness", "workflows"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},
@@ -81,6 +82,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "cron_jobs",
             "checkpoints",
         },
+        {"workflows"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

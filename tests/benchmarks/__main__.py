@@ -26,6 +26,7 @@ from tests.benchmarks.measures import (
     names,
     poison,
     tables,
+    workflows,
 )
 from tests.benchmarks.results import Results
 from tests.benchmarks.scale import QUICK, SMOKE, WHOLE, Scale
@@ -41,6 +42,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "bounds": bounds.measure,
     "maintenance": maintenance.measure,
     "cron": cron.measure,
+    "workflows": workflows.measure,
     "events": events.measure,
     "figures": figures.measure,
     "names": names.measure,

@@ -20,6 +20,7 @@ from tests.benchmarks.measures import (
     names,
     poison,
     tables,
+    workflows,
 )
 from tests.benchmarks.results import Results
 
@@ -99,6 +100,12 @@ def targets(results: Results) -> list[Target]:
     ]
     every += [
         Target(measure=cron.LAG, at_most=1_000),
+        Target(
+            measure=workflows.GROUP,
+            against_measure=workflows.FREE,
+            at_least=1 / 1.5,
+            beside="of free jobs",
+        ),
         Target(measure=maintenance.PROMOTION, at_least=20_000),
         Target(measure=maintenance.DELAY, at_most=1_000),
         Target(measure=maintenance.LAPSE, at_least=5_000),
@@ -183,6 +190,8 @@ SECTIONS = (
     Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
     Section(measure=bounds.SINGLE, title="Enqueue into a queue less than half full", unit="jobs/s"),
     Section(measure=bounds.MANY, title="The same in batches of 100", unit="jobs/s"),
+    Section(measure=workflows.FREE, title="Drain of 10,000 jobs", unit="jobs/s"),
+    Section(measure=workflows.GROUP, title="The same, one group", unit="jobs/s"),
     Section(measure=cron.LAG, title="Lag of cron jobs, 99th percentile", unit="ms"),
     Section(measure=cron.LAG_MOST, title="Lag of cron jobs, longest", unit="ms"),
     Section(measure=cron.BURST, title="The same, all due in one second", unit="ms"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import django_ojs as ojs
 from django_ojs.operations import fail, queues
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
@@ -34,6 +35,12 @@ def incident() -> list[str]:
     claim(push(queue="held"), "web-1")
     worker("gone")
     silence("gone", timedelta(hours=2))
+    workflow = ojs.chain(
+        ojs.request("order.charge"),
+        ojs.group(*[ojs.request("order.label")] * 9),
+        ojs.request("order.ship"),
+        name="order",
+    ).enqueue()
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
@@ -41,6 +48,8 @@ def incident() -> list[str]:
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),
+        *("workflow/", f"workflow/{workflow.id}/change/"),
+        f"workflow/action/cancel/?key={workflow.id}",
         *("apikey/", "apikey/add/"),
     ]
 

@@ -80,6 +80,21 @@ LEVELS: Final[dict[int, Section]] = {
         },
         may={},
     ),
+    3: Section(
+        title="Level 3: orchestration",
+        must={
+            "L3-CHAIN-001": "The jobs of a chain run one after the other.",
+            "L3-CHAIN-002": "The result of a job is passed on to the next.",
+            "L3-CHAIN-003": "A chain ends, and has failed, with the job that fails.",
+            "L3-GROUP-001": "The jobs of a group run side by side.",
+            "L3-GROUP-002": "A group says when all of its jobs have ended.",
+            "L3-BATCH-001": "A batch is a group with callbacks.",
+            "L3-BATCH-002": "One for any end, one for success, one for failure.",
+            "L3-DATA-001": "Steps pass data on by the results of their jobs.",
+            "L3-WF-EVT-001": "The start of a workflow and its ends are events.",
+        },
+        may={},
+    ),
     4: Section(
         title="Level 4: advanced",
         must={
@@ -521,8 +536,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
 NOTES: Final[dict[str, str]] = {
     "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
     "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
-    "DT-007": "There are no workflows yet.",
-    "DT-010": "There are no workflows yet.",
+    "DT-007": "Not yet.",
+    "DT-010": "Not yet.",
     "RT-006": "`system.gap`, without the times of the events that are deleted.",
     "RT-007": "The log of events is the buffer, and nothing is dropped.",
     "RT-008": "The events of ojs-events instead; only the end of a job is one.",

@@ -190,7 +190,7 @@ def signature(name: str) -> list[str]:
     function = ast.parse(f"def {name}{shown[1]}: pass").body[0]
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    named = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs]
     return [argument.arg for argument in [*named, arguments.kwarg] if argument]
 
 

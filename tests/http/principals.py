@@ -96,6 +96,11 @@ TABLE = [
     Line("GET", "ojs-cron-job", READ, DENIED),
     Line("PATCH", "ojs-cron-job", OPERATOR, DENIED, {"enabled": False}),
     Line("DELETE", "ojs-cron-job", ADMIN, DENIED),
+    # Workflows
+    Line("GET", "ojs-workflows", READ, HIDDEN),
+    Line("POST", "ojs-workflows", PRODUCER, DENIED, {"type": "chain", "steps": [JOB]}),
+    Line("GET", "ojs-workflow", READ, DENIED),
+    Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from django_ojs.operations import cron
+from django_ojs.models import Workflow
+from django_ojs.operations import cron, workflows
 from django_ojs.operations.queues import create
+from django_ojs.spec.workflow.parse import parse
 from tests.factories import hourly, in_state, snapshot, worker
 from tests.factories import jobs as all_jobs
 from tests.http.api import Api, ApiResponse, make_key
@@ -48,6 +50,10 @@ def other() -> str:
     worker("w-classified")
     template = {"type": f"{SECRET_WORD}.job", "args": [SECRET_WORD], "options": {"queue": "other"}}
     cron.register(cron.Definition(name="other", expression="@daily", template=template))
+    definition = {"type": "chain", "name": SECRET_WORD, "steps": [template]}
+    workflow = workflows.create(parse(definition))
+    # The paths of both kinds name it by its id, which is the job's.
+    Workflow.primary.filter(pk=workflow.pk).update(id=job.pk)
     return str(job.pk)
 
 

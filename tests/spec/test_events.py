@@ -30,6 +30,9 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
         *("worker.started", "worker.stopped", "worker.quiet", "worker.heartbeat"),
         *("workflow.started", "workflow.step_completed"),
         *("workflow.completed", "workflow.failed"),
+        # ojs-workflows, appendix B.
+        *("workflow.created", "workflow.cancelled", "workflow.callback_fired"),
+        *("workflow.step_failed", "workflow.job_completed", "workflow.job_failed"),
         *("cron.triggered", "cron.skipped"),
         *("backpressure.warning", "backpressure.rejected"),
         *("backpressure.dropped", "backpressure.cleared"),

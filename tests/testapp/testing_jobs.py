@@ -69,6 +69,12 @@ def now() -> str:
     return timezone.now().isoformat()
 
 
+@ojs.job("testing.collect")
+def collect(ctx: ojs.JobContext, name: str = "") -> dict[str, Any]:
+    """Return what the steps before it returned."""
+    return {"parent_results": ctx.parent_results}
+
+
 @ojs.job("testing.import", retry=ojs.RetryPolicy(max_attempts=2))
 def import_rows(ctx: ojs.JobContext, rows: int) -> int:
     """Fail in the middle of the first run; return the row at which this one began."""

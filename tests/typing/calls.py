@@ -99,6 +99,24 @@ def enqueues() -> None:
     nothing.enqueue("a")  # E: call-arg
 
 
+def workflows() -> None:
+    workflow = ojs.chain(plain.s("a"), ojs.group(nothing.s(), asynchronous.s("b")), name="c")
+    assert_type(workflow, ojs.WorkflowRequest)
+    assert_type(workflow.enqueue(), ojs.EnqueuedWorkflow)
+    assert_type(workflow.enqueue().workflow(), ojs.Workflow)
+    ojs.batch(plain.options(priority=1).s("a"), workflow, on_failure=with_context.s("b"))
+    ojs.graph(ojs.step("a", plain.s("a")), ojs.step("b", workflow, after=["a"]))
+    plain.s(1)  # E: arg-type
+    plain.s()  # E: call-arg
+    with_context.s("a", 1, 2)  # E: call-arg
+    ojs.chain(plain)  # E: arg-type
+    ojs.chain([plain.s("a")])  # E: arg-type
+    ojs.group(workflow.enqueue())  # E: arg-type
+    ojs.batch(plain.s("a"), on_sucess=plain.s("b"))  # E: call-arg
+    ojs.batch(plain.s("a"), on_success=workflow)  # E: arg-type
+    ojs.graph(plain.s("a"))  # E: arg-type
+
+
 def options(moment: datetime) -> None:
     assert_type(plain.options(priority=ojs.LOW).enqueue("a"), ojs.EnqueuedJob)
     plain.options(scheduled_at=moment, expires_at=timedelta(hours=1), meta={"a": [1]}).enqueue("a")

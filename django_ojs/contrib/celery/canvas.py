@@ -140,8 +140,25 @@ class Signature:
             immutable=data["immutable"],
         )
 
+    def step(self, *, is_first: bool = False) -> Request:
+        """Return the description of its job in a workflow.
+
+        Unless it is the first or immutable, the worker puts the result of the step before it in
+        place of the first argument, which is None here.
+        """
+        for option in ("task_id", "link"):
+            if self.options.get(option):
+                raise NoEquivalent(f"A task of a chord has no {option}: its ids are made later.")
+        if is_first or self.immutable:
+            return self.request()
+        return self.clone((None,)).request(takes_result=True)
+
     def request(
-        self, then: Sequence[Sequence[dict[str, Any]]] = (), on_full: str | None = None
+        self,
+        then: Sequence[Sequence[dict[str, Any]]] = (),
+        on_full: str | None = None,
+        *,
+        takes_result: bool = False,
     ) -> Request:
         """Return the description of its job, which chains of stored signatures follow."""
         from django_ojs.options import Request, read_options
@@ -168,6 +185,7 @@ class Signature:
             then,
             headers=self.options.get("headers"),
             positional=len(args) if kwargs else None,
+            takes_result=takes_result,
         )
         given["on_full"] = on_full
         return Request(
@@ -256,8 +274,8 @@ class chain:
                 found.append(step.clone())
             else:
                 raise NoEquivalent(
-                    f"A chain is of signatures of tasks, and not of a {type(step).__name__}: a "
-                    "group has no end that a task could follow."
+                    f"A chain is of signatures of tasks, and not of a {type(step).__name__}: for a "
+                    "task after a group use a chord, for more than that ojs.chain and ojs.group."
                 )
         self.tasks: list[Signature] = found
 
@@ -385,11 +403,82 @@ class group:
 
 
 class chord:
-    """Not there: raises NoEquivalent, when it is made."""
+    """A task after all tasks of a group, which gets the list of their results first.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NoEquivalent(
-            "A chord, a task after all tasks of a group, has no equivalent yet. Let each task of "
-            "the group count itself in a row of yours, in its transaction, and the last one "
-            "enqueue the task that follows."
-        )
+    It is a workflow (`django_ojs.workflows`): when a task of the group fails, the body never runs.
+    The group's members and the body may be chains.
+    """
+
+    def __init__(self, header: Any, body: object = None) -> None:
+        self.tasks = group(header).tasks
+        if body is not None and not isinstance(body, Signature | chain):
+            raise NoEquivalent(
+                f"The body of a chord is the signature of a task or a chain, and not a "
+                f"{type(body).__name__}."
+            )
+        self.body = None if body is None else chain(body)
+
+    def __call__(self, body: Signature | chain | None = None, **options: Any) -> Result | None:
+        whole = self if body is None else chord(self.tasks, body)
+        return whole.apply_async(**options)
+
+    def __or__(self, other: Signature | chain) -> chord:
+        return chord(self.tasks, chain(self._body(), other))
+
+    def delay(self, *args: Any, **kwargs: Any) -> Result | None:
+        """Enqueue the chord."""
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
+    ) -> Result | None:
+        """Enqueue the group, and return the result of the body; its `parent` is the group's.
+
+        The arguments are those of each task of the group, the options those of the body's first.
+        """
+        from django_ojs import workflows
+        from django_ojs.contrib.celery.result import AsyncResult, GroupResult
+        from django_ojs.operations.workflows import step_ids
+
+        body = [step.clone() for step in self._body().tasks]
+        if configuration.task_always_eager:
+            results = [each.apply_async(args, kwargs) for each in self.tasks]
+            values = [each.get() for each in results if each is not None]
+            return self._body().apply_async((values,), **options)
+        if not self.tasks:
+            return self._body().apply_async(([],), **options)
+        body[0].set(**options)
+        members = [chain(member)._steps(args, kwargs, {}) for member in self.tasks]
+        stored = workflows.chain(
+            workflows.group(*[_line_of(steps) for steps in members]),
+            *[step.step() for step in body],
+        ).enqueue()
+        keys = iter(step_ids(stored.id))
+        ends = [[AsyncResult(next(keys)) for _ in steps][-1] for steps in members]
+        result = AsyncResult(next(keys), parent=GroupResult(ends))
+        for key in keys:
+            result = AsyncResult(key, parent=result)
+        return result
+
+    def apply(
+        self, args: Arguments = None, kwargs: Keywords = None, **options: Any
+    ) -> EagerResult | None:
+        """Run the tasks here and now. Raises the error of one of the group that fails."""
+        results = [member.apply(args, kwargs) for member in self.tasks]
+        values = [each.get() for each in results if each is not None]
+        return self._body().apply((values,), **options)
+
+    def _body(self) -> chain:
+        if self.body is None or not self.body.tasks:
+            raise NoEquivalent("A chord needs a body: chord(header)(body).")
+        return self.body
+
+
+def _line_of(steps: Sequence[Signature]) -> Any:
+    """Return a member of a chord's group as a part of a workflow."""
+    from django_ojs import workflows
+
+    first, *rest = steps
+    if not rest:
+        return first.step(is_first=True)
+    return workflows.chain(first.step(is_first=True), *[step.step() for step in rest])

@@ -37,11 +37,13 @@ def meta_of(
     *,
     headers: dict[str, Any] | None,
     positional: int | None,
+    takes_result: bool = False,
 ) -> dict[str, Any] | None:
     """Return the `meta` of a job.
 
-    It has the chains of signatures that follow it, Celery's headers, and how many arguments were
-    given by position when the others were given by name.
+    It has the chains of signatures that follow it, Celery's headers, how many arguments were given
+    by position when the others were given by name, and whether the first argument is the result of
+    the step before it in its workflow.
     """
     found: dict[str, Any] = {}
     if then:
@@ -50,6 +52,8 @@ def meta_of(
         found["headers"] = headers
     if positional is not None:
         found["positional"] = positional
+    if takes_result:
+        found["takes_result"] = True
     return {META: found} if found else None
 
 
@@ -63,6 +67,11 @@ def positional_of(meta: dict[str, JSON], default: int) -> int:
     """Return how many of the arguments were given by position."""
     number = _member(meta).get("positional")
     return number if type(number) is int and 0 <= number <= default else default
+
+
+def takes_result(meta: dict[str, JSON]) -> bool:
+    """Whether the first argument is the result of the step before it in its workflow."""
+    return _member(meta).get("takes_result") is True
 
 
 def chains_of(job: HasMeta) -> list[list[dict[str, Any]]]:

@@ -16,6 +16,7 @@ from django_ojs.contrib.celery.values import decode, encode
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
+from django_ojs.operations.workflows import whole_result
 from django_ojs.options import Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
@@ -39,7 +40,10 @@ class CeleryHandler(KeywordHandler):
         job = context.job
         # Before the task runs: with a wrong signature it must have no effect.
         chains = following.chains_of(job)
-        args, kwargs = self.arguments_of(context.args, job.meta)
+        given = context.args
+        if following.takes_result(job.meta) and job.workflow_id is not None and given:
+            given = [whole_result(job.workflow_id, job.parent_results[-1]), *given[1:]]
+        args, kwargs = self.arguments_of(given, job.meta)
         request = TaskRequest(
             id=str(job.id),
             task=self.task.name,

@@ -35,10 +35,14 @@ class AsyncResult:
     """The result of a task, by the id of its job. Each property queries the job."""
 
     def __init__(
-        self, id: UUID | str, *args: Any, parent: AsyncResult | None = None, **kwargs: Any
+        self,
+        id: UUID | str,
+        *args: Any,
+        parent: AsyncResult | GroupResult | None = None,
+        **kwargs: Any,
     ) -> None:
         self.id = str(id)
-        #: The result of the task before it in its chain.
+        #: The result of the task before it in its chain, or of the group before it in its chord.
         self.parent = parent
 
     def __str__(self) -> str:
@@ -201,6 +205,12 @@ class GroupResult:
 
     def __len__(self) -> int:
         return len(self.results)
+
+    def _decisive(self) -> Job | None:
+        """Query the job of a task that failed."""
+        jobs = (each._decisive() for each in self.results)
+        ended = (State.DISCARDED, State.CANCELLED)
+        return next((job for job in jobs if job is not None and job.state in ended), None)
 
     def ready(self) -> bool:
         """Whether all tasks have ended."""

@@ -16,6 +16,7 @@ from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch_remotely
+from django_ojs.operations.workflows import advance_after_commit
 from django_ojs.spec import envelope, ids, times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
@@ -92,6 +93,7 @@ class Ack(OutcomeView):
     def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
         data, wanted, claim = self.read(key)
         job = ack(wanted, claim=claim, result=data.get("result"))
+        advance_after_commit(job.workflow_id)
         shown = job.envelope()
         return {
             "acknowledged": True,
@@ -114,6 +116,7 @@ class Nack(OutcomeView):
             job = requeue(wanted, failure, claim=claim)
         else:
             job = fail(wanted, Failure.parse(fields.required(data, "error")), claim=claim)
+        advance_after_commit(job.workflow_id)
         shown = job.envelope()
         out = {
             **_identity(job),

@@ -172,9 +172,10 @@ FIELDS: Final = (
 )
 
 #: Kept for a job, and not sent under a name of their own: the names of the objects that hold large
-#: arguments, and the attributes that have no field.
+#: arguments, the results of a step's parents, and the attributes that have no field.
 INTERNAL: Final = (
     Field(name="offloaded", default=(), option=False, stored="offloaded", render=_items),
+    Field(name="parent_results", option=False, stored="parent_results"),
     Field(
         name="extra",
         default={},
@@ -211,6 +212,6 @@ SYSTEM: Final[dict[str, str | None]] = {
     "progress": "progress",
     "last_checkpoint": None,
     "checkpoint": None,
-    "parent_results": None,
-    "workflow_id": None,
+    "parent_results": "options",
+    "workflow_id": "workflow_id",
 }

@@ -45,7 +45,7 @@ class Envelope:
     responses repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
     None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
     object that a client sent: its size counts. `offloaded` are the objects that hold large
-    arguments.
+    arguments. `workflow_id` and `parent_results` belong to a step of a workflow.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -70,4 +70,6 @@ class Envelope:
     extra: dict[str, JSON] = field(default_factory=dict)
     unique_key: str | None = None
     offloaded: tuple[str, ...] = ()
+    workflow_id: UUID | None = None
+    parent_results: list[JSON] | None = None
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

@@ -66,6 +66,8 @@ class StoredJob(Protocol):
     def worker_id(self) -> str | None: ...
     @property
     def lease_until(self) -> datetime | None: ...
+    @property
+    def workflow_id(self) -> UUID | None: ...
 
 
 # Shown as they are stored. Times are shown in their order, `specversion` first.
@@ -108,6 +110,9 @@ def render(
     for name in _VERBATIM:
         if name in options:
             out[name] = options[name]
+    if job.workflow_id is not None:
+        out["workflow_id"] = str(job.workflow_id)
+        out["parent_results"] = options.get("parent_results", [])
     if job.progress:
         _add_progress(out, job, state)
     if checkpoint is not None:

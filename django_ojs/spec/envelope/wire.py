@@ -1,11 +1,11 @@
 """An envelope as a client sends it to a server (http-binding §9.1)."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import Envelope
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.times import format_duration, format_timestamp
 
 #: Attributes of the job itself; the others are sent in `options`.
 _TOP_LEVEL: Final = frozenset({"meta", "schema"})
@@ -14,6 +14,9 @@ _OPTIONS: Final = tuple(
     for field in FIELDS
     if field.option and field.name not in _TOP_LEVEL
 )
+
+# No time of a template is absolute, so no moment is needed to make one of it.
+_ANY_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
@@ -36,6 +39,22 @@ def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
     out["options"] = {**(unknown if isinstance(unknown, dict) else {}), **_options(envelope, now)}
     for name, value in extra.items():
         out.setdefault(name, value)
+    return out
+
+
+def template(envelope: Envelope) -> dict[str, Any]:
+    """Return the body of a PUSH that is made later, without what each job has of its own.
+
+    Times from now count from each enqueue.
+    """
+    out = wire(envelope, _ANY_TIME)
+    del out["id"], out["specversion"]
+    # Moments that were made of times from now.
+    out["options"].pop("delay_until", None)
+    for field in ("scheduled_at", "expires_at"):
+        when = getattr(envelope, field)
+        if isinstance(when, timedelta):
+            out["options"][field] = f"+{format_duration(when)}"
     return out
 
 

@@ -43,6 +43,7 @@ CLAIMED = (
     "worker_id",
     "error",
     "progress",
+    "workflow_id",
     "has_checkpoint",
 )
 
@@ -512,6 +513,14 @@ class Dialect(ABC):
         Given as a JSON array of `{name, job_id, scheduled_at, triggered_by, phase}`.
         """
         self._run(connection, "add_cron_runs", {"runs": runs})
+
+    def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
+        """End enqueued steps of workflows, given as a JSON array of `{id, state}`.
+
+        Their jobs' results are copied, up to `most` characters, and their errors. Return their ids.
+        """
+        rows = self._rows(connection, "end_steps", {"ended": ended, "most": most})
+        return [self.uuid(key) for (key,) in rows]
 
     def save_checkpoint(
         self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str

@@ -35,6 +35,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
     if envelope.unique is not None:
         row["unique_key"] = envelope.unique_key
+    if envelope.workflow_id is not None:
+        row["workflow_id"] = str(envelope.workflow_id)
     if envelope.pending:
         row["pending"] = True
     if envelope.scheduled_at is not None:

@@ -81,6 +81,7 @@ def _can_push_one(job: Envelope) -> bool:
         and job.expires_at is None
         and job.unique is None
         and not job.pending
+        and job.workflow_id is None
     )
 
 

@@ -12,7 +12,7 @@ _TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
 #: "off" has producers announce nothing.
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
-TABLES = ("ojs_job", "ojs_attempt")
+TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
 
 
 class OpenJobSpec(Contender):
@@ -36,7 +36,9 @@ class OpenJobSpec(Contender):
     def pending(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
         """Count what has not ended."""
         states = "('available', 'active', 'scheduled', 'retryable')"
-        return int(run(f"SELECT count(*) FROM ojs_job WHERE state IN {states}")[0][0])
+        jobs = f"SELECT count(*) FROM ojs_job WHERE state IN {states}"
+        workflows = "SELECT count(*) FROM ojs_workflow WHERE state = 'running'"
+        return int(run(f"SELECT ({jobs}) + ({workflows})")[0][0])
 
     def reset(self) -> None:
         """Empty the tables; the counts go with them."""
@@ -56,6 +58,9 @@ class OpenJobSpec(Contender):
         """Enqueue jobs of the wanted kind."""
         import django_ojs
 
+        if work.kind == "group":
+            django_ojs.group(*self._requests(numbers, "noop")).enqueue()
+            return
         kind = "nap" if work.kind == "poison" else work.kind
         for start in range(0, len(numbers), 1000):
             self._batch(numbers[start : start + 1000], kind)
@@ -65,7 +70,12 @@ class OpenJobSpec(Contender):
     def _batch(self, numbers: Sequence[int], kind: str) -> None:
         import django_ojs
 
-        django_ojs.enqueue_batch([django_ojs.request(_TYPES[kind], [number]) for number in numbers])
+        django_ojs.enqueue_batch(self._requests(numbers, kind))
+
+    def _requests(self, numbers: Sequence[int], kind: str) -> list[Any]:
+        import django_ojs
+
+        return [django_ojs.request(_TYPES[kind], [number]) for number in numbers]
 
 
 class WithEvents(OpenJobSpec):

@@ -25,6 +25,11 @@ def add(a: int, b: int = 10) -> int:
     return a + b
 
 
+@shared_task
+def gather(results: list[Any], last: bool = False) -> list[Any]:
+    return [*results, last]
+
+
 @shared_task(queue="low_priority", priority=3, expires=3600, ignore_result=True)
 def mail(to: str, *copies: str, subject: str = "Hello", **headers: str) -> str:
     logger.info("mail to %s", to)

@@ -172,8 +172,10 @@ def test_a_group_is_all_or_none(ojs: testing.TestContext, shop: ModuleType) -> N
 @pytest.mark.parametrize(
     "make",
     [
-        lambda add: chord([add.s(1)], add.s()),
-        lambda add: group(add.s(1), add.s(2)) | add.s(),
+        lambda add: chord([add.s(1)], group(add.s())),
+        lambda add: chord([add.s(1)])(),
+        lambda add: chord([add.s(1).set(task_id="x")], add.s())(),
+        lambda add: chord([add.s(1)], add.s().set(link=add.s()))(),
         lambda add: group([add.s(1), "add"]),
         lambda add: add.apply_async((1,), link="add"),
         lambda add: add.s(1).on_error(add.s()),
@@ -281,3 +283,50 @@ def test_get_waits_outside_of_transactions(shop: ModuleType) -> None:
         chain(shop.add.s(1), shop.counter.s()).delay()
         transaction.set_rollback(True)
     assert Job.objects.count() == 1
+
+
+def test_a_chord_runs_its_body_with_the_results_of_the_group(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    header = [shop.add.s(1, 2), shop.add.s(3) | shop.add.s(4), shop.add.si(5, 6)]
+    result = (group(header) | shop.gather.s(last=True) | shop.gather.s()).delay()
+    assert result.state == "PENDING"
+    ojs.drain()
+    assert [each.get() for each in result.parent.parent] == [3, 17, 11]
+    assert result.parent.get() == [3, 17, 11, True]
+    assert result.get() == [3, 17, 11, True, False]
+
+
+def test_the_body_of_a_chord_never_runs_when_a_task_fails(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    result = chord([shop.add.s(1, 2), shop.look_up.s("x")])(shop.gather.s())
+    ojs.drain()
+    assert len(ojs.enqueued()) == 2
+    assert (result.state, result.ready()) == ("FAILURE", True)
+    with pytest.raises(TaskError, match="Unknown"):
+        result.get()
+
+
+def test_a_chord_without_tasks_runs_its_body(ojs: testing.TestContext, shop: ModuleType) -> None:
+    result = chord([], shop.gather.s()).delay()
+    ojs.drain()
+    assert result.get() == [False]
+
+
+def test_a_chord_in_memory(ojs_fake: testing.TestContext, shop: ModuleType) -> None:
+    result = chord([shop.add.s(1, 2)], shop.gather.si(["fixed"])).delay()
+    ojs_fake.drain()
+    assert result.get() == ["fixed", False]
+
+
+def test_a_large_result_of_a_chord_arrives_whole(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    result = chord([shop.gather.s(["x" * 70_000]), shop.add.s(1)], shop.gather.s()).delay()
+    ojs.drain()
+    assert result.get() == [["x" * 70_000, False], 11, False]
+
+
+def test_a_chord_here_and_now(shop: ModuleType) -> None:
+    assert chord([shop.add.s(1), shop.add.s(2)], shop.gather.s()).apply().get() == [11, 12, False]

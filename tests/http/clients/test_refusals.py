@@ -23,9 +23,6 @@ class TestFeaturesThatAreNotServed:
     @pytest.mark.parametrize(
         ("feature", "method", "path"),
         [
-            ("workflows", "POST", "workflows"),
-            ("workflows", "GET", f"workflows/{ID}"),
-            ("workflows", "DELETE", f"workflows/{ID}"),
             ("schemas", "GET", "schemas"),
             ("schemas", "POST", "schemas"),
             ("schemas", "DELETE", "schemas/urn:ojs:schema:email.send:v1"),

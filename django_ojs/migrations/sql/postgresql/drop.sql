@@ -18,6 +18,10 @@ BEGIN
     END LOOP;
 END $$;
 
+DROP FUNCTION ojs_job_workflow_update() CASCADE;
+
+DROP FUNCTION ojs_job_workflow_delete() CASCADE;
+
 DROP FUNCTION ojs_checkpoint_end() CASCADE;
 
 DROP FUNCTION ojs_job_count_insert() CASCADE;

@@ -7,7 +7,8 @@
 -- {room} is the condition under which the jobs are stored (see no_bound.sql).
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, size_bytes, dead_letter)
+                     due_at, expires_at, unique_key, workflow_id, size_bytes,
+                     dead_letter)
 SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
        v -> 'args', v -> 'meta',
        CASE WHEN due_in IS NOT NULL AND expires_in IS NOT NULL
@@ -23,7 +24,7 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
             ELSE v -> 'options' END,
        0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
        v ->> 'now', CASE WHEN state = {available} THEN v ->> 'now' END, due, expires,
-       v ->> 'unique_key',
+       v ->> 'unique_key', replace(v ->> 'workflow_id', '-', ''),
        length(CAST(v ->> 'type' AS BLOB)) + length(CAST(v ->> 'queue' AS BLOB))
            + length(CAST(v -> 'args' AS BLOB)) + length(CAST(v -> 'meta' AS BLOB))
            + length(CAST(v -> 'options' AS BLOB)), 0

@@ -1,0 +1,167 @@
+"""Workflows: how far each one is, and a picture of its steps; cancel."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.http import urlencode
+
+from django_ojs.admin import payloads
+from django_ojs.admin.actions import Action
+from django_ojs.admin.base import OperatorModelAdmin, page_of
+from django_ojs.admin.job_list import Badge
+from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.admin.workflow_diagram import StepRow, diagram, state_counts
+from django_ojs.models import Job, Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState, WorkflowState
+from django_ojs.operations import workflows
+from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.spec.scopes import Scope
+from django_ojs.storage.dialects.expressions import OneOf
+
+PER_PAGE: Final = 50
+STEPS_PER_PAGE: Final = 100
+#: A larger workflow has no picture and no filter of its steps.
+MAX_DRAWN: Final = 5_000
+
+BADGES: Final[Mapping[str, Badge]] = {
+    WorkflowState.RUNNING: Badge(symbol="▶", word="running", level="blue"),
+    WorkflowState.COMPLETED: Badge(symbol="✓", word="completed", level="good"),
+    WorkflowState.FAILED: Badge(symbol="✕", word="failed", level="bad"),
+    WorkflowState.CANCELLED: Badge(symbol="⊘", word="cancelled", level=""),
+}
+
+
+def _cancel(request: HttpRequest, workflow: Workflow, values: Mapping[str, Any]) -> str:
+    workflows.cancel(workflow.pk)
+    return f"Workflow {workflow.name or workflow.pk} is cancelled."
+
+
+def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    return (
+        "Its jobs that have not ended are cancelled, those that are running included.",
+        "The steps that wait never start, and neither do callbacks.",
+        "What its jobs have done so far stays done.",
+    )
+
+
+class WorkflowAdmin(OperatorModelAdmin):
+    """The workflows, the latest first."""
+
+    object_actions = (
+        Action(
+            name="cancel",
+            label="Cancel",
+            done="cancelled",
+            scope=Scope.OPERATOR,
+            run=_cancel,
+            consequences=_cancel_consequences,
+            destructive=True,
+            applies_to=lambda workflow: workflow.state == WorkflowState.RUNNING,
+        ),
+    )
+
+    def list_page(self, request: HttpRequest) -> HttpResponse:
+        state, name = request.GET.get("state", ""), request.GET.get("q", "").strip()
+        before = self._parse_key(request.GET.get("before", ""))
+        found = self.get_queryset(request).order_by("-pk")
+        if state in BADGES:
+            found = found.filter(state=state)
+        if name:
+            found = found.filter(name__contains=name.replace("\0", ""))
+        if before is not None:
+            found = found.filter(pk__lt=before)
+        with timed_queries() as query:
+            rows = query("workflows", lambda: list(found[: PER_PAGE + 1]))
+        shown = (rows or [])[:PER_PAGE]
+        filters = {key: text for key, text in (("state", state), ("q", name)) if text}
+        older = ""
+        if rows and len(rows) > PER_PAGE:
+            older = urlencode({**filters, "before": str(shown[-1].pk)})
+        return self.render(
+            request,
+            "workflows",
+            "Workflows",
+            {
+                "rows": [(row, BADGES[row.state]) for row in shown],
+                "is_known": rows is not None,
+                "tabs": _tabs(state, name),
+                "state": state,
+                "text": name,
+                "newest": f"?{urlencode(filters)}" if before is not None else "",
+                "older": f"?{older}" if older else "",
+                "timed_out": query.timed_out,
+                "buttons": self.selection_buttons(request),
+            },
+        )
+
+    def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
+        with timed_queries() as query:
+            workflow = query("workflow", lambda: self.get_object(request, key))
+            if workflow is None and not query.timed_out:
+                raise Http404("There is no workflow with this id; it may have been pruned.")
+            is_drawn = workflow is not None and workflow.jobs_total <= MAX_DRAWN
+            steps = query("steps", lambda: _steps(workflow)) if is_drawn else None
+        context: dict[str, Any] = {"workflow": workflow, "timed_out": query.timed_out}
+        if workflow is not None:
+            context |= {
+                "badge": BADGES[workflow.state],
+                "buttons": self.buttons(request, workflow),
+                "is_too_large": not is_drawn,
+                "refresh": workflow.state == WorkflowState.RUNNING,
+            }
+        if steps is not None:
+            context |= self._steps_context(request, steps)
+        return self.render(
+            request, "workflow", str(getattr(workflow, "name", None) or key), context
+        )
+
+    def _steps_context(self, request: HttpRequest, steps: list[StepRow]) -> dict[str, Any]:
+        jobs = [step for step in steps if step.type is not None]
+        state, type_ = request.GET.get("state", ""), request.GET.get("type", "")
+        chosen = [
+            step for step in jobs if state in ("", step.badge.word) and type_ in ("", step.type)
+        ]
+        shown, paging = page_of(chosen, request.GET.get("p", ""), STEPS_PER_PAGE)
+        errors = _errors([step.id for step in shown]) if payloads.may_see(request) else {}
+        return {
+            **paging,
+            "diagram": diagram(steps),
+            "counts": state_counts(steps),
+            "steps": [(step, errors.get(step.id)) for step in shown],
+            "number": len(chosen),
+            "state": state,
+            "type": type_,
+        }
+
+
+def _tabs(current: str, name: str) -> list[tuple[Badge | None, str, bool]]:
+    """Return for all states, and for each, its badge, its query and whether it is the current."""
+    names = {"q": name} if name else {}
+    found: list[tuple[Badge | None, str, bool]] = [
+        (None, f"?{urlencode(names)}", current not in BADGES)
+    ]
+    for state, badge in BADGES.items():
+        query = urlencode({"state": str(state), **names})
+        found.append((badge, f"?{query}", current == state))
+    return found
+
+
+def _steps(workflow: Any) -> list[StepRow]:
+    rows = list(
+        workflows.steps_of(workflow).values(
+            "id", "position", "key", "name", "type", "callback", "state", "dependents"
+        )
+    )
+    enqueued = [row["id"] for row in rows if row["state"] == StepState.ENQUEUED]
+    states: dict[UUID, str] = {}
+    if enqueued:
+        states = dict(Job.primary.filter(OneOf("pk", enqueued)).values_list("pk", "state"))
+    return [StepRow(**row, job_state=states.get(row["id"])) for row in rows]
+
+
+def _errors(keys: Sequence[UUID]) -> dict[UUID, Any]:
+    """Return the errors of the steps that failed."""
+    found = WorkflowStep.primary.filter(pk__in=keys, error__isnull=False)
+    return {key: redacted(error) for key, error in found.values_list("pk", "error")}

@@ -1,0 +1,215 @@
+"""Workflows: create, list, read and cancel them (ojs-workflows §11, http-binding §14)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.http import fields, pagination
+from django_ojs.http.responses import json_response
+from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.jobs import check_access
+from django_ojs.models import Workflow
+from django_ojs.models.workflow import StepState, WorkflowState
+from django_ojs.operations import workflows
+from django_ojs.operations.workflows import StepDetail
+from django_ojs.spec import ids
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.failure import with_code
+from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.workflow.parse import parse
+
+#: Of the documents; a step whose condition was not met is cancelled too, and says why.
+_STATES: Final[Mapping[str, str]] = {
+    StepState.WAITING: "waiting",
+    StepState.READY: "waiting",
+    StepState.ENQUEUED: "pending",
+    StepState.SKIPPED: "cancelled",
+}
+
+
+class Workflows(OJSView):
+    """The workflows in the queues of the caller, the latest first; creation of one (§11.1)."""
+
+    needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        wanted = pagination.cursor_page(request.query_params, str)
+        found = workflows.page(
+            before=ids.parse_id(wanted.cursor[0], "cursor") if wanted.cursor else None,
+            offset=wanted.offset,
+            limit=wanted.limit,
+            state=fields.choice(request.query_params, "state", WorkflowState.values, "") or None,
+            within=self.access.queues,
+        )
+        end = [str(found.workflows[-1].pk)] if found.workflows else None
+        return {
+            "workflows": [_summary(each) for each in found.workflows],
+            "count": len(found.workflows),
+            "pagination": wanted.describe(
+                total=found.total, has_more=found.has_more, end=end, capped=found.is_capped
+            ),
+        }
+
+    def post(self, request: Request) -> HttpResponse:
+        """Create a workflow, and start it."""
+        graph = parse(self.body(), limits=settings().limits)
+        jobs = workflows.check(graph)
+        for job in jobs:
+            check_access(job, self.access)
+        self.make_known(queues={job.queue for job in jobs}, types={job.type for job in jobs})
+        workflow = workflows.create(graph)
+        location = {"Location": f"{request.path}/{workflow.pk}"}
+        return json_response(_response(workflow), 201, location)
+
+
+class WorkflowDetail(OJSView):
+    """One workflow (§11.2, §11.3)."""
+
+    needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        return _response(self.find(key))
+
+    def delete(self, request: Request, key: str) -> dict[str, Any]:
+        """Cancel it, with its jobs that have not ended."""
+        return _response(workflows.cancel(self.find(key).pk))
+
+    def find(self, key: str) -> Workflow:
+        """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
+        workflow = workflows.get(_workflow_id(key))
+        for queue in workflow.queues:
+            self.access.check_queue(queue)
+        return workflow
+
+
+def _workflow_id(text: str) -> UUID:
+    try:
+        return ids.parse_id(text)
+    except InvalidRequest:
+        raise workflows.not_found(text if text.isprintable() else "") from None
+
+
+def _response(workflow: Workflow) -> dict[str, Any]:
+    """Return a workflow with its steps; some clients read its scalars at the top."""
+    summary = _summary(workflow)
+    details = workflows.details(workflow)
+    listed = [each for each in details if each.step.callback is None or _is_listed(each)]
+    steps = [_step(index, each) for index, each in enumerate(listed)]
+    shown = {**summary, _list_of(workflow): steps}
+    callbacks = {
+        each.step.callback: {**_job_of(each), **_step(None, each)}
+        for each in details
+        if each.step.callback is not None
+    }
+    if callbacks:
+        shown["callbacks"] = callbacks
+    if errors := _errors(details):
+        shown["error"] = errors
+    if workflow.state == WorkflowState.CANCELLED:
+        states = [each["state"] for each in steps]
+        shown["steps_cancelled"] = states.count("cancelled")
+        shown["steps_already_completed"] = states.count("completed")
+    scalars = {name: value for name, value in summary.items() if not isinstance(value, dict)}
+    return {**scalars, "workflow": shown}
+
+
+def _list_of(workflow: Workflow) -> str:
+    return "steps" if workflow.type in ("chain", "graph") else "jobs"
+
+
+def _summary(workflow: Workflow) -> dict[str, Any]:
+    times = {"created_at": workflow.created_at, "started_at": workflow.started_at}
+    if workflow.finished_at is not None:
+        is_cancelled = workflow.state == WorkflowState.CANCELLED
+        times["cancelled_at" if is_cancelled else "completed_at"] = workflow.finished_at
+    moments = {name: format_timestamp(at) for name, at in times.items() if at is not None}
+    kind = _list_of(workflow)
+    return {
+        "id": str(workflow.pk),
+        "type": workflow.type,
+        "name": workflow.name or "",
+        "state": workflow.state,
+        f"{kind}_total": workflow.jobs_total,
+        f"{kind}_completed": workflow.jobs_completed,
+        **moments,
+        "metadata": {
+            **moments,
+            "job_count": workflow.jobs_total,
+            "completed_count": workflow.jobs_completed,
+            "failed_count": workflow.jobs_failed,
+        },
+    }
+
+
+def _is_listed(detail: StepDetail) -> bool:
+    """Whether a callback was sent as a step of a graph, where its client looks for it."""
+    return detail.step.path.startswith("steps")
+
+
+def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
+    step = detail.step
+    state = _STATES.get(step.state, step.state)
+    if detail.job_state == State.ACTIVE:
+        state = "active"
+    has_started = step.state not in (StepState.WAITING, StepState.READY, StepState.SKIPPED)
+    out: dict[str, Any] = {} if index is None else {"index": index}
+    if step.name is not None:
+        out |= {"id": step.name, "name": step.name}
+    out |= {
+        "key": step.key,
+        "type": step.type,
+        "state": state,
+        "job_id": str(step.pk) if has_started else None,
+    }
+    if step.callback is None:
+        out["depends_on"] = detail.depends_on
+    if step.state == StepState.SKIPPED:
+        out["reason"] = "condition_not_met"
+    if step.result is not None:
+        out["result"] = step.result
+    elif step.result_size is not None:
+        out["result"] = workflows.reference(step)
+    if step.error:
+        out["error"] = with_code(step.error)
+    if detail.started_at is not None:
+        out["started_at"] = format_timestamp(detail.started_at)
+    if step.finished_at is not None:
+        out["completed_at"] = format_timestamp(step.finished_at)
+    return out
+
+
+def _job_of(detail: StepDetail) -> dict[str, Any]:
+    job = detail.step.job or {}
+    return {name: job[name] for name in ("type", "args", "meta", "options") if name in job}
+
+
+def _errors(details: list[StepDetail]) -> dict[str, Any]:
+    """Return which jobs failed, and why (§9.6); empty where none did."""
+    failed = [each for each in details if each.step.state == StepState.FAILED]
+    if not failed:
+        return {}
+    indexes = [index for index, each in enumerate(details) if each in failed]
+    return {
+        "failed_step_index": indexes[0],
+        "failed_job_ids": [str(each.step.pk) for each in failed],
+        "errors": [_error(each) for each in failed],
+    }
+
+
+def _error(detail: StepDetail) -> dict[str, Any]:
+    error = with_code(detail.step.error or {})
+    out = {
+        "job_id": str(detail.step.pk),
+        "code": error.get("code", "handler_error"),
+        "message": error.get("message", ""),
+        "attempt": detail.attempt,
+    }
+    if detail.step.callback is not None:
+        out["callback"] = detail.step.callback
+    return out

@@ -1,0 +1,36 @@
+"""Workflows (ojs-workflows): create them, start their steps when they may, cancel and read them."""
+
+from django_ojs.operations.workflows.advance import advance, advance_after_commit, advance_due
+from django_ojs.operations.workflows.cancellation import cancel
+from django_ojs.operations.workflows.creation import check, create
+from django_ojs.operations.workflows.queries import (
+    StepDetail,
+    WorkflowPage,
+    details,
+    get,
+    not_found,
+    page,
+    step_ids,
+    steps_of,
+)
+from django_ojs.operations.workflows.starting import reference
+from django_ojs.operations.workflows.whole_results import whole_result
+
+__all__ = [
+    "StepDetail",
+    "WorkflowPage",
+    "advance",
+    "advance_after_commit",
+    "advance_due",
+    "cancel",
+    "check",
+    "create",
+    "details",
+    "get",
+    "not_found",
+    "page",
+    "reference",
+    "step_ids",
+    "steps_of",
+    "whole_result",
+]

@@ -1,0 +1,221 @@
+"""Advance workflows: take the jobs that have ended from the journal, and start what may start.
+
+Any process may do it at any time. The row of the workflow is locked meanwhile, and the ends of its
+jobs, the jobs that they start and the state of the workflow are stored in one transaction: a
+process that dies has done nothing, and none does it twice.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Min
+from django.db.models.functions import Now
+
+from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState, WorkflowState
+from django_ojs.operations.events import publish
+from django_ojs.operations.workflows.starting import start
+from django_ojs.spec import workflow_events
+from django_ojs.spec.events import NewEvent
+from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
+from django_ojs.storage import database, workflows
+from django_ojs.storage.workflows import EndedStep
+
+#: Ended jobs that are taken from the journal in one transaction.
+AT_ONCE: Final = 1_000
+#: Workflows that one step of the maintenance advances.
+WORKFLOWS_AT_ONCE: Final = 100
+
+_OUTCOMES: Final = {
+    StepState.COMPLETED: StepOutcome.SUCCEEDED,
+    StepState.FAILED: StepOutcome.FAILED,
+    StepState.CANCELLED: StepOutcome.FAILED,
+    StepState.SKIPPED: StepOutcome.SKIPPED,
+}
+_STATES: Final = {
+    StepOutcome.SUCCEEDED: StepState.COMPLETED,
+    StepOutcome.FAILED: StepState.FAILED,
+    StepOutcome.SKIPPED: StepState.SKIPPED,
+}
+
+logger = logging.getLogger("django_ojs.workflows")
+
+
+def advance_after_commit(workflow_id: UUID | None) -> None:
+    """Advance the workflow of a job that has ended, if it has one, once the transaction commits.
+
+    If that fails, the maintenance does it.
+    """
+    if workflow_id is not None:
+        database.after_commit(lambda: advance_all([workflow_id]))
+
+
+def advance_all(workflow_ids: Iterable[UUID]) -> None:
+    """Advance workflows. An error is logged: the maintenance tries again."""
+    for workflow_id in workflow_ids:
+        try:
+            advance(workflow_id)
+        except Exception as error:
+            if database.is_unavailable(error):
+                return
+            logger.exception(
+                "The workflow %s was not advanced; it will be tried again.", workflow_id
+            )
+
+
+def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
+    """Advance the workflows of which a job has ended. Return how many there were."""
+    due = workflows.due(limit)
+    advance_all(due)
+    return len(due)
+
+
+def advance(workflow_id: UUID) -> None:
+    """Advance one workflow, unless another process is doing it.
+
+    That process finds what is committed before it has released the workflow, because it queries
+    again then.
+    """
+    while _advance(workflow_id) and workflows.has_ended_jobs(workflow_id):
+        pass
+
+
+@database.write_transaction
+def _advance(workflow_id: UUID) -> bool:
+    """Advance a workflow by one transaction. Return False if another process has locked it."""
+    found = Workflow.primary.select_for_update(skip_locked=True, no_key=True)
+    workflow = found.filter(pk=workflow_id).first()
+    if workflow is None:
+        if Workflow.primary.filter(pk=workflow_id).exists():
+            return False
+        # It was pruned: its jobs end alone.
+        EndedWorkflowJob.primary.filter(workflow_id=workflow_id).delete()
+        return True
+    ended = workflows.take_ended_jobs(workflow_id, AT_ONCE)
+    if workflow.state == WorkflowState.RUNNING:
+        _Advance(workflow).run(workflows.end_steps(ended) if ended else [])
+    return True
+
+
+class _Advance:
+    """One transaction that advances one workflow."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._events: list[NewEvent] = []
+        self._has_changed = False
+        self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
+
+    def run(self, ended: Sequence[EndedStep]) -> None:
+        for step in ended:
+            self._note_ended(step, StepState(step.state))
+        ready = WorkflowStep.primary.filter(workflow_id=self._workflow.pk, state=StepState.READY)
+        more = self._start(list(ready.order_by("position")))
+        pending: list[EndedStep | WorkflowStep] = [*ended, *more]
+        while pending:
+            pending = [*self._follow(pending)]
+        if self._has_changed:
+            self._store()
+        publish.record(self._events)
+
+    def _follow(self, ended: Sequence[EndedStep | WorkflowStep]) -> list[WorkflowStep]:
+        """Count ended steps on their dependents; start or end those that waited for nothing else.
+
+        Return the steps that have ended by that.
+        """
+        counts: dict[int, Counter[StepOutcome]] = {}
+        for step in ended:
+            outcome = _OUTCOMES[StepState(step.state)]
+            for position in step.dependents:
+                counts.setdefault(position, Counter())[outcome] += 1
+        if not counts:
+            return []
+        dependents = workflows.at_positions(self._workflow.pk, counts)
+        workflows.note_dependencies(dependents, counts)
+        free = [step for step in dependents if not step.outstanding]
+        starting: list[WorkflowStep] = []
+        by_state: dict[StepState, list[WorkflowStep]] = {}
+        for step in free:
+            end = _evaluate(step)
+            if end is None:
+                starting.append(step)
+            else:
+                by_state.setdefault(_STATES[end], []).append(step)
+        over: list[WorkflowStep] = []
+        for state, steps in by_state.items():
+            workflows.set_state(steps, state)
+            for step in steps:
+                self._note_ended(step, state)
+            over += steps
+        return over + self._start(starting)
+
+    def _start(self, steps: Sequence[WorkflowStep]) -> list[WorkflowStep]:
+        """Start steps. Return those that have failed because their jobs were rejected."""
+        if not steps:
+            return []
+        started = start(self._workflow.pk, steps)
+        workflows.set_state(started.enqueued, StepState.ENQUEUED)
+        workflows.set_state(
+            [step for step in started.ready if step.state != StepState.READY], StepState.READY
+        )
+        self._events += [
+            workflow_events.callback_fired(self._workflow, step)
+            for step in started.enqueued
+            if step.callback is not None
+        ]
+        rejected = [step for step, _ in started.rejected]
+        workflows.set_state(rejected, StepState.FAILED)
+        for step, error in started.rejected:
+            WorkflowStep.primary.filter(pk=step.pk).update(error=error)
+            step.error = error
+            self._note_ended(step, StepState.FAILED)
+        return rejected
+
+    def _note_ended(self, step: EndedStep | WorkflowStep, state: StepState) -> None:
+        workflow = self._workflow
+        self._has_changed = True
+        workflow.steps_left -= 1
+        outcome = _OUTCOMES[state]
+        if outcome is StepOutcome.FAILED and step.fails_workflow:
+            workflow.has_failed = True
+        if step.type is None or outcome is StepOutcome.SKIPPED:
+            return
+        if step.callback is None:
+            if outcome is StepOutcome.SUCCEEDED:
+                workflow.jobs_completed += 1
+            else:
+                workflow.jobs_failed += 1
+        if self._has_step_events:
+            self._events.append(workflow_events.step_ended(workflow, step))
+
+    def _store(self) -> None:
+        workflow = self._workflow
+        values = {
+            name: getattr(workflow, name)
+            for name in ("steps_left", "has_failed", "jobs_completed", "jobs_failed")
+        }
+        rows = Workflow.primary.filter(pk=workflow.pk)
+        if workflow.started_at is None:
+            steps = WorkflowStep.primary.filter(workflow_id=workflow.pk)
+            workflow.started_at = steps.aggregate(first=Min("started_at"))["first"]
+            values["started_at"] = workflow.started_at
+            if workflow.started_at is not None:
+                self._events.insert(0, workflow_events.started(workflow))
+        if not workflow.steps_left:
+            state = WorkflowState.FAILED if workflow.has_failed else WorkflowState.COMPLETED
+            workflow.state = state
+            values |= {"state": state, "finished_at": Now()}
+            self._events.append(workflow_events.ended(workflow))
+        rows.update(**values)
+
+
+def _evaluate(step: WorkflowStep) -> StepOutcome | None:
+    """Return how a step ends whose dependencies have all ended; None: its job starts now."""
+    condition = Condition(step.condition)
+    counts = {"succeeded": step.succeeded, "failed": step.failed, "skipped": step.skipped}
+    if step.is_join:
+        return join_outcome(condition, **counts)
+    return None if condition.is_met(**counts) else StepOutcome.SKIPPED

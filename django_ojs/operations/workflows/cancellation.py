@@ -1,0 +1,66 @@
+"""Cancel workflows (ojs-workflows §11.3)."""
+
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs.models import Job, Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState, WorkflowState
+from django_ojs.operations.cancel import stop
+from django_ojs.operations.events import publish
+from django_ojs.operations.workflows.queries import lock
+from django_ojs.spec import workflow_events
+from django_ojs.spec.errors import Conflict
+from django_ojs.spec.states import State, Trigger, sources
+from django_ojs.storage import database, interceptor
+from django_ojs.storage.dialects.expressions import OneOf
+
+_UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
+#: Jobs whose rows are locked by one statement.
+_AT_ONCE = 1_000
+
+
+def cancel(workflow_id: UUID) -> Workflow:
+    """Cancel a workflow, and its jobs that have not ended, active ones included.
+
+    Raises WorkflowNotFound, and Conflict when it has ended.
+    """
+    active = interceptor.current()
+    cancelled = None if active is None else active.cancel_workflow(workflow_id)
+    return _cancel(workflow_id) if cancelled is None else cancelled
+
+
+def check_running(workflow: Workflow) -> None:
+    """Raise Conflict when a workflow has ended."""
+    if workflow.state != WorkflowState.RUNNING:
+        raise Conflict(
+            f"The workflow has ended: it is {workflow.state}.",
+            details={
+                "workflow_id": str(workflow.pk),
+                "current_state": workflow.state,
+                "expected_state": WorkflowState.RUNNING.value,
+            },
+        )
+
+
+@database.write_transaction
+def _cancel(workflow_id: UUID) -> Workflow:
+    workflow = lock(workflow_id)
+    check_running(workflow)
+    steps = WorkflowStep.primary.filter(workflow_id=workflow_id, state__in=_UNENDED)
+    enqueued = sorted(
+        steps.filter(state=StepState.ENQUEUED).values_list("pk", flat=True), key=lambda key: key.hex
+    )
+    for start in range(0, len(enqueued), _AT_ONCE):
+        some = enqueued[start : start + _AT_ONCE]
+        jobs = Job.primary.filter(
+            OneOf("pk", some), state__in=sources(Trigger.CANCEL, State.CANCELLED)
+        )
+        stop(list(jobs.select_for_update(no_key=True).order_by("pk")))
+    steps.update(state=StepState.CANCELLED, finished_at=Now())
+    Workflow.primary.filter(pk=workflow_id).update(
+        state=WorkflowState.CANCELLED, finished_at=Now(), steps_left=0
+    )
+    workflow.refresh_from_db(using=database.alias())
+    publish.record([workflow_events.ended(workflow)])
+    return workflow

@@ -1,0 +1,117 @@
+"""Create workflows: store the graph, and enqueue the jobs of the steps that wait for nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import connections
+
+from django_ojs.conf import settings
+from django_ojs.models import Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.operations.enqueue import transaction_check
+from django_ojs.operations.enqueue.result import Outcome
+from django_ojs.operations.events import publish
+from django_ojs.operations.workflows import starting
+from django_ojs.spec import ids, workflow_events
+from django_ojs.spec.envelope import Envelope, parse
+from django_ojs.spec.errors import Conflict, InvalidRequest
+from django_ojs.spec.workflow import Graph, GraphStep
+from django_ojs.storage import database, interceptor
+
+#: Steps in one INSERT.
+_AT_ONCE = 1_000
+
+
+def check(graph: Graph) -> list[Envelope]:
+    """Check a workflow against the limits of this site; return the envelopes of its jobs.
+
+    Raises InvalidRequest.
+    """
+    values = settings()
+    jobs = graph.jobs
+    if len(jobs) > values.max_workflow_jobs:
+        raise InvalidRequest.of(
+            "jobs", f"must be at most {values.max_workflow_jobs} in one workflow"
+        )
+    return [
+        parse(_job(step), default_retry=values.default_retry, limits=values.limits) for step in jobs
+    ]
+
+
+def create(graph: Graph) -> Workflow:
+    """Store a workflow and enqueue the jobs of its first steps, in the caller's transaction.
+
+    Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
+    the unique policy of one of them finds another job.
+    """
+    queues = sorted({job.queue for job in check(graph)})
+    active = interceptor.current()
+    kept = None if active is None else active.create_workflow(graph, queues)
+    if kept is not None:
+        return kept
+    if len(connections.settings) > 1:
+        # A workflow is followed here: it cannot go through an outbox.
+        transaction_check.alias_for_caller(may_use_outbox=False)
+    return _create(graph, queues)
+
+
+@database.write_transaction
+def _create(graph: Graph, queues: list[str]) -> Workflow:
+    counted = [step for step in graph.jobs if step.callback is None]
+    workflow = Workflow(
+        id=ids.uuid7(),
+        type=graph.type,
+        name=graph.name,
+        queues=queues,
+        jobs_total=len(counted),
+        steps_left=len(graph.steps),
+    )
+    workflow.save(using=database.alias(), force_insert=True)
+    steps = _steps(graph, workflow.pk)
+    WorkflowStep.primary.bulk_create(steps, batch_size=_AT_ONCE)
+    first = [
+        starting.envelope_of(row.pk, workflow.pk, _job(step), [])
+        for row, step in zip(steps, graph.steps, strict=True)
+        if row.state == StepState.ENQUEUED
+    ]
+    for result in starting.push(first):
+        if result.outcome is not Outcome.STORED:
+            raise Conflict(starting.rejection_of(result)["message"])
+    workflow.refresh_from_db(using=database.alias())
+    publish.record([workflow_events.created(workflow)])
+    return workflow
+
+
+def _steps(graph: Graph, workflow_id: UUID) -> list[WorkflowStep]:
+    positions = {step.key: position for position, step in enumerate(graph.steps)}
+    dependents: dict[str, list[int]] = {key: [] for key in positions}
+    for position, step in enumerate(graph.steps):
+        for key in step.depends_on:
+            dependents[key].append(position)
+    return [
+        WorkflowStep(
+            workflow_id=workflow_id,
+            position=position,
+            key=step.key,
+            name=step.name,
+            path=step.path,
+            type=None if step.job is None else step.job["type"],
+            # The job of a first step is stored with the workflow.
+            job=dict(step.job) if step.job is not None and step.depends_on else None,
+            condition=step.condition,
+            callback=step.callback,
+            last_result=step.last_result,
+            fails_workflow=step.fails_workflow,
+            parents=[positions[key] for key in step.parents],
+            dependents=dependents[step.key],
+            outstanding=len(step.depends_on),
+            state=StepState.WAITING if step.depends_on else StepState.ENQUEUED,
+        )
+        for position, step in enumerate(graph.steps)
+    ]
+
+
+def _job(step: GraphStep) -> Mapping[str, Any]:
+    assert step.job is not None
+    return step.job

@@ -1,0 +1,26 @@
+"""Whether to advance workflows: a query that usually finds nothing, twice a second in a process."""
+
+import time
+
+from django_ojs.operations.cron.due import LastQuery
+from django_ojs.operations.workflows.advance import advance_due
+from django_ojs.storage import process_state
+
+#: Seconds between two queries of a process. Shorter than the interval of its maintenance.
+INTERVAL = 0.4
+
+
+last_query = process_state.register(LastQuery())
+
+
+def advance_if_due() -> int:
+    """Advance the workflows of which a job has ended, whatever has ended it. Return how many.
+
+    A FETCH over HTTP calls this as well, and there may be very many: all of them together query
+    once in an interval.
+    """
+    now = time.monotonic()
+    if now - last_query.at < INTERVAL:
+        return 0
+    last_query.at = now
+    return advance_due()

@@ -1,0 +1,148 @@
+"""Read workflows and their steps."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from django_ojs.models import Job, Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.spec.errors import WorkflowNotFound
+from django_ojs.storage import interceptor
+from django_ojs.storage.dialects.expressions import OneOf
+
+#: Workflows are counted up to this.
+_COUNTED: Final = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkflowPage:
+    """A page of the workflows, the latest first, and how many there are, up to a limit."""
+
+    workflows: list[Workflow]
+    has_more: bool
+    total: int
+    is_capped: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepDetail:
+    """A step that has a job, and what its job says about it.
+
+    `depends_on` are the names of the steps that it waits for, their keys where they have none.
+    `attempt` is that of the job; 0 where there is none any more.
+    """
+
+    step: WorkflowStep
+    depends_on: list[str]
+    job_state: str | None
+    started_at: datetime | None
+    attempt: int
+
+
+def page(
+    *,
+    before: UUID | None = None,
+    offset: int = 0,
+    limit: int,
+    state: str | None = None,
+    within: Collection[str] | None = None,
+) -> WorkflowPage:
+    """Return the workflows that were created before `before`, without the first `offset`.
+
+    `within` are the queues that the caller may use: a workflow with a job in another is left out.
+    """
+    found = Workflow.primary.order_by("-id")
+    if state is not None:
+        found = found.filter(state=state)
+    if before is not None:
+        found = found.filter(pk__lt=before)
+    if within is not None:
+        # The queues of a workflow are few, and so are those of a caller that is limited to some.
+        allowed = frozenset(within)
+        latest = found.values_list("pk", "queues")[:_COUNTED]
+        keys = [key for key, queues in latest if allowed.issuperset(queues)]
+        found, total = found.filter(OneOf("pk", keys)), len(keys)
+    else:
+        total = found[: _COUNTED + 1].count()
+    rows = list(found[offset : offset + limit + 1])
+    return WorkflowPage(
+        workflows=rows[:limit],
+        has_more=len(rows) > limit,
+        total=min(total, _COUNTED),
+        is_capped=total > _COUNTED,
+    )
+
+
+def get(workflow_id: UUID) -> Workflow:
+    """Return a workflow. Raises WorkflowNotFound."""
+    active = interceptor.current()
+    kept = None if active is None else active.workflow(workflow_id)
+    if kept is not None:
+        return kept
+    found = Workflow.primary.filter(pk=workflow_id).first()
+    if found is None:
+        raise not_found(workflow_id)
+    return found
+
+
+def lock(workflow_id: UUID) -> Workflow:
+    """Return a workflow, locked until the transaction ends. Raises WorkflowNotFound."""
+    found = Workflow.primary.select_for_update(no_key=True).filter(pk=workflow_id).first()
+    if found is None:
+        raise not_found(workflow_id)
+    return found
+
+
+def not_found(workflow_id: object) -> WorkflowNotFound:
+    """Return the error for an unknown workflow."""
+    details = {"resource_type": "workflow", "resource_id": str(workflow_id)}
+    return WorkflowNotFound("There is no workflow with this id.", details=details)
+
+
+def step_ids(workflow_id: UUID) -> list[UUID]:
+    """Return the ids of the jobs of a workflow, in the topological order of its graph."""
+    active = interceptor.current()
+    kept = None if active is None else active.step_ids(workflow_id)
+    if kept is not None:
+        return kept
+    steps = WorkflowStep.primary.filter(workflow_id=workflow_id, type__isnull=False)
+    return list(steps.order_by("position").values_list("pk", flat=True))
+
+
+def steps_of(workflow: Workflow) -> QuerySet[WorkflowStep]:
+    """The steps of a workflow, in the topological order of its graph, joins included."""
+    return WorkflowStep.primary.filter(workflow_id=workflow.pk).order_by("position")
+
+
+def details(workflow: Workflow) -> list[StepDetail]:
+    """Return the steps of a workflow that have a job, with what their jobs say, in order."""
+    steps = list(steps_of(workflow))
+    depends_on: dict[int, list[str]] = {step.position: [] for step in steps}
+    for step in steps:
+        for position in step.dependents:
+            depends_on[position].append(step.name or step.key)
+    keys = [
+        step.pk
+        for step in steps
+        if step.state in (StepState.ENQUEUED, StepState.FAILED) and step.type
+    ]
+    jobs = Job.primary.filter(OneOf("pk", keys))
+    known = {row[0]: row[1:] for row in jobs.values_list("pk", "state", "started_at", "attempt")}
+    found = []
+    for step in steps:
+        if not step.is_join:
+            state, started_at, attempt = known.get(step.pk, (None, None, 0))
+            found.append(
+                StepDetail(
+                    step=step,
+                    depends_on=depends_on[step.position],
+                    job_state=state if step.state == StepState.ENQUEUED else None,
+                    started_at=step.started_at or started_at,
+                    attempt=attempt,
+                )
+            )
+    return found

@@ -1,0 +1,170 @@
+"""Start steps of a workflow: enqueue their jobs, with the results of their parents."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+
+from django_ojs.conf import settings
+from django_ojs.models import WorkflowStep
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.push import PushOptions, push_batch
+from django_ojs.spec.envelope import Envelope, parse
+from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull
+from django_ojs.spec.json import JSON, dumps
+from django_ojs.storage import database, workflows
+
+#: A larger result is passed on by reference (ojs-workflows §7.5).
+MAX_INLINE_BYTES: Final = 64 * 1024
+
+_PUSH: Final = PushOptions(batch=True, generated_ids=True, local=True)
+
+logger = logging.getLogger("django_ojs.workflows")
+
+
+@dataclass(slots=True)
+class Started:
+    """What became of steps that were to start."""
+
+    enqueued: list[WorkflowStep] = field(default_factory=list)
+    #: Their queue has no room for their jobs.
+    ready: list[WorkflowStep] = field(default_factory=list)
+    #: Their jobs were rejected, with the error of each.
+    rejected: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
+
+
+def envelope_of(
+    step_id: UUID, workflow_id: UUID, job: Mapping[str, Any], parent_results: list[JSON]
+) -> Envelope:
+    """Return the envelope of the job of a step."""
+    values = settings()
+    envelope = parse(job, default_retry=values.default_retry, limits=values.limits)
+    envelope.id = step_id
+    envelope.workflow_id = workflow_id
+    envelope.parent_results = parent_results or None
+    return envelope
+
+
+def start(workflow_id: UUID, steps: Sequence[WorkflowStep]) -> Started:
+    """Enqueue the jobs of these steps, in the transaction that has locked the workflow."""
+    results = ParentResults(workflow_id, steps)
+    started = Started()
+    by_queue: dict[str, list[tuple[WorkflowStep, Envelope]]] = {}
+    for step in steps:
+        try:
+            envelope = envelope_of(step.pk, workflow_id, step.job, results.of(step))
+        except OJSError as error:  # The limits were lowered since the workflow was created.
+            started.rejected.append((step, _error(error)))
+        else:
+            by_queue.setdefault(envelope.queue, []).append((step, envelope))
+    # In order, so that two processes that lock bounded queues do not deadlock.
+    for queue in sorted(by_queue):
+        _push(by_queue[queue], started)
+    return started
+
+
+def push(envelopes: Sequence[Envelope]) -> list[EnqueuedJob]:
+    """Store the jobs of steps: all or none."""
+    return push_batch(envelopes, _PUSH)
+
+
+def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> None:
+    """Store jobs of one queue. One that is rejected does not reject the others."""
+    try:
+        with database.atomic():
+            results = push([envelope for _, envelope in jobs])
+    except (InterfaceError, OperationalError):
+        raise
+    except QueueFull:
+        if len(jobs) > 1:
+            # As many as there is room for.
+            middle = len(jobs) // 2
+            _push(jobs[:middle], started)
+            _push(jobs[middle:], started)
+        else:
+            started.ready += [step for step, _ in jobs]
+    except Exception as error:
+        # A middleware may raise anything, and no job must keep the others from running.
+        if len(jobs) == 1:
+            step = jobs[0][0]
+            if not isinstance(error, OJSError):
+                logger.error("The job of the step %s was not enqueued.", step.key, exc_info=error)
+            started.rejected.append((step, _error(error)))
+            return
+        for job in jobs:
+            _push([job], started)
+    else:
+        for (step, _), result in zip(jobs, results, strict=True):
+            if result.outcome is Outcome.STORED:
+                started.enqueued.append(step)
+            else:
+                started.rejected.append((step, rejection_of(result)))
+
+
+def rejection_of(result: EnqueuedJob) -> dict[str, Any]:
+    """Return the error of a step whose job was not stored, though no error was raised."""
+    if result.outcome is Outcome.DUPLICATE:
+        return _error(
+            DependencyFailed(f"The unique policy of the job found another one, {result.id}.")
+        )
+    return _error(DependencyFailed("An enqueue middleware dropped the job."))
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    if isinstance(error, OJSError):
+        return {"type": type(error).__name__, "code": error.code, "message": error.message}
+    return {"type": type(error).__name__, "code": "backend_error", "message": "It was not stored."}
+
+
+class ParentResults:
+    """The results of the parents of some steps, read at once."""
+
+    def __init__(self, workflow_id: UUID, steps: Sequence[WorkflowStep]) -> None:
+        self._steps: dict[int, WorkflowStep] = {}
+        self._made: dict[tuple[int, ...], list[JSON]] = {}
+        self._room = settings().max_envelope_bytes
+        missing = {position for step in steps for position in step.parents}
+        while missing:
+            found = workflows.at_positions(workflow_id, missing)
+            self._steps |= {step.position: step for step in found}
+            missing = {
+                position for step in found if step.is_join for position in step.parents
+            } - self._steps.keys()
+
+    def of(self, step: WorkflowStep) -> list[JSON]:
+        """Return the results of its parents, in order; None for one without a result.
+
+        Those over MAX_INLINE_BYTES are references, and so are those after the results of a step
+        have reached the size of the largest envelope.
+        """
+        positions = tuple(step.parents)
+        if positions not in self._made:
+            room = [self._room]
+            self._made[positions] = [self._result(position, room) for position in positions]
+        return self._made[positions]
+
+    def _result(self, position: int, room: list[int]) -> JSON:
+        step = self._steps[position]
+        if step.is_join:
+            results = [self._result(each, room) for each in step.parents]
+            return results[-1] if step.last_result and results else results
+        if step.result_size is None:
+            return None
+        if step.result is not None:
+            size = len(dumps(step.result).encode())
+            if size <= min(MAX_INLINE_BYTES, room[0]):
+                room[0] -= size
+                return step.result  # type: ignore[no-any-return]  # the result of a job is JSON
+        return reference(step)
+
+
+def reference(step: WorkflowStep) -> dict[str, JSON]:
+    """Return what stands for the result of a step that is too large (ojs-workflows §7.5)."""
+    return {
+        "result_ref": f"/ojs/v1/jobs/{step.pk}",
+        "result_size_bytes": step.result_size,
+        "result_content_type": "application/json",
+    }

@@ -1,0 +1,133 @@
+"""The statements that advance workflows, each for many steps."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import F, Value
+from django.db.models.functions import Now
+
+from django_ojs.models import EndedWorkflowJob, WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.spec import json
+from django_ojs.spec.states import State
+from django_ojs.spec.workflow import StepOutcome
+from django_ojs.storage import database
+from django_ojs.storage.dialects import sql_files
+from django_ojs.storage.dialects.expressions import OneOf
+
+_TAKE_ENDED_JOBS: Final = sql_files.load("common", "take_ended_jobs")
+
+#: Parameters of one statement, for databases that limit them.
+_AT_ONCE: Final = 10_000
+
+#: Characters of a result that is copied to its step; what is inlined is measured in bytes, later.
+MAX_COPIED: Final = 128 * 1024
+
+_STATES: Final = {
+    State.COMPLETED.value: StepState.COMPLETED,
+    State.CANCELLED.value: StepState.CANCELLED,
+}
+
+
+def take_ended_jobs(workflow_id: UUID, limit: int) -> dict[UUID, StepState]:
+    """Take up to `limit` rows out of the journal of a workflow, which the caller has locked.
+
+    Return how each of the steps ended. A job that was retried by hand ends twice; the first counts.
+    """
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    key = WorkflowStep._meta.pk.get_db_prep_value(workflow_id, connection)
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE_ENDED_JOBS, {"workflow_id": key, "limit": limit})
+        rows = sorted(cursor.fetchall())
+    ended: dict[UUID, StepState] = {}
+    for _, job_id, state in rows:
+        ended.setdefault(dialect.uuid(job_id), _STATES.get(state, StepState.FAILED))
+    return ended
+
+
+@dataclass(frozen=True, slots=True)
+class EndedStep:
+    """A step that has ended, without what only its job needs: a group has thousands of them."""
+
+    pk: UUID
+    position: int
+    key: str
+    type: str | None
+    state: str
+    callback: str | None
+    fails_workflow: bool
+    dependents: list[int]
+    error: dict[str, Any] | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
+    """Store how the jobs of steps ended, with their results; return those that had not ended."""
+    text = json.dumps([{"id": str(key), "state": state.value} for key, state in ended.items()])
+    keys = database.dialect().end_steps(database.connection(), text, most=MAX_COPIED)
+    rows = WorkflowStep.primary.filter(OneOf("pk", keys)).values_list(*EndedStep.__slots__)
+    return [EndedStep(*row) for row in rows]
+
+
+def at_positions(workflow_id: UUID, positions: Iterable[int]) -> list[WorkflowStep]:
+    """Return the steps at these positions, in order."""
+    wanted = sorted(positions)
+    found: list[WorkflowStep] = []
+    for start in range(0, len(wanted), _AT_ONCE):
+        found += WorkflowStep.primary.filter(
+            workflow_id=workflow_id, position__in=wanted[start : start + _AT_ONCE]
+        ).order_by("position")
+    return found
+
+
+def note_dependencies(
+    steps: Iterable[WorkflowStep], ended: Mapping[int, Mapping[StepOutcome, int]]
+) -> None:
+    """Count on steps how many of their dependencies ended, by position and outcome."""
+    groups: dict[tuple[tuple[StepOutcome, int], ...], list[UUID]] = {}
+    for step in steps:
+        counts = ended[step.position]
+        groups.setdefault(tuple(sorted(counts.items())), []).append(step.pk)
+        step.outstanding -= sum(counts.values())
+        for outcome, count in counts.items():
+            setattr(step, outcome.value, getattr(step, outcome.value) + count)
+    for counted, keys in groups.items():
+        values = {outcome.value: F(outcome.value) + count for outcome, count in counted}
+        number = sum(count for _, count in counted)
+        WorkflowStep.primary.filter(OneOf("pk", keys)).update(
+            outstanding=F("outstanding") - number, **values
+        )
+
+
+def set_state(steps: Sequence[WorkflowStep], state: StepState) -> None:
+    """Set the state of steps, and when they ended if it is one in which they have."""
+    if not steps:
+        return
+    values = {} if state in _OPEN else {"finished_at": Now()}
+    WorkflowStep.primary.filter(OneOf("pk", [step.pk for step in steps])).update(
+        state=Value(state.value), **values
+    )
+    for step in steps:
+        step.state = state
+
+
+_OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})
+
+
+def due(limit: int) -> list[UUID]:
+    """Return workflows of which a job has ended, or a step waits for room in its queue."""
+    ended = EndedWorkflowJob.primary.order_by("workflow_id").values_list("workflow_id", flat=True)
+    found = list(ended.distinct()[:limit])
+    ready = WorkflowStep.primary.filter(state=StepState.READY).order_by("workflow_id")
+    found += ready.values_list("workflow_id", flat=True).distinct()[:limit]
+    return list(dict.fromkeys(found))
+
+
+def has_ended_jobs(workflow_id: UUID) -> bool:
+    """Whether a row of the journal is about this workflow."""
+    return EndedWorkflowJob.primary.filter(workflow_id=workflow_id).exists()

@@ -1,0 +1,422 @@
+"""Workflows advance however a job ends, once, and whatever happens to the next one's queue."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+from django.db.models import F
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from django_ojs.operations import (
+    ack,
+    cancel,
+    delete,
+    fail,
+    fetch,
+    promotion,
+    queues,
+    retry,
+    workflows,
+)
+from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows import due, pruning
+from django_ojs.spec.errors import Conflict, QueueFull
+from django_ojs.storage import database
+from django_ojs.storage import workflows as stored
+from tests.factories import jobs, push
+from tests.operations.workflows.scenes import (
+    FATAL,
+    available,
+    batch,
+    chain,
+    create,
+    events,
+    finish,
+    group,
+    job,
+    job_of,
+    read,
+    states,
+    step_of,
+    take,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+class TestParentResults:
+    def test_the_results_of_all_steps_before_are_passed_on_in_order(self) -> None:
+        create(chain(job("a"), job("b"), job("c")))
+        assert finish("a", {"total": 9}).parent_results == []
+        assert finish("b").parent_results == [{"total": 9}]
+        assert finish("c").parent_results == [{"total": 9}, None]
+
+    def test_a_callback_gets_those_of_all_members_in_their_order(self) -> None:
+        create(batch(job("a"), job("b"), job("c"), on_complete=job("done")))
+        finish("c", 3)
+        finish("b", fails=True)
+        finish("a", [1, {"x": None}])
+        assert finish("done").parent_results == [[1, {"x": None}], None, 3]
+
+    def test_the_result_of_a_group_is_an_array_and_that_of_a_chain_its_last(self) -> None:
+        create(chain(group(job("a"), chain(job("b"), job("c"))), job("last")))
+        finish("a", 1)
+        finish("b", 2)
+        finish("c", 3)
+        assert finish("last").parent_results == [[1, 3]]
+
+    def test_a_result_over_64_kib_is_passed_on_by_reference(self) -> None:
+        limit = 64 * 1024
+        workflow = create(group(chain(job("a"), job("b")), chain(job("c"), job("d"))))
+        finish("a", "x" * (limit - 2))
+        finish("c", "x" * (limit - 1))
+        assert finish("b").parent_results == ["x" * (limit - 2)]
+        (passed,) = finish("d").parent_results
+        key = step_of(workflow, "c").pk
+        assert passed == {
+            "result_ref": f"/ojs/v1/jobs/{key}",
+            "result_size_bytes": limit + 1,
+            "result_content_type": "application/json",
+        }
+
+    def test_a_result_outlives_its_job(self) -> None:
+        workflow = create({"steps": [_step("a"), _step("b"), _step("c", "a", "b")]})
+        finish("a", "kept")
+        delete.delete(job_of(workflow, "a").pk)
+        finish("b")
+        assert finish("c").parent_results == ["kept", None]
+
+    def test_they_count_for_the_size_of_the_job(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        finish("a", "x" * 1000)
+        assert (job_of(workflow, "b").size_bytes or 0) > 1000
+
+
+def _step(key: str, *before: str) -> dict[str, Any]:
+    return {"id": key, "type": key, "args": [], "depends_on": list(before)}
+
+
+class TestEnds:
+    """Each way by which a job can end is noticed."""
+
+    def test_a_job_that_expires(self) -> None:
+        workflow = create(chain(job("a", expires_at="+PT1H"), job("b")))
+        jobs().update(expires_at=F("expires_at") - timedelta(hours=2))
+        assert promotion.expire() == 1
+        assert workflows.advance_due() == 1
+        assert read(workflow).state == "failed"
+
+    def test_a_job_that_is_deleted_before_it_has_ended(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        jobs().delete()
+        assert workflows.advance_due() == 1
+        assert states(workflow) == {"a": "failed", "b": "skipped"}
+
+    def test_a_job_whose_worker_dies_with_its_last_attempt(self) -> None:
+        workflow = create(chain(job("a", retry={"max_attempts": 1}), job("b")))
+        take("a")
+        jobs().update(lease_until=F("lease_until") - timedelta(hours=2))
+        assert rescue.LapseCheck().lapse() == 1
+        assert workflows.advance_due() == 1
+        assert read(workflow).state == "failed"
+
+    def test_an_atomic_completion_and_many_at_once(self) -> None:
+        workflow = create(group(job("a"), job("b"), job("c")))
+        claimed = fetch.fetch(["default"], count=3, worker_id="w", due=False)
+        ack.complete(claimed[0].id)
+        ack.ack_batch("w", [(each.id, each.run, None) for each in claimed[1:]])
+        assert workflows.advance_due() == 1
+        assert read(workflow).state == "completed"
+
+    def test_a_job_that_ends_in_a_transaction_that_rolls_back_has_not_ended(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        claimed = take("a")
+        try:
+            with database.atomic():
+                ack.ack(claimed.id)
+                raise RuntimeError
+        except RuntimeError:
+            pass
+        assert workflows.advance_due() == 0
+        assert read(workflow).steps_left == 2
+
+    def test_a_job_that_ended_long_ago_and_is_pruned_does_not_end_twice(self) -> None:
+        workflow = create(group(job("a"), job("b")))
+        finish("a")
+        delete.delete(job_of(workflow, "a").pk)
+        assert workflows.advance_due() == 0
+        assert read(workflow).steps_left == 1
+
+    def test_a_plain_job_writes_no_row_and_no_statement_more(self) -> None:
+        push(queue="plain")
+        with CaptureQueriesContext(connection) as queries:
+            (claimed,) = fetch.fetch(["plain"], worker_id="w", due=False)
+            ack.ack_batch("w", [(claimed.id, claimed.run, None)])
+        assert len(queries) == 2
+        assert not EndedWorkflowJob.primary.exists()
+
+
+class TestRetryByHand:
+    def test_a_failed_workflow_stays_failed_and_the_job_runs_alone(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        claimed = finish("a", fails=True)
+        retry.retry(claimed.id)
+        finish("a")
+        ended = read(workflow)
+        assert (ended.state, ended.jobs_completed, ended.jobs_failed) == ("failed", 0, 1)
+        assert available() == []
+        assert not EndedWorkflowJob.primary.exists()
+
+    def test_a_member_that_is_retried_before_it_was_counted_counts_as_failed(self) -> None:
+        workflow = create(group(job("a"), job("b")))
+        claimed = take("a")
+        fail.fail(claimed.id, FATAL)
+        retry.retry(claimed.id)
+        finish("a")
+        assert read(workflow).jobs_failed == 1
+        finish("b")
+        assert read(workflow).state == "failed"
+
+
+class TestStarting:
+    @pytest.mark.django_db(transaction=True)
+    def test_a_step_waits_for_room_in_its_queue_and_is_not_lost(self) -> None:
+        queues.configure("small", {"backpressure": {"max_depth": 1}})
+        workflow = create(chain(job("a"), job("b", queue="small"), job("c")))
+        other = push(queue="small")
+        finish("a")
+        assert states(workflow)["b"] == "ready"
+        assert workflows.advance_due() == 1
+        assert states(workflow)["b"] == "ready"
+        cancel.cancel(other.pk)
+        workflows.advance_due()
+        assert states(workflow)["b"] == "enqueued"
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_workflow_whose_first_jobs_have_no_room_is_not_created(self) -> None:
+        queues.configure("small", {"backpressure": {"max_depth": 1}})
+        with pytest.raises(QueueFull):
+            create(group(job("a", queue="small"), job("b", queue="small")))
+        assert not Workflow.primary.exists()
+        assert not WorkflowStep.primary.exists()
+
+    def test_a_job_that_is_rejected_when_its_turn_comes_fails_its_step(self) -> None:
+        workflow = create(chain(job("a"), job("b"), job("c")))
+        drop = "tests.operations.workflows.test_advance.drop"
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [drop]}):
+            finish("a")
+        assert states(workflow) == {"a": "completed", "b": "failed", "c": "skipped"}
+        ended = read(workflow)
+        assert (ended.state, ended.jobs_failed) == ("failed", 1)
+        assert "middleware" in step_of(workflow, "b").error["message"]
+
+    def test_a_duplicate_of_another_job_fails_its_step(self) -> None:
+        unique = {"unique": {"keys": ["type"], "on_conflict": "reject"}}
+        workflow = create(chain(job("a"), job("b", **unique)))
+        create(chain(job("b", **unique)))
+        finish("a")
+        assert states(workflow)["b"] == "failed"
+
+    def test_a_duplicate_among_the_first_jobs_refuses_the_workflow(self) -> None:
+        unique = {"unique": {"keys": ["type"], "on_conflict": "ignore"}}
+        create(chain(job("b", **unique)))
+        with pytest.raises(Conflict):
+            create(chain(job("b", **unique)))
+        assert Workflow.primary.count() == 1
+
+
+def drop(job: Any, proceed: Any) -> None:
+    """An enqueue middleware that drops every job."""
+
+
+class TestLocks:
+    @pytest.mark.postgresql
+    @pytest.mark.django_db(transaction=True)
+    def test_a_workflow_that_another_process_advances_is_left_to_it(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        ack.ack(take("a").id)
+        locked, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with transaction.atomic():
+                list(Workflow.primary.select_for_update().filter(pk=workflow.pk))
+                locked.set()
+                release.wait(60)
+            connections.close_all()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            assert locked.wait(60)
+            workflows.advance(workflow.pk)
+            assert states(workflow)["b"] == "waiting"
+        finally:
+            release.set()
+            thread.join()
+        workflows.advance(workflow.pk)
+        assert states(workflow)["b"] == "enqueued"
+
+    @pytest.mark.django_db(transaction=True)
+    def test_what_ends_while_a_workflow_is_advanced_is_found_by_the_same_process(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        workflow = create(group(job("a"), job("b")))
+        ack.ack(take("a").id)
+        second = take("b")
+        take_ended = stored.take_ended_jobs
+        ended = []
+
+        def take_then_end(*args: Any) -> Any:
+            found = take_ended(*args)
+            if not ended:
+                # Stands for another process, whose advance found the row locked.
+                ended.append(second)
+                EndedWorkflowJob.primary.create(
+                    workflow_id=workflow.pk, job_id=second.id, state="completed"
+                )
+            return found
+
+        monkeypatch.setattr(stored, "take_ended_jobs", take_then_end)
+        workflows.advance(workflow.pk)
+        assert read(workflow).state == "completed"
+
+    def test_a_second_row_about_the_same_end_changes_nothing(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        claimed = finish("a")
+        EndedWorkflowJob.primary.create(
+            workflow_id=workflow.pk, job_id=claimed.id, state="discarded"
+        )
+        workflows.advance(workflow.pk)
+        assert states(workflow) == {"a": "completed", "b": "enqueued"}
+        assert Job.primary.filter(type="b").count() == 1
+
+    def test_one_that_cannot_be_advanced_keeps_no_other_from_it(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = create(chain(job("a"), job("b")))
+        second = create(chain(job("c"), job("d")))
+        for each in ("a", "c"):
+            ack.ack(take(each).id)
+        take_ended = stored.take_ended_jobs
+
+        def broken(workflow_id: Any, limit: int) -> Any:
+            if workflow_id == first.pk:
+                raise RuntimeError
+            return take_ended(workflow_id, limit)
+
+        monkeypatch.setattr(stored, "take_ended_jobs", broken)
+        workflows.advance_due()
+        assert states(second)["d"] == "enqueued"
+        assert "will be tried again" in caplog.text
+
+
+class TestCancel:
+    def test_it_cancels_what_has_not_ended_and_starts_nothing(self) -> None:
+        workflow = create(chain(group(job("a"), job("b"), job("c")), job("d")))
+        finish("a")
+        active = take("b")
+        cancelled = workflows.cancel(workflow.pk)
+        assert (cancelled.state, cancelled.steps_left) == ("cancelled", 0)
+        workflows.advance_due()
+        assert states(workflow) == {
+            "a": "completed",
+            "b": "cancelled",
+            "c": "cancelled",
+            "d": "cancelled",
+        }
+        assert Job.primary.get(pk=active.id).state == "cancelled"
+        with pytest.raises(Conflict):
+            ack.ack(active.id)
+        assert available() == []
+        assert not EndedWorkflowJob.primary.exists()
+
+    def test_a_workflow_that_has_ended_is_not_cancelled(self) -> None:
+        workflow = create(chain(job("a")))
+        finish("a")
+        with pytest.raises(Conflict, match="completed"):
+            workflows.cancel(workflow.pk)
+
+    def test_one_whose_jobs_ended_just_now_is_cancelled_and_stays_so(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        ack.ack(take("a").id)
+        workflows.cancel(workflow.pk)
+        workflows.advance_due()
+        assert read(workflow).state == "cancelled"
+        assert available() == []
+
+
+@pytest.mark.usefixtures("all_events")
+class TestEvents:
+    @pytest.fixture
+    def all_events(self, settings: Any) -> None:
+        settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["workflow.*"]}
+
+    @pytest.mark.requirement("L3-WF-EVT-001")
+    def test_of_a_batch(self) -> None:
+        create(batch(job("a"), job("b"), on_failure=job("badly")))
+        finish("a")
+        finish("b", fails=True)
+        finish("badly")
+        assert events() == [
+            "workflow.created",
+            "workflow.started",
+            "workflow.job_completed",
+            "workflow.job_failed",
+            "workflow.callback_fired",
+            "workflow.job_completed",
+            "workflow.completed",
+        ]
+
+    def test_of_a_chain_that_fails_and_of_one_that_is_cancelled(self) -> None:
+        create(chain(job("a"), job("b")))
+        finish("a")
+        finish("b", fails=True)
+        workflows.cancel(create(chain(job("c"))).pk)
+        assert events() == [
+            "workflow.created",
+            "workflow.started",
+            "workflow.step_completed",
+            "workflow.step_failed",
+            "workflow.failed",
+            "workflow.created",
+            "workflow.cancelled",
+        ]
+
+
+class TestPruning:
+    def test_a_workflow_is_deleted_with_its_steps_after_its_retention(self) -> None:
+        kept, old, running = (create(chain(job("a"))) for _ in range(3))
+        for each in (kept, old):
+            workflows.cancel(each.pk)
+        Workflow.primary.filter(pk=old.pk).update(finished_at=F("finished_at") - timedelta(days=31))
+        assert pruning.prune() == 1
+        assert set(Workflow.primary.values_list("pk", flat=True)) == {kept.pk, running.pk}
+        assert not WorkflowStep.primary.filter(workflow_id=old.pk).exists()
+        assert pruning.prune() == 0
+
+    def test_a_row_of_a_workflow_that_is_gone_is_dropped(self) -> None:
+        workflow = create(chain(job("a")))
+        Workflow.primary.all().delete()
+        ack.ack(take("a").id)
+        workflows.advance(workflow.pk)
+        assert not EndedWorkflowJob.primary.exists()
+
+
+def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
+    workflow = create(chain(job("a"), job("b")))
+    ack.ack(take("a").id)
+    due.last_query.reset()
+    (claimed,) = fetch.fetch(["default"])
+    assert claimed.type == "b"
+    ack.ack(claimed.id)
+    fetch.fetch(["default"])
+    assert read(workflow).state == "running"
+    due.last_query.reset()
+    fetch.fetch(["default"])
+    assert read(workflow).state == "completed"
