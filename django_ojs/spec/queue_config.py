@@ -3,9 +3,10 @@
 The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is its value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, Self
 
 from django_ojs.spec import json, retry_policy
@@ -37,8 +38,6 @@ FLAT: Final = {
 UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
     "concurrency": (0,),
     "rate_limit": ({},),
-    "allowed_job_types": (["*"],),
-    "producers": (["*"],),
     "dead_letter_queue": (),
     "dead_letter_max_size": (0,),
     "dead_letter.retention.max_count": (0,),
@@ -71,6 +70,9 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
+    #: Patterns of job types and of names of producers; None permits all.
+    allowed_job_types: tuple[str, ...] | None = None
+    producers: tuple[str, ...] | None = None
     #: For jobs that have no value of their own.
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
@@ -92,12 +94,22 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
+            allowed_job_types=_patterns(values.get("allowed_job_types")),
+            producers=_patterns(values.get("producers")),
             default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
             retention=_retention(values),
             values=_with_flat_spelling(values),
         )
+
+    def allows_type(self, job_type: str) -> bool:
+        """Whether jobs of a type may be enqueued (§6.5)."""
+        return _matches([job_type], self.allowed_job_types)
+
+    def allows_producer(self, names: Iterable[str]) -> bool:
+        """Whether a caller with one of these names may enqueue (§6.5)."""
+        return _matches(names, self.producers)
 
 
 def check(
@@ -212,6 +224,19 @@ def _retention(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelta]
     dead = ((values.get("dead_letter") or {}).get("retention") or {}).get("max_age")
     found[State.DISCARDED, True] = dead or values.get("dead_letter_ttl")
     return {kind: parse_duration(age, "") for kind, age in found.items() if age is not None}
+
+
+def _patterns(value: Any) -> tuple[str, ...] | None:
+    return None if value is None or "*" in value else tuple(value)
+
+
+def _matches(names: Iterable[str], patterns: tuple[str, ...] | None) -> bool:
+    # Only the asterisk is special: `[` and `?` would be to fnmatch.
+    return patterns is None or any(
+        fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+        for name in names
+        for pattern in patterns
+    )
 
 
 def _or(value: Any, default: float) -> float:

@@ -172,8 +172,6 @@ class TestConfig:
         [
             {"concurrency": 5},
             {"rate_limit": {"limit": 5, "period": "PT1M"}},
-            {"allowed_job_types": ["email.*"]},
-            {"producers": ["web"]},
         ],
     )
     def test_a_limit_that_is_not_enforced_is_rejected(

@@ -81,8 +81,6 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
     [
         ("concurrency", 5, 0),
         ("rate_limit", {"limit": 5, "period": "PT1M"}, {}),
-        ("allowed_job_types", ["email.*"], ["*"]),
-        ("producers", ["web"], ["*"]),
         ("dead_letter_queue", "dead", None),
         ("dead_letter_max_size", 5, 0),
     ],
