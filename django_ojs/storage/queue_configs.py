@@ -101,6 +101,17 @@ def of(name: str) -> QueueConfig:
     return _NOTHING if configs is None else configs.of(name)
 
 
+def remembered(name: str) -> QueueConfig:
+    """Return the configuration as `of` does; without a query, an empty one where it needs one.
+
+    It queries where the settings configure queues: those have no row.
+    """
+    if settings().queues:
+        return of(name)
+    snapshot = _snapshots.get(database.alias())
+    return _NOTHING if snapshot is None else snapshot.of(name)
+
+
 def current() -> Snapshot | None:
     """Return the configurations, at most a second old; None where no queue has one."""
     alias = database.alias()

@@ -15,6 +15,7 @@ from tests.benchmarks.measures import (
     http,
     idle,
     large,
+    limits,
     maintenance,
     names,
     poison,
@@ -98,6 +99,12 @@ def targets(results: Results) -> list[Target]:
     ]
     every += [
         Target(measure=cron.LAG, at_most=1_000),
+        Target(
+            measure=limits.LIMITED,
+            against_measure=limits.PLAIN,
+            at_most=3.0,
+            beside="of one without",
+        ),
         Target(measure=maintenance.PROMOTION, at_least=20_000),
         Target(measure=maintenance.DELAY, at_most=1_000),
         Target(measure=maintenance.LAPSE, at_least=5_000),
@@ -185,6 +192,9 @@ SECTIONS = (
     Section(measure=cron.LAG, title="Lag of cron jobs, 99th percentile", unit="ms"),
     Section(measure=cron.LAG_MOST, title="Lag of cron jobs, longest", unit="ms"),
     Section(measure=cron.BURST, title="The same, all due in one second", unit="ms"),
+    Section(measure=limits.PLAIN, title="FETCH of ten jobs, queue without limits", unit="ms"),
+    Section(measure=limits.LIMITED, title="The same, queue with limits", unit="ms"),
+    Section(measure=limits.FULL, title="The same, after nine full queues", unit="ms"),
     Section(measure=maintenance.PROMOTION, title="Promotion of a burst", unit="jobs/s"),
     Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
     Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),
