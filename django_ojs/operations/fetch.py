@@ -77,6 +77,8 @@ def fetch(
         return claimed
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
+        if queue_limits.is_still_full(queue):
+            return []
         return _within_limits(queue, wanted, partial(claim, left=left, limits_checked=True))
 
     jobs: list[Claimed] = []
@@ -110,6 +112,7 @@ def _within_limits(
     if not used.room:
         queue_limits.next_starts.note(queue, used.retry_after)
         return []
+    queue_limits.next_starts.forget(queue)
     claimed = claim(queue, min(wanted, used.room))
     queue_limits.add_starts(queue, used, len(claimed))
     if len(claimed) == used.room < wanted:

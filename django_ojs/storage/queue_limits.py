@@ -62,10 +62,21 @@ class NextStarts:
 
     def __init__(self) -> None:
         self._by_queue: dict[str, float] = {}
+        self._full: set[str] = set()
 
     def note(self, queue: str, seconds: float) -> None:
         """Remember that no job may start for so many seconds."""
+        self._full.add(queue)
         self._by_queue[queue] = time.monotonic() + seconds
+
+    def was_full(self, queue: str) -> bool:
+        """Whether the last claim found the queue at its limits."""
+        return queue in self._full
+
+    def forget(self, queue: str) -> None:
+        """Note that the queue has room."""
+        self._full.discard(queue)
+        self._by_queue.pop(queue, None)
 
     def seconds(self) -> float | None:
         """Return the seconds until the first of them; each time is returned until it has passed."""
@@ -79,6 +90,7 @@ class NextStarts:
     def reset(self) -> None:
         """Forget all of them."""
         self._by_queue = {}
+        self._full = set()
 
 
 next_starts: Final = process_state.register(NextStarts())
@@ -104,6 +116,22 @@ def use(queue: str, limit: RateLimit) -> Use:
     assert isinstance(stored, dict)
     starts_so_far = Starts.parse(stored)
     return Use(limit=limit, active=active, starts=starts_so_far, now=now, is_exact=is_exact)
+
+
+def is_still_full(queue: str) -> bool:
+    """Whether a queue that was at its limits still is: one query, without the lock.
+
+    A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
+    from the next time.
+    """
+    limit = queue_configs.of(queue).rate_limit
+    if limit is None or not next_starts.was_full(queue):
+        return False
+    used = use(queue, limit)
+    if used.room:
+        return False
+    next_starts.note(queue, used.retry_after)
+    return True
 
 
 def add_starts(queue: str, used: Use, number: int) -> None:

@@ -87,6 +87,15 @@ class TestConcurrency:
         found = fetch.fetch(["carrier", "other"], count=100, worker_id=WORKER)
         assert [job.queue for job in found] == ["carrier"] * 3 + ["other"] * 2
 
+    def test_a_full_queue_costs_one_query_until_it_has_room(self) -> None:
+        push_many(5, queue="carrier")
+        running = claim()
+        with CaptureQueriesContext(connection) as captured:
+            assert claim(due=False) == []
+        assert len([query for query in captured if "ojs_job" in query["sql"]]) == 1
+        ack.ack(running[0].id)
+        assert len(claim()) == 1
+
     def test_the_worker_learns_when_to_try_again(self) -> None:
         push_many(4, queue="carrier")
         assert next_starts.seconds() is None
