@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_lease",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -58,6 +59,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_known_name",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
                 ],
@@ -85,6 +87,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_queue",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -162,6 +165,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_worker",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -259,6 +263,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("queue"),
@@ -495,6 +500,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_attempt",
+                "default_permissions": (),
                 "ordering": ["id"],
             },
         ),
@@ -517,6 +523,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_rollup",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("minute"),
@@ -624,6 +631,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "cron job",
                 "db_table": "ojs_cron_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("due_at"),
@@ -682,6 +690,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "run of a cron job",
                 "verbose_name_plural": "runs of cron jobs",
                 "db_table": "ojs_cron_run",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(models.F("name"), models.F("id"), name="ojs_cron_run_name"),
                     models.Index(
@@ -722,6 +731,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_event",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("id"),
@@ -747,6 +757,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_bound",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -782,6 +793,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "outbox entry",
                 "verbose_name_plural": "outbox",
                 "db_table": "ojs_outbox",
+                "default_permissions": ("view",),
                 "permissions": [
                     ("requeue_outboxentry", "Can send refused jobs of the outbox again")
                 ],
@@ -824,7 +836,12 @@ class Migration(migrations.Migration):
                 (
                     "action",
                     models.CharField(
-                        choices=[("retry", "Retry"), ("cancel", "Cancel"), ("delete", "Delete")],
+                        choices=[
+                            ("retry", "Retry"),
+                            ("cancel", "Cancel"),
+                            ("delete", "Delete"),
+                            ("run_now", "Run now"),
+                        ],
                         max_length=16,
                     ),
                 ),
