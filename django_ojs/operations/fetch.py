@@ -109,6 +109,9 @@ def _within_limits(
     if limit is None:
         return claim(queue, wanted)
     used = queue_limits.use(queue, limit)
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return []
     if not used.room:
         queue_limits.next_starts.note(queue, used.retry_after)
         return []

@@ -28,6 +28,9 @@ WARNING_THRESHOLD: Final = 0.8
 #: What a job does that meets a limit; those of a queue wait.
 ON_LIMIT: Final = ("wait", "reschedule", "drop")
 
+#: What a claim has to check; the statement of the claim names them too.
+LIMITS: Final = frozenset({"concurrency", "rate_limit"})
+
 #: The largest limit of a rate.
 MAX_STARTS: Final = 1_000_000_000
 
@@ -116,7 +119,7 @@ class QueueConfig:
     def has_limits(self) -> bool:
         """Whether a claim has to check limits, of which there may be none in effect."""
         # As the statement of the claim sees it: by the names.
-        return "concurrency" in self.values or "rate_limit" in self.values
+        return not LIMITS.isdisjoint(self.values)
 
     def allows_type(self, job_type: str) -> bool:
         """Whether jobs of a type may be enqueued (§6.5)."""

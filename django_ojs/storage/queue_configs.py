@@ -102,12 +102,7 @@ def of(name: str) -> QueueConfig:
 
 
 def remembered(name: str) -> QueueConfig:
-    """Return the configuration as `of` does; without a query, an empty one where it needs one.
-
-    It queries where the settings configure queues: those have no row.
-    """
-    if settings().queues:
-        return of(name)
+    """Return the configuration as `of` does; an empty one where that takes a query."""
     snapshot = _snapshots.get(database.alias())
     return _NOTHING if snapshot is None else snapshot.of(name)
 

@@ -10,8 +10,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final
 
+from django_ojs.conf import settings
 from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
+from django_ojs.spec.queue_config import LIMITS
 from django_ojs.spec.rate_limit import RateLimit, Starts
 from django_ojs.storage import database, process_state, queue_configs
 
@@ -33,9 +35,7 @@ class Use:
 
     @property
     def room(self) -> int:
-        """How many jobs may start now. A transaction with an old snapshot starts none."""
-        if not self.is_exact:
-            return 0
+        """How many jobs may start now."""
         room = self.starts.room(self.limit, self.now)
         if self.limit.concurrency is not None:
             room = min(room, self.limit.concurrency - self.active)
@@ -97,7 +97,14 @@ next_starts: Final = process_state.register(NextStarts())
 
 
 def are_known(queue: str) -> bool:
-    """Whether this process knows of limits of a queue, without a query."""
+    """Whether this process knows of limits of a queue.
+
+    Where the settings limit queues it may take a query: the statement of the claim does not see
+    limits that are in no row.
+    """
+    in_code = settings().queues
+    if in_code and any(not LIMITS.isdisjoint(config) for config in in_code.values()):
+        return queue_configs.of(queue).has_limits
     return queue_configs.remembered(queue).has_limits
 
 

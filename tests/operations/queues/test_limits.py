@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
@@ -18,6 +18,7 @@ from django_ojs.storage import process_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
 from tests.factories import BOOM, WORKER, hourly, jobs, own_connections, push, push_many
+from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
 
@@ -214,6 +215,31 @@ def earlier(milliseconds: int) -> None:
     due = row.starts["throttles"].items()
     row.starts["throttles"] = {key: at - milliseconds for key, at in due}
     row.save()
+
+
+def test_the_control_plane_replaces_the_limits_of_a_queue() -> None:
+    queues.configure("email", {"concurrency": 5, "rate_limit": {"max_per_second": 1}})
+    limits = {"concurrency": 20, "rate": {"limit": 1000, "period": "PT1H"}}
+    body = Api().put("admin/queues/email/rate-limit", limits).ok()
+    rate = {"rate": {"limit": 1000, "period": "PT1H"}}
+    assert body["configuration"] == {"concurrency": 20, "rate_limit": rate}
+    assert Api().put("admin/queues/email/rate-limit", {}).ok()["configuration"] == {}
+    wrong = {"rate": {"limit": 0, "period": "PT1H"}}
+    Api().put("admin/queues/email/rate-limit", wrong).error(
+        400, "invalid_request", field="rate_limit.rate.limit"
+    )
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_with_an_old_snapshot_starts_no_job_of_a_limited_queue() -> None:
+    queues.configure("carrier", {"concurrency": 1})
+    push_many(2, queue="carrier")
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert claim() == []
+    assert len(claim()) == 1
 
 
 @pytest.mark.django_db(transaction=True)
