@@ -35,7 +35,7 @@ def _remedies(
             return page.link(request, "Workers", Worker)
         case "unknown_type":
             return jobs(page, request, "Jobs of this type", JobFilter(type=job.type))
-        case "waits":
+        case "waits" | "limited":
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
             return jobs(page, request, "Running jobs", running)
         case _:

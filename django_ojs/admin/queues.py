@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
+from django_ojs import formatting
 from django_ojs.admin import charts
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
@@ -20,6 +21,7 @@ from django_ojs.operations.figures.history import history
 from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
 from django_ojs.storage import events
 from django_ojs.storage.figures import oldest_available, rollups
@@ -110,6 +112,7 @@ def _context(query: TimedQueries, status: queues.QueueStatus) -> dict[str, Any]:
     return {
         "row": rows[0] if rows else None,
         "status": status,
+        "limits": _limits(status.config.rate_limit),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
         "hour": history_charts(hour),
         "day": history_charts(day),
@@ -117,3 +120,16 @@ def _context(query: TimedQueries, status: queues.QueueStatus) -> dict[str, Any]:
         if recorded is None
         else [(event, data_of(event, visible=False)) for event in recorded],
     }
+
+
+def _limits(limit: RateLimit | None) -> list[str]:
+    """Return the limits of a queue in words."""
+    if limit is None:
+        return []
+    words = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]
+    words += [_rate(rate) for rate in limit.windows]
+    return words + [f"{_rate(rate)}, evenly" for rate in limit.throttles]
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.limit:,} per {formatting.duration(rate.period_ms / 1000)}"

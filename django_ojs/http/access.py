@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec.errors import PermissionDenied, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
+from django_ojs.storage import queue_configs
 
 #: The Django permission that gives a user a scope; it is granted in the Django admin.
 PERMISSIONS: dict[Scope, str] = {
@@ -33,13 +34,15 @@ class Access:
 
     `name` identifies the caller in logs and in the audit trail; it is no secret. `identity` is the
     same for all credentials of one caller, such as a key and the key that replaces it; by default
-    it is the name.
+    it is the name. `producers` are the names by which the configuration of a queue may list the
+    caller among its producers; by default, the name.
     """
 
     name: str
     scopes: frozenset[Scope]
     queues: frozenset[str] | None = None
     identity: str | None = None
+    producers: frozenset[str] = frozenset()
 
     @property
     def principal(self) -> Principal:
@@ -62,6 +65,13 @@ class Access:
         if self.queues is not None and queue not in self.queues:
             raise PermissionDenied(
                 "queue: these credentials are for other queues.", details={"field": "queue"}
+            )
+
+    def check_producer(self, queue: str) -> None:
+        """Raise PermissionDenied unless a queue takes jobs of the caller (queue-config §6.5)."""
+        if not queue_configs.of(queue).allows_producer(self.producers or {self.name}):
+            raise PermissionDenied(
+                "queue: its configuration lists other producers.", details={"field": "queue"}
             )
 
     def check_all_queues(self) -> None:

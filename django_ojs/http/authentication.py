@@ -44,6 +44,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             scopes=api_keys.scopes_of(key),
             queues=frozenset(key.queues) or None,
             identity=f"api-key {key.principal}",
+            producers=frozenset({key.name, key.principal}),
         )
 
     def authenticate_header(self, request: Request) -> str:

@@ -29,6 +29,16 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="LimitedQueue",
+            fields=[
+                ("queue", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
+            ],
+            options={
+                "db_table": "ojs_limited_queue",
+            },
+        ),
+        migrations.CreateModel(
             name="KnownName",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),

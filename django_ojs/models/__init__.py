@@ -11,6 +11,7 @@ from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
+from django_ojs.models.limit import LimitedQueue
 from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
@@ -33,6 +34,7 @@ __all__ = [
     "Job",
     "KnownName",
     "Lease",
+    "LimitedQueue",
     "OutboxEntry",
     "Overview",
     "Queue",

@@ -1,6 +1,6 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -15,7 +15,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage import database, raw_queries, transitions
+from django_ojs.storage import database, queue_configs, queue_limits, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 
@@ -62,7 +62,7 @@ def fetch(
     most = settings().max_fetch_bytes if max_bytes is None else max_bytes
     most = min(most, transitions.ANY_SIZE)
 
-    def claim(queue: str, wanted: int, left: int) -> list[Claimed]:
+    def claim(queue: str, wanted: int, left: int, *, limits_checked: bool = False) -> list[Claimed]:
         with publish.atomic_if_published(*publish.STARTED):
             claimed = transitions.claim(
                 queue=queue,
@@ -73,14 +73,27 @@ def fetch(
                 isolation=isolation,
                 max_bytes=left,
                 at_least_one=left == most,
+                limits_checked=limits_checked,
             )
             publish.started(claimed)
         return claimed
 
+    def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
+        if queue_limits.is_still_full(queue):
+            return []
+        return _within_limits(queue, wanted, partial(claim, left=left, limits_checked=True))
+
     jobs: list[Claimed] = []
     left = most
     for queue in dict.fromkeys(queues):
-        claimed = database.retried(partial(claim, queue, count - len(jobs), left))
+        wanted = count - len(jobs)
+        if queue_limits.are_known(queue):
+            claimed = claim_limited(queue, wanted, left)
+        else:
+            claimed = database.retried(partial(claim, queue, wanted, left))
+            # A queue that has got limits since has returned none.
+            if not claimed and queue_configs.of(queue).has_limits:
+                claimed = claim_limited(queue, wanted, left)
         jobs += claimed
         left -= sum(job.size for job in claimed)
         if len(jobs) >= count or may_be_cut(left, most):
@@ -88,6 +101,29 @@ def fetch(
             break
     _read_checkpoints(jobs)
     return jobs
+
+
+@database.write_transaction
+def _within_limits(
+    queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
+) -> list[Claimed]:
+    """Claim as many jobs as the limits of the queue leave room for, under their lock."""
+    limit = queue_limits.lock(queue)
+    if limit is None:
+        return claim(queue, wanted)
+    used = queue_limits.use(queue, limit)
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return []
+    if not used.room:
+        queue_limits.next_starts.note(queue, used.retry_after)
+        return []
+    queue_limits.next_starts.forget(queue)
+    claimed = claim(queue, min(wanted, used.room))
+    queue_limits.add_starts(queue, used, len(claimed))
+    if len(claimed) == used.room < wanted:
+        queue_limits.next_starts.note(queue, used.after(len(claimed)).retry_after)
+    return claimed
 
 
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:

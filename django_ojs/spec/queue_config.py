@@ -3,14 +3,16 @@
 The JSON object is stored as it was sent, unknown fields included; `QueueConfig` is its value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, Self
 
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.rate_limit import RateLimit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
@@ -22,6 +24,15 @@ STRATEGIES: Final = ("reject", "block", "drop_oldest")
 
 #: The share of the bound above which a backpressure warning is raised (backpressure §6.2).
 WARNING_THRESHOLD: Final = 0.8
+
+#: What a job does that meets a limit; those of a queue wait.
+ON_LIMIT: Final = ("wait", "reschedule", "drop")
+
+#: What a claim has to check; the statement of the claim names them too.
+LIMITS: Final = frozenset({"concurrency", "rate_limit"})
+
+#: The largest limit of a rate.
+MAX_STARTS: Final = 1_000_000_000
 
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
@@ -35,10 +46,7 @@ FLAT: Final = {
 
 #: What this server does not do, and the values that ask for nothing.
 UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
-    "concurrency": (0,),
-    "rate_limit": ({},),
-    "allowed_job_types": (["*"],),
-    "producers": (["*"],),
+    "rate_limit.on_limit": ("wait",),
     "dead_letter_queue": (),
     "dead_letter_max_size": (0,),
     "dead_letter.retention.max_count": (0,),
@@ -71,6 +79,11 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
+    #: On running and on starting its jobs.
+    rate_limit: RateLimit | None = None
+    #: Patterns of job types and of names of producers; None permits all.
+    allowed_job_types: tuple[str, ...] | None = None
+    producers: tuple[str, ...] | None = None
     #: For jobs that have no value of their own.
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
@@ -92,12 +105,29 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
+            rate_limit=RateLimit.of(values),
+            allowed_job_types=_patterns(values.get("allowed_job_types")),
+            producers=_patterns(values.get("producers")),
             default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
             retention=_retention(values),
             values=_with_flat_spelling(values),
         )
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a claim has to check limits, of which there may be none in effect."""
+        # As the statement of the claim sees it: by the names.
+        return not LIMITS.isdisjoint(self.values)
+
+    def allows_type(self, job_type: str) -> bool:
+        """Whether jobs of a type may be enqueued (§6.5)."""
+        return _matches([job_type], self.allowed_job_types)
+
+    def allows_producer(self, names: Iterable[str]) -> bool:
+        """Whether a caller with one of these names may enqueue (§6.5)."""
+        return _matches(names, self.producers)
 
 
 def check(
@@ -214,6 +244,19 @@ def _retention(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelta]
     return {kind: parse_duration(age, "") for kind, age in found.items() if age is not None}
 
 
+def _patterns(value: Any) -> tuple[str, ...] | None:
+    return None if value is None or "*" in value else tuple(value)
+
+
+def _matches(names: Iterable[str], patterns: tuple[str, ...] | None) -> bool:
+    # Only the asterisk is special: `[` and `?` would be to fnmatch.
+    return patterns is None or any(
+        fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+        for name in names
+        for pattern in patterns
+    )
+
+
 def _or(value: Any, default: float) -> float:
     return default if value is None else value
 
@@ -221,6 +264,16 @@ def _or(value: Any, default: float) -> float:
 def _count(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequest.of(path, "must be an integer of at least 0, which means unbounded")
+
+
+def _positive(value: object, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_STARTS:
+        raise InvalidRequest.of(path, f"must be an integer from 1 to {MAX_STARTS}")
+
+
+def _on_limit(value: object, path: str) -> None:
+    if value not in ON_LIMIT:
+        raise InvalidRequest.of(path, f"must be one of {', '.join(ON_LIMIT)}")
 
 
 def _strategy(value: object, path: str) -> None:
@@ -295,6 +348,22 @@ class _Object:
                 check_member(value[name], f"{path}.{name}")
 
 
+class _Rate(_Object):
+    """The check of an object that has a limit and a period, or neither."""
+
+    def __call__(self, value: object, path: str) -> None:
+        super().__call__(value, path)
+        assert isinstance(value, dict)
+        for name, other in (("limit", "period"), ("period", "limit")):
+            if value.get(name) is not None and value.get(other) is None:
+                raise InvalidRequest.of(f"{path}.{other}", f"is required beside {name}")
+
+
+_RATE: Final[dict[str, Callable[[object, str], None]]] = {
+    "limit": _positive,
+    "period": _duration,
+}
+
 _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "backpressure": _Object(
         max_depth=_count, max_size_bytes=_count, strategy=_strategy, warning_threshold=_share
@@ -304,7 +373,14 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "overflow_policy": _strategy,
     "max_envelope_bytes": _count,
     "concurrency": _count,
-    "rate_limit": _Object(limit=_count, period=_duration),
+    "rate_limit": _Rate(
+        **_RATE,
+        max_per_second=_positive,
+        concurrency=_count,
+        rate=_Rate(**_RATE),
+        throttle=_Rate(**_RATE),
+        on_limit=_on_limit,
+    ),
     "visibility_timeout": _seconds,
     "default_timeout": _seconds,
     "default_retry": _policy,

@@ -101,6 +101,12 @@ def of(name: str) -> QueueConfig:
     return _NOTHING if configs is None else configs.of(name)
 
 
+def remembered(name: str) -> QueueConfig:
+    """Return the configuration as `of` does; an empty one where that takes a query."""
+    snapshot = _snapshots.get(database.alias())
+    return _NOTHING if snapshot is None else snapshot.of(name)
+
+
 def current() -> Snapshot | None:
     """Return the configurations, at most a second old; None where no queue has one."""
     alias = database.alias()

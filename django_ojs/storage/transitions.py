@@ -61,10 +61,12 @@ def claim(
     isolation: Isolation = Isolation.ANY,
     max_bytes: int = ANY_SIZE,
     at_least_one: bool = True,
+    limits_checked: bool = False,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them.
 
-    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
+    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. None
+    of a queue with limits (see `queue_limits`), unless they are checked.
     """
     connection = database.connection()
     dialect = database.dialect()
@@ -83,6 +85,7 @@ def claim(
         isolation=isolation,
         max_bytes=max_bytes,
         at_least_one=at_least_one,
+        limits_checked=limits_checked,
     )
     seconds = time.monotonic() - began
     jobs = [Claimed(dialect, row) for row in found]

@@ -22,6 +22,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import notify
 from django_ojs.storage.figures import rollups
+from django_ojs.storage.queue_limits import next_starts
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
 from django_ojs.worker.completer import Completer
@@ -264,6 +265,8 @@ class WorkerProcess:
             timeout = min(timeout, notify.INTERVAL * 1.5)
         if self._in_flight.busy > self._config.threads:
             timeout = min(timeout, GIVE_BACK_AFTER)
+        if (next_start := next_starts.seconds()) is not None:
+            timeout = min(timeout, next_start)
         self._waiting = True
         try:
             # A slot may have become free between the last claim and now, when this thread did not

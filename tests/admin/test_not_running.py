@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test import Client
 
 from django_ojs.models import Job, Rollup
-from django_ojs.operations import ack, beat, cancel, fail, queues
+from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
 from django_ojs.operations.figures import not_running
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.failure import Failure
@@ -136,3 +136,21 @@ def test_a_job_that_runs_or_has_ended_has_no_reason() -> None:
     ack.ack(claimed.id)
     assert reason(read(claimed.id)) == ("", "")
     assert reason(cancel.cancel(push().pk)[0]) == ("", "")
+
+
+def test_a_limit_of_the_queue_is_named_with_the_jobs_that_run() -> None:
+    listener()
+    queues.configure("email", {"concurrency": 2, "rate_limit": {"limit": 3, "period": "PT1H"}})
+    running = push_many(2, queue="email")
+    job = push(queue="email")
+    fetch.fetch(["email"], count=9)
+    said, html = reason(job)
+    assert said.startswith("The queue email is at its limit: 2 of its jobs run, and 2 may.")
+    assert "Running jobs" in html
+    ack.ack(running[0].pk)
+    push(queue="email", priority=1)
+    fetch.fetch(["email"], count=9)
+    ack.ack(running[1].pk)
+    assert reason(job)[0].startswith("The rate limit of the queue email allows the next start in ")
+    page = root("kim").get("/admin/django_ojs/queue/email/change/").content.decode()
+    assert "2 at once · 3 per 1" in unescape(page)

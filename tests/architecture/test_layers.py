@@ -70,7 +70,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"background_writer", "celery_beat", "dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
-        {"interceptor"},
+        {"interceptor", "queue_limits"},
         {
             "transitions",
             "unique",

@@ -22,6 +22,7 @@ from tests.benchmarks.measures import (
     http,
     idle,
     large,
+    limits,
     maintenance,
     names,
     poison,
@@ -48,6 +49,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "names": names.measure,
     "large": large.measure,
     "poison": poison.measure,
+    "limits": limits.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}
 PREFIX = f"ojs_bench_{os.getpid()}_"

@@ -18,7 +18,17 @@ from typing import Any
 
 from tests.benchmarks import contenders
 from tests.benchmarks.contenders.base import VARIABLE, Contender, Work
-from tests.benchmarks.measures import bounds, cron, figures, http, large, maintenance, names, tables
+from tests.benchmarks.measures import (
+    bounds,
+    cron,
+    figures,
+    http,
+    large,
+    limits,
+    maintenance,
+    names,
+    tables,
+)
 from tests.benchmarks.server import NAME_VARIABLE
 
 
@@ -155,6 +165,7 @@ TASKS = {
         cron.register_cron,
         cron.make_due,
         cron.cron_lags,
+        limits.fetch_limited,
     )
 }
 

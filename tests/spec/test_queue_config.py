@@ -56,6 +56,11 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"rate_limit": 7}, "rate_limit"),
         ({"rate_limit": {"period": "an hour"}}, "rate_limit.period"),
         ({"rate_limit": {"limit": -1}}, "rate_limit.limit"),
+        ({"rate_limit": {"limit": 5}}, "rate_limit.period"),
+        ({"rate_limit": {"rate": {"period": "PT1M"}}}, "rate_limit.rate.limit"),
+        ({"rate_limit": {"throttle": {"limit": 0, "period": "PT1M"}}}, "rate_limit.throttle.limit"),
+        ({"rate_limit": {"max_per_second": 0.5}}, "rate_limit.max_per_second"),
+        ({"rate_limit": {"on_limit": "fail"}}, "rate_limit.on_limit"),
         ({"retention": {"completed": "a week"}}, "retention.completed"),
         ({"retention": {"cancelled": "PT0S"}}, "retention.cancelled"),
         ({"retention": {"discarded": 7}}, "retention.discarded"),
@@ -79,10 +84,6 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
 @pytest.mark.parametrize(
     ("name", "limit", "none"),
     [
-        ("concurrency", 5, 0),
-        ("rate_limit", {"limit": 5, "period": "PT1M"}, {}),
-        ("allowed_job_types", ["email.*"], ["*"]),
-        ("producers", ["web"], ["*"]),
         ("dead_letter_queue", "dead", None),
         ("dead_letter_max_size", 5, 0),
     ],
@@ -102,6 +103,13 @@ def test_a_member_that_is_not_supported_is_rejected_by_its_path() -> None:
     with pytest.raises(UnsupportedFeature) as caught:
         check({"dead_letter": {"retention": {**kept, "max_count": 5}}}, max_envelope_bytes=LIMIT)
     assert caught.value.details["field"] == "dead_letter.retention.max_count"
+
+
+def test_the_jobs_of_a_limited_queue_wait() -> None:
+    check({"rate_limit": {"max_per_second": 1, "on_limit": "wait"}}, max_envelope_bytes=LIMIT)
+    with pytest.raises(UnsupportedFeature) as caught:
+        check({"rate_limit": {"on_limit": "drop"}}, max_envelope_bytes=LIMIT)
+    assert caught.value.details["field"] == "rate_limit.on_limit"
 
 
 def test_a_bad_retry_policy_is_reported_as_one() -> None:

@@ -37,7 +37,7 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _INSTEAD: Final = {
-    "rate_limit": "There are no rate limits: bound the queue, or run it with --threads.",
+    "rate_limit": "Tasks have no rate limit: give them a queue with a rate_limit.",
     "pydantic": "Validate in the task.",
     "unique": "Declare the handler with @ojs.job.",
 }

@@ -175,6 +175,7 @@ def check_access(wanted: Envelope, access: Access) -> None:
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
     """
     access.check_queue(wanted.queue)
+    access.check_producer(wanted.queue)
     policy = wanted.unique
     if access.queues is not None and policy is not None and "queue" not in policy.keys:
         raise PermissionDenied.of(

@@ -11,7 +11,7 @@ from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
-from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
 from django_ojs.storage import queue_configs
 from django_ojs.storage.queue_configs import Snapshot
 
@@ -121,6 +121,8 @@ def _validate(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> N
     validate(envelope, limits)
     if configs is not None:
         check_queue_size(envelope, limits, configs)
+    if configs is not None and not configs.of(envelope.queue).allows_type(envelope.type):
+        raise JobTypeNotAllowed.of("type", "is not among the allowed_job_types of its queue")
 
 
 def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:

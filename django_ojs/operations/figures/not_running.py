@@ -18,7 +18,7 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events
+from django_ojs.storage import events, queue_configs, queue_limits
 from django_ojs.storage.figures import rollup_queries
 
 #: Jobs before it in its queue that are counted.
@@ -35,6 +35,7 @@ Kind = Literal[
     "due",
     "overdue",
     "alone",
+    "limited",
     "waits",
 ]
 
@@ -105,6 +106,9 @@ def _in_line(job: Job) -> NotRunning:
             sentence="It was lost with several workers that died, so it waits for a process of "
             "its own: a worker with a supervisor starts one.",
         )
+    limited = _limited(job.queue)
+    if limited is not None:
+        return NotRunning(kind="limited", sentence=limited)
     before = _before(job)
     if not before:
         return NotRunning(
@@ -123,6 +127,23 @@ def _in_line(job: Job) -> NotRunning:
         seconds = min(before, MOST_BEFORE) / flow.went_per_minute * 60
         sentence += f", which take {more}≈ {_duration(seconds)}"
     return NotRunning(kind="waits", sentence=f"{sentence[0].upper()}{sentence[1:]}.")
+
+
+def _limited(queue: str) -> str | None:
+    """Return which limit of its queue a job waits for."""
+    limit = queue_configs.config_of(queue).rate_limit
+    if limit is None:
+        return None
+    used = queue_limits.use(queue, limit)
+    if limit.concurrency is not None and used.active >= limit.concurrency:
+        return (
+            f"The queue {queue} is at its limit: {used.active:,} of its jobs run, "
+            f"and {limit.concurrency:,} may."
+        )
+    seconds = used.seconds_to_rate
+    if seconds > 0:
+        return f"The rate limit of the queue {queue} allows the next start in {_duration(seconds)}."
+    return None
 
 
 def _before(job: Job) -> int:

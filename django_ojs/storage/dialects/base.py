@@ -236,23 +236,37 @@ class Dialect(ABC):
         max_bytes: int,
         at_least_one: bool,
         floor: Floor | None = None,
+        limits_checked: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
 
         Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
-        out what is before it; only where `snapshot_held`. Return rows of `CLAIMED`, in no
-        particular order.
+        out what is before it; only where `snapshot_held`. `limits_checked`: claim also from a queue
+        whose configuration has limits, which the caller has checked. Return rows of `CLAIMED`, in
+        no particular order.
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
         values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
+        values["limits_checked"] = limits_checked
         condition = ISOLATION[isolation]
         if floor is None:
             return self._rows(connection, "claim", values, isolation=condition)
         values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
         return self._rows(connection, "claim_from_floor", values, isolation=condition)
+
+    def limit_use(
+        self, connection: BaseDatabaseWrapper, queue: str
+    ) -> tuple[int, str | None, int, bool]:
+        """Return how much of its limits a queue uses, under the lock of the limits.
+
+        The active jobs, the JSON of the starts, the time in milliseconds, and whether the statement
+        saw all that was committed before it.
+        """
+        active, starts, now, is_exact = self._rows(connection, "limit_use", {"queue": queue})[0]
+        return active, starts, now, bool(is_exact)
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.

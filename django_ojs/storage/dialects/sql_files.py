@@ -10,6 +10,7 @@ import re
 from importlib.resources import files
 from typing import Final
 
+from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import State, Trigger, initial, sources
 from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
 
@@ -54,6 +55,7 @@ def _before(trigger: Trigger, target: State) -> str:
 
 _PLACEHOLDERS: Final = {
     "all_queues": _quoted(ALL_QUEUES),
+    "default_policy": _quoted(DEFAULT_POLICY),
     "claimed_columns": ", ".join(CLAIMED),
     **{
         state.value: _quoted(initial(state).value)

@@ -284,7 +284,7 @@ def test_the_queues_of_the_settings(settings: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rate_limit": "10/m"}, "no rate limits"),
+        ({"rate_limit": "10/m"}, "no rate limit"),
         ({"serializer": "pickle"}, "JSON"),
         ({"max_retrys": 3}, "max_retrys is an option"),
     ],

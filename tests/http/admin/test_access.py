@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 FOR_ADMINS = {
     ("ojs-admin-bulk-delete", "POST"),
     ("ojs-admin-queue-config", "PUT"),
+    ("ojs-admin-queue-rate-limit", "PUT"),
     ("ojs-admin-queue-jobs", "DELETE"),
     ("ojs-admin-dead-letter", "DELETE"),
     ("ojs-admin-dead-letters", "DELETE"),
@@ -109,6 +110,7 @@ class TestQueuesOfAKey:
             ("POST", "admin/queues/theirs/pause", None),
             ("POST", "admin/queues/theirs/resume", None),
             ("PUT", "admin/queues/theirs/config", {"max_envelope_bytes": 5}),
+            ("PUT", "admin/queues/theirs/rate-limit", {"concurrency": 5}),
             ("DELETE", "admin/queues/theirs/jobs", {"states": ["completed"], "confirm": True}),
             ("POST", "admin/jobs/bulk/retry", {"filter": {"queue": "theirs"}, "confirm": True}),
             ("POST", "admin/system/maintenance", {"enabled": True}),

@@ -6,9 +6,10 @@ import os
 import signal
 
 import pytest
+from django.db.models import QuerySet
 
-from django_ojs.models import Checkpoint, Worker
-from django_ojs.operations import ack
+from django_ojs.models import Checkpoint, Job, Worker
+from django_ojs.operations import ack, queues
 from django_ojs.operations.workers import ended
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.storage.transitions import Claim
@@ -85,6 +86,38 @@ def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> 
         lambda: set(Worker.objects.values_list("pid", flat=True)) == set(second.children()),
         "the dead workers are forgotten",
     )
+
+
+def test_a_limit_of_a_queue_holds_while_workers_are_killed(start: Start) -> None:
+    queues.configure("default", {"concurrency": 2})
+    waiting = [stored(handlers.wait.enqueue()) for _ in range(4)]
+    first = start("--processes", "2", "--threads", "4").ready(2)
+    eventually(lambda: active() == 2, "the queue is at its limit")
+    dead = {job.worker_id for job in running()}
+    start("--threads", "4").ready()
+    first.kill()
+    eventually(
+        lambda: active() == 2 and dead.isdisjoint(job.worker_id for job in running()),
+        "another worker has taken over",
+    )
+    for job in waiting:
+        release(job)
+    eventually(
+        lambda: not active() and not Job.objects.filter(state="available").exists(),
+        "all of them have run",
+    )
+    assert set(Job.objects.values_list("state", flat=True)) == {"completed"}
+
+
+def running() -> QuerySet[Job]:
+    return Job.objects.filter(state="active")
+
+
+def active() -> int:
+    """Return how many jobs are active, which must not be more than two."""
+    number = running().count()
+    assert number <= 2
+    return number
 
 
 @pytest.mark.postgresql

@@ -97,6 +97,17 @@ class AdminQueueConfig(AdminQueueView):
         return _detail(queues.configure(self.new_queue(name), self.body()))
 
 
+class AdminQueueRateLimit(AdminQueueView):
+    """Replace the limits of a queue (ojs-rate-limiting §7.2); an unknown queue is created."""
+
+    needs = {"PUT": Scope.ADMIN}
+
+    def put(self, request: Request, name: str) -> dict[str, Any]:
+        rates = dict(self.body())
+        changes = {"concurrency": rates.pop("concurrency", None), "rate_limit": rates or None}
+        return _detail(queues.configure(self.new_queue(name), changes))
+
+
 class AdminQueueJobs(AdminQueueView):
     """Purge a queue: delete its jobs in some states, except active ones."""
 

@@ -23,7 +23,9 @@ WHERE id = ANY(ARRAY(
             WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
-                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+                              WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s
+                                     AND jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit']))))
             ORDER BY priority DESC, enqueued_at, id
             LIMIT %(limit)s
             FOR UPDATE SKIP LOCKED

@@ -44,7 +44,9 @@ WHERE id = ANY(ARRAY(
                 ) AS lower
             ) AS ranges
             WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
-                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+                              WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s
+                                     AND jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit']))))
             LIMIT %(limit)s
         ) AS best
     ) AS sized

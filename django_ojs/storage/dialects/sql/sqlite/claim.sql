@@ -17,7 +17,9 @@ WHERE id IN (
             WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
               AND (expires_at IS NULL OR expires_at > {now})
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
-                              WHERE name IN (%(queue)s, {all_queues}) AND paused_at IS NOT NULL)
+                              WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s
+                                     AND coalesce(config ->> '$.concurrency', config ->> '$.rate_limit') IS NOT NULL)))
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized

@@ -1,0 +1,166 @@
+"""Limits on how many jobs run at once and how many start in a time (ojs-rate-limiting §5, §6).
+
+A window is a sliding one: no period of its length has more starts than its limit, wherever it
+begins. A throttle is the generic cell rate algorithm (GCRA): starts are evenly spaced.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from math import ceil
+from typing import Any, Final, Self
+
+from django_ojs.spec.times import parse_duration
+
+#: No limit, as a number of jobs.
+UNLIMITED: Final = sys.maxsize
+
+#: A window remembers starts in so many parts of its period. A part counts as if all of its starts
+#: were at its end, so a window opens up to a fiftieth of its period late, and never early.
+PARTS: Final = 50
+
+#: A throttle makes up for starts that it could not give within the last so many milliseconds,
+#: because a worker does not claim more often than that. A slower throttle gives one at a time.
+TOLERANCE_MS: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """So many starts in a period."""
+
+    limit: int
+    period_ms: int
+
+    @classmethod
+    def of(cls, limit: int, period: str) -> Self:
+        """Return the rate of a checked limit and period."""
+        return cls(limit=limit, period_ms=max(1, parse_duration(period, "") // _MILLISECOND))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateLimit:
+    """All limits of a queue; each of them holds. None and () are no limit."""
+
+    concurrency: int | None = None
+    windows: tuple[Rate, ...] = ()
+    throttles: tuple[Rate, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self | None:
+        """Return the limits of a checked queue configuration; None where it has none."""
+        given = values.get("rate_limit") or {}
+        at_once = [n for n in (values.get("concurrency"), given.get("concurrency")) if n]
+        windows = [_rate(given), _rate(given.get("rate"))]
+        if given.get("max_per_second"):
+            windows.append(Rate(limit=given["max_per_second"], period_ms=1000))
+        throttle = _rate(given.get("throttle"))
+        found = cls(
+            concurrency=min(at_once, default=None),
+            windows=tuple(window for window in windows if window is not None),
+            throttles=() if throttle is None else (throttle,),
+        )
+        return None if found == cls() else found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Starts:
+    """When jobs started, as far as rates need it; times are in milliseconds since 1970.
+
+    `windows`: by the period, the starts within it as (time, number). `throttles`: by the interval,
+    when the next start is due (the theoretical arrival time of GCRA).
+    """
+
+    windows: Mapping[int, tuple[tuple[int, int], ...]]
+    throttles: Mapping[float, float]
+
+    @classmethod
+    def parse(cls, stored: Mapping[str, Any]) -> Self:
+        """Return what `render` made JSON of."""
+        windows = stored.get("windows") or {}
+        throttles = stored.get("throttles") or {}
+        return cls(
+            windows={int(ms): tuple((at, n) for at, n in log) for ms, log in windows.items()},
+            throttles={float(interval): due for interval, due in throttles.items()},
+        )
+
+    def render(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "windows": {
+                str(ms): [list(entry) for entry in log] for ms, log in self.windows.items()
+            },
+            "throttles": {repr(interval): due for interval, due in self.throttles.items()},
+        }
+
+    def in_window(self, rate: Rate, now: int) -> int:
+        """Return how many started within the period of a rate."""
+        return sum(n for _, n in self._log(rate, now))
+
+    def room(self, limit: RateLimit, now: int) -> int:
+        """Return how many jobs may start now; the concurrency is not part of it."""
+        room = UNLIMITED
+        for rate in limit.windows:
+            room = min(room, rate.limit - self.in_window(rate, now))
+        for rate in limit.throttles:
+            room = min(room, self._due(rate, now))
+        return max(0, room)
+
+    def next_at(self, limit: RateLimit, now: int) -> int:
+        """Return when a job may start, as far as the rates decide; `now` if it may start now."""
+        times = [now]
+        for rate in limit.windows:
+            left = self.in_window(rate, now)
+            for at, n in self._log(rate, now):
+                if left < rate.limit:
+                    break
+                left -= n
+                times.append(at + rate.period_ms)
+        times += [ceil(self._arrival(rate, now)) for rate in limit.throttles]
+        return max(times)
+
+    def after(self, limit: RateLimit, number: int, now: int) -> "Starts":
+        """Return the starts with `number` more of them now; what no rate needs is dropped."""
+        windows = {}
+        for rate in limit.windows:
+            part = max(1, rate.period_ms // PARTS)
+            end = (now // part + 1) * part - 1
+            log = [*self._log(rate, now)]
+            if log and log[-1][0] >= end:
+                at, before = log.pop()
+                log.append((at, before + number))
+            else:
+                log.append((end, number))
+            windows[rate.period_ms] = tuple(log)
+        throttles = {}
+        for rate in limit.throttles:
+            interval = _interval(rate)
+            throttles[interval] = self._arrival(rate, now) + number * interval
+        return replace(self, windows=windows, throttles=throttles)
+
+    def _log(self, rate: Rate, now: int) -> list[tuple[int, int]]:
+        log = self.windows.get(rate.period_ms, ())
+        return [(at, n) for at, n in log if at > now - rate.period_ms]
+
+    def _due(self, rate: Rate, now: int) -> int:
+        behind = now - self._arrival(rate, now)
+        return 0 if behind < 0 else int(behind / _interval(rate)) + 1
+
+    def _arrival(self, rate: Rate, now: int) -> float:
+        interval = _interval(rate)
+        most = max(0, int(TOLERANCE_MS / interval) - 1)
+        # Without a start for long, the first one is due now.
+        return max(self.throttles.get(interval, float(now)), now - most * interval)
+
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _rate(given: Mapping[str, Any] | None) -> Rate | None:
+    if not given or not given.get("limit") or given.get("period") is None:
+        return None
+    return Rate.of(given["limit"], given["period"])
+
+
+def _interval(rate: Rate) -> float:
+    return rate.period_ms / rate.limit

@@ -1,0 +1,153 @@
+"""The limits of a queue on running and on starting jobs (ojs-rate-limiting §7.2).
+
+A claim of a queue whose configuration has `concurrency` or `rate_limit` is a transaction that holds
+a lock of the queue: it counts the active jobs in their rows, reads when jobs started, claims no
+more than there is room for, and adds their starts. A process that does not know of the limits takes
+no job of the queue: the statement of the claim reads whether the configuration has any.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Final
+
+from django_ojs.conf import settings
+from django_ojs.models import LimitedQueue
+from django_ojs.spec import json
+from django_ojs.spec.queue_config import LIMITS
+from django_ojs.spec.rate_limit import RateLimit, Starts
+from django_ojs.storage import database, process_state, queue_configs
+
+#: Seconds until a queue with as many active jobs as it may have is tried again: one of them may
+#: end at any time, in any process.
+RETRY_AFTER: Final = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """How much of its limits a queue uses at a time, in milliseconds since 1970."""
+
+    limit: RateLimit
+    active: int
+    starts: Starts
+    now: int
+    #: Whether it contains all that was committed before the lock was taken.
+    is_exact: bool
+
+    @property
+    def room(self) -> int:
+        """How many jobs may start now."""
+        room = self.starts.room(self.limit, self.now)
+        if self.limit.concurrency is not None:
+            room = min(room, self.limit.concurrency - self.active)
+        return max(0, room)
+
+    def after(self, number: int) -> "Use":
+        """Return the use after so many jobs have started."""
+        starts = self.starts.after(self.limit, number, self.now)
+        return replace(self, active=self.active + number, starts=starts)
+
+    @property
+    def seconds_to_rate(self) -> float:
+        """Seconds until the rates allow a start."""
+        return (self.starts.next_at(self.limit, self.now) - self.now) / 1000
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds until a job may start, as far as that is known."""
+        return max(self.seconds_to_rate, RETRY_AFTER)
+
+
+class NextStarts:
+    """When the limits of a queue may let the next job start, as this process found last."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, float] = {}
+        self._full: set[str] = set()
+
+    def note(self, queue: str, seconds: float) -> None:
+        """Remember that no job may start for so many seconds."""
+        self._full.add(queue)
+        self._by_queue[queue] = time.monotonic() + seconds
+
+    def was_full(self, queue: str) -> bool:
+        """Whether the last claim found the queue at its limits."""
+        return queue in self._full
+
+    def forget(self, queue: str) -> None:
+        """Note that the queue has room."""
+        self._full.discard(queue)
+        self._by_queue.pop(queue, None)
+
+    def seconds(self) -> float | None:
+        """Return the seconds until the first of them; each time is returned until it has passed."""
+        if not self._by_queue:
+            return None
+        now = time.monotonic()
+        left = min(self._by_queue.values()) - now
+        self._by_queue = {queue: at for queue, at in self._by_queue.items() if at > now}
+        return max(0.0, left)
+
+    def reset(self) -> None:
+        """Forget all of them."""
+        self._by_queue = {}
+        self._full = set()
+
+
+next_starts: Final = process_state.register(NextStarts())
+
+
+def are_known(queue: str) -> bool:
+    """Whether this process knows of limits of a queue.
+
+    Where the settings limit queues it may take a query: the statement of the claim does not see
+    limits that are in no row.
+    """
+    in_code = settings().queues
+    if in_code and any(not LIMITS.isdisjoint(config) for config in in_code.values()):
+        return queue_configs.of(queue).has_limits
+    return queue_configs.remembered(queue).has_limits
+
+
+def lock(queue: str) -> RateLimit | None:
+    """Lock the limits of a queue until the transaction ends, and return them as they are then."""
+    connection = database.connection()
+    database.dialect_of(connection).lock_subject(connection, f"limits of {queue}")
+    return queue_configs.config_of(queue).rate_limit
+
+
+def use(queue: str, limit: RateLimit) -> Use:
+    """Return how much of its limits a queue uses; exact while `lock` holds."""
+    connection = database.connection()
+    active, starts, now, is_exact = database.dialect_of(connection).limit_use(connection, queue)
+    stored = {} if starts is None else json.loads_stored(starts)
+    assert isinstance(stored, dict)
+    starts_so_far = Starts.parse(stored)
+    return Use(limit=limit, active=active, starts=starts_so_far, now=now, is_exact=is_exact)
+
+
+def is_still_full(queue: str) -> bool:
+    """Whether a queue that was at its limits still is: one query, without the lock.
+
+    A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
+    from the next time.
+    """
+    limit = queue_configs.of(queue).rate_limit
+    if limit is None or not next_starts.was_full(queue):
+        return False
+    used = use(queue, limit)
+    if used.room:
+        return False
+    next_starts.note(queue, used.retry_after)
+    return True
+
+
+def add_starts(queue: str, used: Use, number: int) -> None:
+    """Count the jobs that were claimed, for the rates of their queue."""
+    if number and (used.limit.windows or used.limit.throttles):
+        starts = used.after(number).starts.render()
+        LimitedQueue.primary.bulk_create(
+            [LimitedQueue(queue=queue, starts=starts)],
+            update_conflicts=True,
+            unique_fields=["queue"],
+            update_fields=["starts"],
+        )

@@ -1,0 +1,75 @@
+"""What FETCH costs where queues have limits, beside FETCH of queues that have none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks.contenders.base import Contender
+from tests.benchmarks.scale import Scale
+
+if TYPE_CHECKING:
+    from tests.benchmarks.field import Field
+
+#: A claim of ten jobs. "Full": nine of ten queues of the worker have reached their limits.
+PLAIN, LIMITED, FULL = "FETCH without limits", "FETCH with limits", "FETCH among full queues"
+
+_JOBS = 10
+_QUEUES = 10
+
+
+def measure(field: Field, scale: Scale) -> None:
+    """Claim from queues of each kind in turns."""
+    from tests.benchmarks import contenders
+    from tests.benchmarks.producer import Producer
+
+    ours = contenders.by_name(contenders.OURS)
+    database = field.server.create(field.database_name("limits"))
+    producer = Producer(ours, database, field.log)
+    try:
+        producer.do("setup")
+        for round_ in range(scale.table_rounds):
+            found = producer.do("fetch_limited", calls=scale.table_calls)
+            for name, took in found.items():
+                field.results.add(name, ours.name, round_, took)
+    finally:
+        producer.close()
+        field.server.drop(database)
+
+
+# The rest runs in a producer's process.
+
+
+def fetch_limited(contender: Contender, *, calls: int) -> dict[str, float]:
+    """Return how many milliseconds a claim takes, in the median."""
+    import statistics
+
+    from django_ojs.models import LimitedQueue
+    from django_ojs.operations import fetch, queues
+    from django_ojs.operations.push import BATCH, push_batch
+    from django_ojs.spec.envelope import Envelope
+
+    contender.reset()
+    LimitedQueue.primary.all().delete()
+    config: dict[str, Any] = {
+        "concurrency": 1_000_000,
+        "rate_limit": {"limit": 1_000_000, "period": "PT1M"},
+    }
+    queues.configure("limited", config)
+    full = [f"full-{n}" for n in range(_QUEUES - 1)]
+    wanted = {PLAIN: ["plain"], LIMITED: ["limited"], FULL: [*full, "beside"]}
+    for name in full:
+        queues.configure(name, {"concurrency": 1})
+        push_batch([Envelope(type="bench.noop", queue=name) for _ in range(_JOBS)], BATCH)
+        fetch.fetch([name], count=_JOBS, worker_id="bench", due=False)
+    for name in ("plain", "limited", "beside"):
+        for _ in range(calls):
+            push_batch([Envelope(type="bench.noop", queue=name) for _ in range(_JOBS)], BATCH)
+    took: dict[str, list[float]] = {name: [] for name in wanted}
+    for _ in range(calls):
+        for name, names in wanted.items():
+            began = time.perf_counter()
+            jobs = fetch.fetch(names, count=_JOBS, worker_id="bench", due=False)
+            took[name].append((time.perf_counter() - began) * 1000)
+            assert len(jobs) == _JOBS
+    return {name: statistics.median(each) for name, each in took.items()}

@@ -1,0 +1,262 @@
+"""Limits on running and on starting the jobs of a queue (ojs-rate-limiting, queue-config §6.2)."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import LimitedQueue
+from django_ojs.operations import ack, cancel, delete, fail, fetch, queues
+from django_ojs.operations.workers import rescue
+from django_ojs.storage import process_state
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.queue_limits import next_starts
+from tests.factories import BOOM, WORKER, hourly, jobs, own_connections, push, push_many
+from tests.http.api import Api
+
+pytestmark = pytest.mark.django_db
+
+
+def claim(queue: str = "carrier", count: int = 100, **values: Any) -> list[Claimed]:
+    return fetch.fetch([queue], count=count, worker_id=WORKER, **values)
+
+
+@pytest.fixture
+def limited() -> None:
+    queues.configure("carrier", {"concurrency": 3})
+
+
+@pytest.mark.usefixtures("limited")
+class TestConcurrency:
+    def test_no_more_run_than_the_limit_and_the_others_stay_available(self) -> None:
+        push_many(5, queue="carrier")
+        assert len(claim(count=2)) == 2
+        assert len(claim()) == 1
+        assert claim() == []
+        assert jobs().filter(state="available").count() == 2
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda job: ack.ack(job.id),
+            lambda job: fail.fail(job.id, BOOM),
+            lambda job: fail.requeue(job.id),
+            lambda job: cancel.cancel(job.id),
+            lambda job: rescue.rescue([WORKER]),
+            lambda job: (cancel.cancel(job.id), delete.delete(job.id)),
+        ],
+        ids=["ack", "fail", "requeue", "cancel", "rescue", "delete"],
+    )
+    def test_whatever_ends_a_run_leaves_room_for_another(self, end: Any) -> None:
+        push_many(9, queue="carrier", retry=hourly())
+        running = claim()
+        assert claim() == []
+        end(running[0])
+        active = jobs().filter(state="active").count()
+        assert len(claim()) == 3 - active > 0
+
+    def test_jobs_that_ran_before_the_limit_was_set_count(self) -> None:
+        queues.configure("carrier", {"concurrency": None})
+        push_many(9, queue="carrier")
+        assert len(claim(count=2)) == 2
+        queues.configure("carrier", {"concurrency": 3})
+        assert len(claim()) == 1
+
+    def test_a_lower_limit_lets_the_running_jobs_end_and_starts_no_other(self) -> None:
+        push_many(9, queue="carrier")
+        running = claim()
+        queues.configure("carrier", {"concurrency": 2})
+        ack.ack(running[0].id)
+        assert claim() == []
+        ack.ack(running[1].id)
+        assert len(claim()) == 1
+
+    def test_the_best_jobs_start_first(self) -> None:
+        push_many(4, queue="carrier")
+        urgent = push(queue="carrier", priority=5)
+        assert claim()[0].id == urgent.pk
+
+    def test_a_queue_at_its_limit_does_not_stop_the_next_one(self) -> None:
+        push_many(5, queue="carrier")
+        push_many(2, queue="other")
+        found = fetch.fetch(["carrier", "other"], count=100, worker_id=WORKER)
+        assert [job.queue for job in found] == ["carrier"] * 3 + ["other"] * 2
+
+    def test_a_full_queue_costs_one_query_until_it_has_room(self) -> None:
+        push_many(5, queue="carrier")
+        running = claim()
+        with CaptureQueriesContext(connection) as captured:
+            assert claim(due=False) == []
+        assert len([query for query in captured if "ojs_job" in query["sql"]]) == 1
+        ack.ack(running[0].id)
+        assert len(claim()) == 1
+
+    def test_the_worker_learns_when_to_try_again(self) -> None:
+        push_many(4, queue="carrier")
+        assert next_starts.seconds() is None
+        claim()
+        assert 0 < (next_starts.seconds() or 0) < 1
+
+
+@pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate_limit": {"max_per_second": 1}}])
+def test_the_limit_of_the_default_policy_holds_for_each_queue(limit: Any) -> None:
+    queues.configure_default(limit)
+    push_many(3, queue="carrier")
+    push_many(3, queue="other")
+    assert (len(claim("carrier")), len(claim("other"))) == (1, 1)
+    queues.configure_default(dict.fromkeys(limit))
+    assert len(claim()) == 2
+
+
+def test_no_limit_of_its_own_wins_over_the_default_policy() -> None:
+    queues.configure_default({"concurrency": 1})
+    queues.configure("carrier", {"concurrency": 0})
+    push_many(3, queue="carrier")
+    assert len(claim()) == 3
+
+
+@override_settings(OJS={"QUEUES": {"carrier": {"concurrency": 2}}})
+def test_the_settings_may_limit_a_queue() -> None:
+    push_many(3, queue="carrier")
+    assert len(claim()) == 2
+    assert claim() == []
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_process_that_does_not_know_the_limit_yet_claims_nothing(monkeypatch: Any) -> None:
+    push_many(5, queue="carrier")
+    process_state.reset()
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch.queue_configs, "of", lambda name: queues.default_policy())
+        assert claim() == []
+    assert len(claim()) == 3
+
+
+def test_a_queue_without_limits_is_claimed_in_one_statement() -> None:
+    push_many(5, queue="plain")
+    with CaptureQueriesContext(connection) as captured:
+        assert len(claim("plain", 2, due=False)) == 2
+    assert len(captured) == 1
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"max_per_second": 2},
+        {"limit": 2, "period": "PT1S"},
+        {"rate": {"limit": 2, "period": "PT1S"}},
+        {"rate": {"limit": 2, "period": "PT1S"}, "limit": 500, "period": "PT1H"},
+    ],
+)
+def test_a_rate_counts_the_starts_of_a_window_and_not_the_running_jobs(limit: Any) -> None:
+    queues.configure("carrier", {"rate_limit": limit})
+    push_many(5, queue="carrier")
+    running = claim()
+    assert len(running) == 2
+    for job in running:
+        ack.ack(job.id)
+    assert claim() == []
+    earlier(2000)
+    assert len(claim()) == 2
+
+
+def test_a_throttle_gives_one_start_at_a_time() -> None:
+    queues.configure("carrier", {"rate_limit": {"throttle": {"limit": 60, "period": "PT1M"}}})
+    push_many(5, queue="carrier")
+    assert len(claim()) == 1
+    assert claim() == []
+    assert 0.5 < (next_starts.seconds() or 0) <= 1.1
+    earlier(1000)
+    assert len(claim()) == 1
+    earlier(60_000)
+    assert len(claim()) == 1
+
+
+def test_all_limits_of_a_queue_hold() -> None:
+    queues.configure("carrier", {"concurrency": 3, "rate_limit": {"limit": 4, "period": "PT1H"}})
+    push_many(9, queue="carrier")
+    running = claim()
+    assert len(running) == 3
+    for job in running:
+        ack.ack(job.id)
+    assert len(claim()) == 1
+
+
+def test_a_retried_job_counts_as_a_start_again() -> None:
+    queues.configure("carrier", {"rate_limit": {"limit": 2, "period": "PT1H"}})
+    push(queue="carrier")
+    for _ in range(2):
+        (job,) = claim()
+        fail.requeue(job.id)
+    assert claim() == []
+
+
+def test_a_deleted_queue_leaves_no_starts() -> None:
+    queues.configure("carrier", {"rate_limit": {"max_per_second": 2}})
+    push_many(1, queue="carrier")
+    ack.ack(claim()[0].id)
+    assert LimitedQueue.primary.exists()
+    jobs().delete()
+    queues.delete("carrier")
+    assert not LimitedQueue.primary.exists()
+
+
+def earlier(milliseconds: int) -> None:
+    """Move all starts into the past, as if so much time had gone by."""
+    row = LimitedQueue.primary.get()
+    windows = row.starts["windows"].items()
+    row.starts["windows"] = {ms: [[at - milliseconds, n] for at, n in log] for ms, log in windows}
+    due = row.starts["throttles"].items()
+    row.starts["throttles"] = {key: at - milliseconds for key, at in due}
+    row.save()
+
+
+def test_the_control_plane_replaces_the_limits_of_a_queue() -> None:
+    queues.configure("email", {"concurrency": 5, "rate_limit": {"max_per_second": 1}})
+    limits = {"concurrency": 20, "rate": {"limit": 1000, "period": "PT1H"}}
+    body = Api().put("admin/queues/email/rate-limit", limits).ok()
+    rate = {"rate": {"limit": 1000, "period": "PT1H"}}
+    assert body["configuration"] == {"concurrency": 20, "rate_limit": rate}
+    assert Api().put("admin/queues/email/rate-limit", {}).ok()["configuration"] == {}
+    wrong = {"rate": {"limit": 0, "period": "PT1H"}}
+    Api().put("admin/queues/email/rate-limit", wrong).error(
+        400, "invalid_request", field="rate_limit.rate.limit"
+    )
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_with_an_old_snapshot_starts_no_job_of_a_limited_queue() -> None:
+    queues.configure("carrier", {"concurrency": 1})
+    push_many(2, queue="carrier")
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert claim() == []
+    assert len(claim()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "limit", [{"concurrency": 3}, {"rate_limit": {"limit": 3, "period": "PT1H"}}]
+)
+def test_many_workers_at_once_never_exceed_a_limit(limit: Any) -> None:
+    queues.configure("carrier", limit)
+    push_many(30, queue="carrier")
+    start = threading.Barrier(8)
+
+    def work() -> int:
+        with own_connections():
+            start.wait(60)
+            return sum(len(claim(count=2)) for _ in range(4))
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [pool.submit(work) for _ in range(8)]
+        assert sum(done.result(60) for done in claimed) == 3
+    assert jobs().filter(state="active").count() == 3
