@@ -87,6 +87,12 @@ def process_environment(transactional_db: None) -> dict[str, str]:
     }
 
 
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start programs as their users do, and not as forks of a process that has imported them."""
+    monkeypatch.setattr(fork_server.Start, "always_new", True)
+
+
 @pytest.fixture(autouse=True)
 def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """The thread that keeps refusals has a connection of its own, which must not outlive a test.

@@ -7,9 +7,9 @@ were asked for, forgets the settings that the server has read, and runs the prog
 line: it reads the settings, and calls `django.setup()` and with it each `ready()`. It is a real
 process, with an id, signals and an exit code of its own.
 
-What a fork cannot show is the import itself. So the tests that are marked `smoke`, and those that
-coverage measures, start an interpreter; so does whatever is not `python SCRIPT`, `python -m MODULE`
-or `python -c CODE` with Django's settings.
+A fork does not show what happens at import. So the tests that are marked `smoke`, those that use
+the fixture `new_interpreters` and those that coverage measures start interpreters; so does what is
+not `python SCRIPT`, `python -m MODULE` or `python -c CODE` with Django's settings.
 """
 
 from __future__ import annotations

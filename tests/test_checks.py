@@ -22,7 +22,6 @@ from django.test import override_settings
 from django_ojs import checks
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
-from tests import fork_server
 from tests.worker.processes import ROOT
 
 
@@ -133,7 +132,7 @@ def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = {"HOST": "127.0.0.1", "PORT": silent.getsockname()[1]}
-        done = fork_server.run(
+        done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             env={

@@ -38,7 +38,9 @@ sys.exit(7)
 
 @pytest.fixture
 def variables() -> dict[str, str]:
-    return {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.worker.settings"}
+    # Where coverage measures, everything is a new interpreter.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    return {**inherited, "DJANGO_SETTINGS_MODULE": "tests.worker.settings"}
 
 
 def new(*arguments: Any, **options: Any) -> Any:
