@@ -105,6 +105,11 @@ class ApiKeyAdmin(_Admin):
         self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any
     ) -> Any:
         form = super().get_form(request, obj, change=change, **kwargs)
+        if "expires_at" in form.base_fields:
+            # Django's label of the two inputs names neither of them.
+            moment: Any = form.base_fields["expires_at"].widget
+            for part, name in zip(moment.widgets, ("date", "time"), strict=True):
+                part.attrs["aria-label"] = f"Expires at, {name}"
         if "scopes" in form.base_fields:  # Not if the user may only view.
             granted = granted_scopes(request)
             field: Any = form.base_fields["scopes"]

@@ -43,6 +43,14 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
             consequence="Discarded jobs become available again, with all their attempts.",
         ),
         BulkAction(
+            action=BulkActionName.RUN_NOW,
+            scope=Scope.OPERATOR,
+            states=frozenset(sources(Trigger.TIMER, State.AVAILABLE)),
+            destructive=False,
+            consequence="Scheduled and retryable jobs become available before they are due. Their "
+            "attempts stay as they are.",
+        ),
+        BulkAction(
             action=BulkActionName.CANCEL,
             scope=Scope.OPERATOR,
             states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
@@ -79,7 +87,7 @@ def bulk_buttons(
     try:
         return [
             Button(
-                label=f"{bulk_action.action.label} {what}",
+                label=bulk_action.action.of(what),
                 url=f"{page.url('create', name, model='bulkoperation')}?{query}",
                 destructive=bulk_action.destructive,
             )

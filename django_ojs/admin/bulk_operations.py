@@ -128,9 +128,10 @@ class BulkOperationAdmin(OperatorModelAdmin):
         return self.render(
             request,
             "bulk_action",
-            f"{bulk_action.action.label} all matching",
+            bulk_action.action.of("all matching"),
             {
                 "bulk_action": bulk_action,
+                "button_text": bulk_action.action.of("all"),
                 "q": search_query.render(which),
                 "jobs_query": filter_query(which),
                 "number": number[0] if number else None,

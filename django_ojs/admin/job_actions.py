@@ -6,10 +6,11 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from django_ojs.admin.actions import Action
+from django_ojs.admin.actions import Action, Skipped
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations import activate, cancel, delete, retry
+from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
+from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
 from django_ojs.spec.errors import OJSError
@@ -88,6 +89,22 @@ def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     return "Cancelled."
 
 
+def _run_now(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
+    run_now.run_now(job.pk)
+    return "The job is available."
+
+
+def _run_again(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
+    copy = run_again.run_again(job.pk)
+    match copy.outcome:
+        case Outcome.DUPLICATE:
+            raise Skipped(f"A unique policy ignored the copy: it equals the job {copy.id}.")
+        case Outcome.DROPPED:
+            raise Skipped("An enqueue middleware dropped the copy.")
+        case _:
+            return f"Enqueued a copy: {copy.id}."
+
+
 def _activate(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     activate.activate(job.pk)
     return "Activated: the job is available."
@@ -107,6 +124,15 @@ def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[
             "done by then is not undone."
         )
     return sentences
+
+
+def _run_again_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
+    return (
+        "A copy with the same arguments is enqueued, and this job stays as it is."
+        if len(jobs) == 1
+        else "Copies with the same arguments are enqueued, and these jobs stay as they are.",
+        "What the handler did the first time, it does again.",
+    )
 
 
 def _delete_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
@@ -135,6 +161,23 @@ JOB_ACTIONS = (
         form=ChangesForm,
         multiple=False,
         applies_to=lambda job: job.state == State.DISCARDED and job.dead_letter,
+    ),
+    Action(
+        name="run-now",
+        label="Run now",
+        done="made available",
+        scope=Scope.OPERATOR,
+        run=_run_now,
+        applies_to=_in(*sources(Trigger.TIMER, State.AVAILABLE)),
+    ),
+    Action(
+        name="run-again",
+        label="Run again",
+        done="enqueued again",
+        scope=Scope.OPERATOR,
+        run=_run_again,
+        consequences=_run_again_consequences,
+        applies_to=_in(*TERMINAL),
     ),
     Action(
         name="activate",

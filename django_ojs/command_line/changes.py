@@ -1,4 +1,4 @@
-"""`retry` and `cancel`: change the jobs of a search.
+"""`retry`, `run-now` and `cancel`: change the jobs of a search.
 
 Jobs that are named by id change at once, each with its result. A search becomes a bulk operation,
 as in the admin: it is stored with the operator's name, and if this command dies, a worker ends it.
@@ -57,7 +57,7 @@ class _Change:
             return _nothing(console, self.action)
         touched = max(number, len(which.ids)) if has_only_ids(which) else number
         if touched > 1 or more:
-            what = f"{self.action.label} {number_of_jobs(touched, more)}? {self.warning}"
+            what = f"{self.action.of(number_of_jobs(touched, more))}? {self.warning}"
             ask(console, what, yes=options["yes"])
         if has_only_ids(which):
             return self._named(console, which)
@@ -133,11 +133,15 @@ def ask(console: Console, question: str, *, yes: bool) -> None:
         raise usage_error("Nothing was changed.")
 
 
-def _dry_run(console: Console, action: str, which: JobFilter, number: int, more: bool) -> int:
+def _dry_run(
+    console: Console, action: BulkActionName, which: JobFilter, number: int, more: bool
+) -> int:
     if console.as_json:
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
-    console.line(f"This would {action} {number_of_jobs(number, more)}; nothing was changed.")
+    what = action.of(number_of_jobs(number, more))
+    what = what[0].lower() + what[1:]
+    console.line(f"This would {what}; nothing was changed.")
     if jobs := first_of(which, SAMPLE).jobs:
         table_of(console, jobs)
     return OK
@@ -182,6 +186,23 @@ SUBCOMMANDS: Final = (
             done="retried",
             warning="They become available again, with all their attempts.",
             by_ids=bulk.retry_all,
+        ).run,
+    ),
+    Subcommand(
+        name="run-now",
+        help="make scheduled and retryable jobs available before they are due",
+        description="Make the scheduled and retryable jobs of a search available now. Their "
+        "attempts stay as they are.\n\n" + SEARCH_HELP,
+        examples="""\
+  manage.py ojs run-now 019539a4-b68c-7def-8000-1a2b3c4d5e6f
+  manage.py ojs run-now state:retryable queue:payments --dry-run
+  manage.py ojs run-now state:retryable queue:payments --yes""",
+        add_arguments=_arguments,
+        run=_Change(
+            action=BulkActionName.RUN_NOW,
+            done="made available",
+            warning="They become available before they are due.",
+            by_ids=bulk.run_all_now,
         ).run,
     ),
     Subcommand(

@@ -25,6 +25,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_lease",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -48,6 +49,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_known_name",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
                 ],
@@ -75,6 +77,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_queue",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -152,6 +155,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_worker",
+                "default_permissions": ("view",),
             },
         ),
         migrations.CreateModel(
@@ -249,6 +253,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("queue"),
@@ -485,6 +490,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_attempt",
+                "default_permissions": (),
                 "ordering": ["id"],
             },
         ),
@@ -507,6 +513,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_rollup",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(
                         models.F("minute"),
@@ -614,6 +621,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "cron job",
                 "db_table": "ojs_cron_job",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("due_at"),
@@ -672,6 +680,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "run of a cron job",
                 "verbose_name_plural": "runs of cron jobs",
                 "db_table": "ojs_cron_run",
+                "default_permissions": (),
                 "indexes": [
                     models.Index(models.F("name"), models.F("id"), name="ojs_cron_run_name"),
                     models.Index(
@@ -712,6 +721,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_event",
+                "default_permissions": ("view",),
                 "indexes": [
                     models.Index(
                         models.F("id"),
@@ -737,6 +747,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_bound",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -772,6 +783,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "outbox entry",
                 "verbose_name_plural": "outbox",
                 "db_table": "ojs_outbox",
+                "default_permissions": ("view",),
                 "permissions": [
                     ("requeue_outboxentry", "Can send refused jobs of the outbox again")
                 ],
@@ -814,7 +826,12 @@ class Migration(migrations.Migration):
                 (
                     "action",
                     models.CharField(
-                        choices=[("retry", "Retry"), ("cancel", "Cancel"), ("delete", "Delete")],
+                        choices=[
+                            ("retry", "Retry"),
+                            ("cancel", "Cancel"),
+                            ("delete", "Delete"),
+                            ("run_now", "Run now"),
+                        ],
                         max_length=16,
                     ),
                 ),

@@ -42,6 +42,7 @@ class Attempt(StoredModel):
 
     class Meta:
         db_table = "ojs_attempt"
+        default_permissions = ()
         ordering = ["id"]
 
     def __str__(self) -> str:

@@ -29,6 +29,7 @@ class Bound(StoredModel):
 
     class Meta:
         db_table = "ojs_bound"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.queue

@@ -12,6 +12,11 @@ class BulkActionName(models.TextChoices):
     RETRY = "retry", "Retry"
     CANCEL = "cancel", "Cancel"
     DELETE = "delete", "Delete"
+    RUN_NOW = "run_now", "Run now"
+
+    def of(self, jobs: str) -> str:
+        """Return the action on some jobs in words: "Retry 3 jobs", "Run 3 jobs now"."""
+        return f"Run {jobs} now" if self is self.RUN_NOW else f"{self.label} {jobs}"
 
 
 class BulkState(models.TextChoices):

@@ -60,6 +60,7 @@ class CronJob(StoredModel):
 
     class Meta:
         db_table = "ojs_cron_job"
+        default_permissions = ("view",)
         verbose_name = "cron job"
         indexes = [
             models.Index(
@@ -110,6 +111,7 @@ class CronRun(StoredModel):
 
     class Meta:
         db_table = "ojs_cron_run"
+        default_permissions = ()
         verbose_name = "run of a cron job"
         verbose_name_plural = "runs of cron jobs"
         indexes = [

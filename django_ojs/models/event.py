@@ -28,6 +28,7 @@ class Event(StoredModel):
 
     class Meta:
         db_table = "ojs_event"
+        default_permissions = ("view",)
         indexes = [
             # The few events without a position.
             models.Index(

@@ -110,6 +110,7 @@ class Job(StoredModel):
 
     class Meta:
         db_table = "ojs_job"
+        default_permissions = ("view",)
         # The scopes of the HTTP API and of the admin, for users; `view_job` is the scope to read.
         permissions = [
             ("push_job", "Can enqueue jobs over HTTP"),

@@ -25,6 +25,7 @@ class KnownName(StoredModel):
 
     class Meta:
         db_table = "ojs_known_name"
+        default_permissions = ()
         constraints = [models.UniqueConstraint(fields=["kind", "name"], name="ojs_known_name_key")]
         indexes = [models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")]
 

@@ -22,6 +22,7 @@ class Lease(StoredModel):
 
     class Meta:
         db_table = "ojs_lease"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.name

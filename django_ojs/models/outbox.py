@@ -39,6 +39,7 @@ class OutboxEntry(StoredModel):
 
     class Meta:
         db_table = "ojs_outbox"
+        default_permissions = ("view",)
         verbose_name = "outbox entry"
         verbose_name_plural = "outbox"
         permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]

@@ -27,6 +27,7 @@ class Queue(StoredModel):
 
     class Meta:
         db_table = "ojs_queue"
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return self.name

@@ -30,6 +30,7 @@ class Rollup(StoredModel):
 
     class Meta:
         db_table = "ojs_rollup"
+        default_permissions = ()
         indexes = [models.Index("minute", "queue", "type", name="ojs_rollup_key")]
 
     def __str__(self) -> str:

@@ -53,6 +53,7 @@ class Worker(StoredModel):
 
     class Meta:
         db_table = "ojs_worker"
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return self.id

@@ -90,13 +90,13 @@ def test_a_job_that_is_not_refused_is_skipped(refused: OutboxEntry) -> None:
 
 
 def test_without_the_permission_there_is_no_such_action(refused: OutboxEntry) -> None:
-    requeue(staff("view_outboxentry", "change_outboxentry"), refused)
+    requeue(staff("view_outboxentry"), refused)
     refused.refresh_from_db()
     assert refused.state == "refused"
 
 
 def test_nobody_writes_a_row_by_hand(refused: OutboxEntry) -> None:
-    client = staff("view_outboxentry", "add_outboxentry", "change_outboxentry")
+    client = staff("view_outboxentry", "requeue_outboxentry")
     assert client.get(f"{LIST}add/").status_code == 403
     assert client.post(page_of(refused), {"state": "sent"}).status_code == 403
 

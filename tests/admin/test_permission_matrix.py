@@ -10,12 +10,14 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
+from django.contrib.auth.models import Permission
 from django.db import models
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, reverse
 
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.http.access import PERMISSIONS
 from django_ojs.operations import beat, queues
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -191,3 +193,13 @@ def test_no_action_of_djangos_is_left_on_the_pages() -> None:
     client = root()
     request = client.get(reverse("admin:django_ojs_queue_changelist")).wsgi_request
     assert all(not each.get_actions(request) for each in PAGES.values())
+
+
+def test_every_permission_of_the_app_gives_something() -> None:
+    # Those of Django's user page: one that gives nothing misleads.
+    offered = Permission.objects.filter(content_type__app_label="django_ojs")
+    api_keys = {"add_apikey", "change_apikey", "delete_apikey"}
+    actions_of_their_own = {"requeue_outboxentry", "view_payload_job"}
+    scopes = {name.partition(".")[2] for name in PERMISSIONS.values()}
+    expected = {*VIEW, *api_keys, *actions_of_their_own, *scopes}
+    assert set(offered.values_list("codename", flat=True)) == expected

@@ -56,7 +56,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
-            *("activate", "retry", "delete", "progress", "promotion", "enqueue", "liveness"),
+            *("activate", "retry", "run_now", "run_again", "delete", "progress", "promotion"),
+            *("enqueue", "liveness"),
         },
         {"queues", "jobs", "maintenance"},
         {"workers"},

@@ -60,6 +60,18 @@ def test_a_search_is_a_bulk_operation_with_the_name_of_the_operator() -> None:
     assert (states(), states("other")) == (["available"] * 3, ["discarded"])
 
 
+def test_jobs_that_wait_for_their_time_run_now() -> None:
+    scheduled, retryable = (in_state(state, queue="mail") for state in ("scheduled", "retryable"))
+    run = ojs("run-now", "queue:mail", "--dry-run")
+    assert run.out.startswith("This would run 2 jobs now; nothing was changed.")
+    assert ojs("run-now", scheduled.pk).out == "1 made available, 0 failed.\n"
+    assert states() == ["available", "retryable"]
+    run = ojs("run-now", "state:retryable", "queue:mail", "--yes")
+    assert run.out.startswith("1 made available, 0 skipped, 0 failed")
+    retryable.refresh_from_db()
+    assert retryable.state == "available"
+
+
 def test_jobs_that_are_named_are_in_the_audit_trail(caplog: pytest.LogCaptureFixture) -> None:
     (job,) = discarded(1)
     with caplog.at_level(logging.INFO, "django_ojs.audit"):

@@ -18,6 +18,7 @@ from django_ojs.operations.jobs.bulk_step import (
     DELETE,
     RETRY,
     RETRY_DEAD,
+    RUN_NOW,
     ActionName,
     BulkStep,
     StepAction,
@@ -87,6 +88,16 @@ def cancel_all(
     A filter that names no state means waiting jobs; active ones must be named.
     """
     return _run(CANCEL, which, within, limit)
+
+
+def run_all_now(
+    which: Which, *, within: frozenset[str] | None = None, limit: int = LIMIT
+) -> Summary:
+    """Make scheduled and retryable jobs available before they are due; see `retry_all`.
+
+    A filter that names no state means both.
+    """
+    return _run(RUN_NOW, which, within, limit)
 
 
 def delete_all(

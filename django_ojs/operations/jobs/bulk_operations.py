@@ -44,6 +44,7 @@ _STEP: Final = 0.25
 _ACTIONS: Final[dict[str, StepAction]] = {
     BulkActionName.RETRY: bulk_step.RETRY,
     BulkActionName.CANCEL: bulk_step.CANCEL,
+    BulkActionName.RUN_NOW: bulk_step.RUN_NOW,
     BulkActionName.DELETE: bulk_step.DELETE,
 }
 #: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
@@ -233,7 +234,7 @@ def _next(
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
     until = made if which.until is None else min(which.until, made)
-    if operation.action == BulkActionName.CANCEL:
+    if operation.action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW):
         return replace(which, until=until)
     ended = made if which.ended_until is None else min(which.ended_until, made)
     return replace(which, ended_until=ended)

@@ -16,11 +16,12 @@ from django_ojs.operations.cancel import stop
 from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.retry import retry, revive
+from django_ojs.operations.run_now import promote, run_now
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.storage import database
 
-ActionName = Literal["retry", "cancel", "delete", "purge"]
+ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 
 #: Jobs of one transaction, which holds their locks for some ten milliseconds.
 CHUNK = 500
@@ -80,6 +81,8 @@ CANCEL = StepAction(
     tuple(state for state in _CANCELLABLE if state is not State.ACTIVE),
     stop,
 )
+_NOT_DUE = sources(Trigger.TIMER, State.AVAILABLE)
+RUN_NOW = StepAction("run_now", frozenset(_NOT_DUE), _NOT_DUE, promote, run_now)
 DELETE = StepAction("delete", TERMINAL, tuple(sorted(TERMINAL)), erase_all)
 
 

@@ -1,0 +1,36 @@
+"""Run what a job did again: enqueue a copy of a job that has ended."""
+
+from typing import Final
+from uuid import UUID
+
+from django_ojs.conf import settings
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.push import push
+from django_ojs.spec.envelope import parse, render
+from django_ojs.spec.errors import Conflict
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import transitions
+
+#: What belonged to the first run.
+_NOT_COPIED: Final = ("id", "scheduled_at", "expires_at")
+
+
+def run_again(job_id: UUID) -> EnqueuedJob:
+    """Enqueue a new job with the type, arguments, metadata and options of one that has ended.
+
+    That one stays as it is. The copy is available at once and has no deadline. Raises JobNotFound,
+    Conflict when the job has not ended, and what PUSH raises: DuplicateJob, QueueFull.
+    """
+    job = transitions.get(job_id)
+    if State(job.state) not in TERMINAL:
+        raise Conflict(
+            f"The job is {job.state}; only a job that has ended can be run again.",
+            details={
+                "job_id": str(job_id),
+                "current_state": job.state,
+                "expected_state": sorted(TERMINAL),
+            },
+        )
+    values = settings()
+    copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}
+    return push(parse(copied, default_retry=values.default_retry, limits=values.limits))

@@ -1,0 +1,37 @@
+"""Run jobs before they are due: the TIMER of ojs-core §6.3, by hand."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs.models import Job
+from django_ojs.operations.events import publish
+from django_ojs.spec.states import State, Trigger, allows
+from django_ojs.storage import database, notify, transitions
+
+
+@database.write_transaction
+def run_now(job_id: UUID) -> Job:
+    """Make a scheduled or retryable job available. Its attempts stay as they are.
+
+    Raises JobNotFound, and Conflict when it waits for no time.
+    """
+    job = transitions.lock(job_id)
+    if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
+        transitions.refuse(Trigger.TIMER, State.AVAILABLE, job)
+    promote([job])
+    return transitions.get(job_id)
+
+
+def promote(held: Collection[Job]) -> int:
+    """Make these jobs available, which the caller has locked. Return how many.
+
+    They need no room in a bounded queue: jobs that wait for their time count already.
+    """
+    keys = [job.pk for job in held]
+    jobs = Job.primary.filter(pk__in=keys)
+    promoted = transitions.apply(Trigger.TIMER, State.AVAILABLE, jobs, enqueued_at=Now())
+    notify.workers_of(job.queue for job in held)
+    publish.jobs_available(keys)
+    return promoted

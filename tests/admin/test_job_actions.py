@@ -1,0 +1,74 @@
+"""The actions that make jobs run: before they are due, and again after they ended."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
+
+import django_ojs as ojs
+from django_ojs.models import BulkOperation
+from django_ojs.operations.jobs import bulk_operations
+from tests.admin.test_pages import BASE
+from tests.admin.users import root, staff
+from tests.factories import in_state, jobs, push, read
+
+pytestmark = pytest.mark.django_db
+
+DO = f"{BASE}job/action/"
+
+
+def said(client: Client, action: str, *keys: object, **values: str) -> str:
+    response = client.post(f"{DO}{action}/", {"key": [str(key) for key in keys], **values})
+    return " ".join(map(str, get_messages(response.wsgi_request)))
+
+
+def test_jobs_that_wait_for_their_time_run_now() -> None:
+    scheduled, retryable = in_state("scheduled"), in_state("retryable")
+    client = root()
+    assert "Run now" in client.get(f"{BASE}job/{scheduled.pk}/change/").content.decode()
+    assert "2 made available." in said(client, "run-now", scheduled.pk, retryable.pk)
+    assert {read(job.pk).state for job in (scheduled, retryable)} == {"available"}
+    assert "Run now" not in client.get(f"{BASE}job/{scheduled.pk}/change/").content.decode()
+
+
+def test_a_job_that_has_ended_runs_again_as_a_copy_after_a_question() -> None:
+    job = in_state("completed", args=[7])
+    client = root()
+    asked = client.post(f"{DO}run-again/", {"key": str(job.pk)}).content.decode()
+    assert "What the handler did the first time, it does again." in asked
+    assert jobs().count() == 1
+    message = said(client, "run-again", job.pk, confirmed="1")
+    copy = jobs().exclude(pk=job.pk).get()
+    assert str(copy.pk) in message
+    assert (copy.state, copy.args, read(job.pk).state) == ("available", [7], "completed")
+
+
+def test_a_copy_that_a_unique_policy_ignores_is_skipped_with_the_reason() -> None:
+    policy = ojs.UniquePolicy(on_conflict="ignore")
+    job, other = in_state("completed", unique=policy), push(unique=policy)
+    assert f"it equals the job {other.pk}" in said(root(), "run-again", job.pk, confirmed="1")
+    assert jobs().count() == 2
+
+
+def test_all_jobs_of_a_search_run_now() -> None:
+    waiting = [in_state("scheduled", queue="mail") for _ in range(3)]
+    client = root()
+    page = client.get(f"{BASE}job/?q=queue:mail").content.decode()
+    assert "Run all matching now" in page
+    create = f"{BASE}bulkoperation/create/run_now/"
+    asked = client.get(create, {"q": "queue:mail"}).content.decode()
+    assert "Run all now" in asked
+    assert "become available before they are due" in asked
+    client.post(create, {"q": "queue:mail"})
+    bulk_operations.work()
+    assert {read(job.pk).state for job in waiting} == {"available"}
+    shown = client.get(f"{BASE}bulkoperation/{BulkOperation.objects.get().pk}/change/")
+    assert "Run now" in shown.content.decode()
+
+
+def test_a_user_who_may_only_look_runs_nothing() -> None:
+    job = in_state("scheduled")
+    client = staff("view_job")
+    assert client.post(f"{DO}run-now/", {"key": str(job.pk)}).status_code == 403
+    assert read(job.pk).state == "scheduled"

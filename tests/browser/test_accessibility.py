@@ -1,0 +1,67 @@
+"""The pages violate no rule of axe: WCAG 2.2 at level AA, and axe's best practices."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_ojs.operations import fail, queues
+from django_ojs.spec.failure import Failure
+from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
+from tests.operations.cron.scenes import register
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+ADMIN = "/admin/django_ojs/"
+
+#: What Django's own templates render, the same on every site.
+DJANGO = [["#header"], [".breadcrumbs"], ["#changelist-search"], ["#nav-sidebar"], [".quiet"]]
+
+
+def incident() -> list[str]:
+    """Create something of each kind, and return the addresses of all pages."""
+    policy = hourly(1, on_exhaustion="dead_letter")
+    dead = active(queue="email", type="email.send", retry=policy)
+    fail.fail(dead.id, Failure(type="smtp.Refused", message="550", backtrace=("a.py:1",)))
+    queues.configure("email", {"backpressure": {"max_depth": 4}})
+    push_many(4, queue="email")
+    for state in ("scheduled", "retryable", "completed", "cancelled"):
+        in_state(state, queue="report")
+    register("weekdays", "0 9 * * MON-FRI", timezone="Europe/Paris")
+    worker("web-1")
+    claim(push(queue="held"), "web-1")
+    worker("gone")
+    silence("gone", timedelta(hours=2))
+    return [
+        *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
+        *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
+        *("job/gone/change/", "deadletterjob/", "bulkoperation/"),
+        *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
+        *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
+        *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),
+        *("apikey/", "apikey/add/"),
+    ]
+
+
+def violations(page: Any) -> list[str]:
+    """Return the rules that the page violates, with the first element of each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"resultTypes": ["violations"]}
+    found = Axe().run(page, context={"exclude": DJANGO}, options=options).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+
+
+def test_no_page_violates_a_rule_of_accessibility(page: Any) -> None:
+    addresses = incident()
+    wrong = []
+    # One test, because to start a browser takes longer than to look at all pages.
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=scheme)
+        for address in addresses:
+            assert page.goto(ADMIN + address).status < 500
+            wrong += [f"{address} at {width} pixels, {scheme}: {each}" for each in violations(page)]
+    assert wrong == []
