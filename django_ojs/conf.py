@@ -177,6 +177,8 @@ class Settings:
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
+    http_event_streams: int = _setting(100, _count, COUNT)
+    http_event_stream_time: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     http_max_names: int = _setting(1_000, _count, COUNT)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
@@ -204,6 +206,11 @@ class Settings:
     )
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
+
+    webhook_http: bool = _setting(False, _boolean, BOOLEAN)
+    webhook_private_networks: tuple[payload_config.Network, ...] = _setting(
+        (), payload_config.networks, NETWORKS
+    )
 
     opentelemetry: bool = _setting(False, _boolean, BOOLEAN)
     warn_oldest_available: timedelta = _setting(timedelta(minutes=15), _duration, DURATION)

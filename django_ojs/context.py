@@ -11,8 +11,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.spec import progress as progresses
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
@@ -40,6 +39,7 @@ class JobContext:
         is_async: bool = False,
         heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None,
         report: Callable[[Claimed, Report], bool] | None = None,
+        save: Callable[[Claimed, JSON], None] | None = None,
     ) -> None:
         self._job = job
         self._is_async = is_async
@@ -55,6 +55,7 @@ class JobContext:
         )
         self._heartbeat = heartbeat
         self._report = report
+        self._save = save
         self._unsent: dict[str, Any] = {}
         self._sent_at: float | None = None
         self._cancelled = threading.Event()
@@ -133,38 +134,72 @@ class JobContext:
     def progress(
         self,
         progress: float | None = None,
+        message: str | None = None,
         *,
         data: Mapping[str, JSON] | None = None,
         checkpoint: Mapping[str, JSON] | None = None,
     ) -> bool:
         """Report progress: a fraction from 0 to 1, data, or both (ojs-progress §6).
 
-        `checkpoint` is what another run of the job finds as its `last_checkpoint`. It extends the
-        lease too. At most one report a second is written, the latest; the last of a run
-        always is. Whatever goes wrong is logged and harms nothing. Return False when the job is no
-        longer this run's; `cancelled` is then set. In an `async def` handler, call
-        `await aprogress()`.
+        `message` is the member `message` of the data. A `checkpoint` that must not be lost is saved
+        by `checkpoint()`. A report extends the lease too. At most one a second is written, the
+        latest; the last of a run always is. Whatever goes wrong is logged and harms nothing. Return
+        False when the job is no longer this run's; `cancelled` is then set. In an `async def`
+        handler, call `await aprogress()`.
         """
+        if message is not None and (data is None or isinstance(data, Mapping)):
+            data = {**(data or {}), "message": message}
         given = {"progress": progress, "data": data, "checkpoint": checkpoint}
         self._unsent |= {name: value for name, value in given.items() if value is not None}
-        if self._sent_at is None or time.monotonic() - self._sent_at >= REPORT_EVERY:
+        if self._is_due():
             self.flush()
         return not self.cancelled
+
+    def _is_due(self) -> bool:
+        return self._sent_at is None or time.monotonic() - self._sent_at >= REPORT_EVERY
 
     async def aprogress(
         self,
         progress: float | None = None,
+        message: str | None = None,
         *,
         data: Mapping[str, JSON] | None = None,
         checkpoint: Mapping[str, JSON] | None = None,
     ) -> bool:
         """Report progress; see `progress`."""
-        return await sync_to_async(self.progress)(progress, data=data, checkpoint=checkpoint)
+        if self._is_due():
+            return await sync_to_async(self.progress)(
+                progress, message, data=data, checkpoint=checkpoint
+            )
+        return self.progress(progress, message, data=data, checkpoint=checkpoint)
+
+    def checkpoint(self, state: JSON) -> None:
+        """Save where another run of the job can continue (ojs-durable-execution §4).
+
+        `state` is any JSON value of at most 1 MiB. It is stored when this returns; in an open
+        transaction, with the commit. The next run gets it as `last_checkpoint`, after a crash, a
+        failure or a shutdown; when the job completes, it is deleted. In an `async def` handler,
+        call `await acheckpoint(state)`.
+
+        Raises Conflict when the job is no longer this run's; `cancelled` is then set.
+        """
+        if self._save is None:
+            return
+        try:
+            self._save(self.job, state)
+        except (Conflict, JobNotFound):
+            self.cancel()
+            raise
+
+    async def acheckpoint(self, state: JSON) -> None:
+        """Save where another run of the job can continue; see `checkpoint`."""
+        await sync_to_async(self.checkpoint)(state)
 
     @property
-    def last_checkpoint(self) -> dict[str, JSON] | None:
-        """The last checkpoint that an earlier run of the job reported, or None."""
-        return progresses.last_checkpoint(self.job.progress)
+    def last_checkpoint(self) -> Any:
+        """The state of the last checkpoint that an earlier run of the job saved, or None."""
+        saved = self.job.checkpoint
+        return None if saved is None else saved.state
 
     @property
     def has_unsent(self) -> bool:

@@ -117,6 +117,7 @@ class Listener:
         return self.held
 
 
+@pytest.mark.requirement("PRG-R005")
 def test_the_first_report_is_written_at_once_and_the_latest_of_a_second_at_the_end() -> None:
     listener = Listener()
     context = ojs.JobContext(make.active(), report=listener)
@@ -173,9 +174,35 @@ def test_whatever_goes_wrong_with_progress_is_logged_and_harms_nothing(
     assert "secret" not in caplog.text
 
 
-def test_outside_of_a_worker_progress_goes_nowhere() -> None:
+def test_a_message_is_a_member_of_the_data() -> None:
+    listener = Listener()
+    context = ojs.JobContext(make.active(), report=listener)
+    context.progress(0.4, "page 4 of 10")
+    async_to_sync(context.aprogress)(0.5, "page 5 of 10", data={"page": 5})
+    context.flush()
+    assert [report.data for report in listener.reports] == [
+        {"message": "page 4 of 10"},
+        {"page": 5, "message": "page 5 of 10"},
+    ]
+
+
+def test_a_coroutine_that_reports_in_a_loop_leaves_its_thread_once_a_second() -> None:
+    context = ojs.JobContext(make.active(), report=Listener())
+
+    async def report() -> None:
+        await context.aprogress(0.1)
+        with pytest.raises(StopIteration):
+            # Nothing is awaited: the coroutine ends with its first step.
+            context.aprogress(0.2).send(None)
+
+    async_to_sync(report)()
+    assert context.has_unsent
+
+
+def test_outside_of_a_worker_progress_and_checkpoints_go_nowhere() -> None:
     context = ojs.JobContext(make.active())
     assert context.progress(0.5) is True
+    context.checkpoint({"row": 5})
     assert context.last_checkpoint is None
 
 

@@ -65,6 +65,8 @@ class JobRow:
     time: JobTime
     preview: str
     message: str
+    #: The progress of a running job that reports it.
+    share: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +114,7 @@ def page(
     previews = None
     if payload and jobs:
         previews = query("arguments", lambda: _previews(jobs))
+    running = shares(query, jobs)
     older = newer = ""
     if back and jobs:
         older = cursor.write(cursor.of(jobs[-1], order))
@@ -120,7 +123,10 @@ def page(
     if jobs and start and not (back and found and found.end is None):
         newer = cursor.write(cursor.of(jobs[0], order))
     return {
-        "rows": [_row(job, (previews or {}).get(job.pk, ""), payload) for job in jobs],
+        "rows": [
+            _row(job, (previews or {}).get(job.pk, ""), payload, running.get(job.pk))
+            for job in jobs
+        ],
         "known": found is not None,
         "scanned": found.scanned if found else None,
         "started": start is not None,
@@ -134,10 +140,32 @@ def page(
     }
 
 
-def _row(job: Job, preview: str, payload: bool) -> JobRow:
+def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:
     error = redacted(job.error) if payload else None
     message = str(error.get("message", ""))[:_PREVIEW_LENGTH] if isinstance(error, dict) else ""
-    return JobRow(job=job, badge=badge(job), time=job_time(job), preview=preview, message=message)
+    return JobRow(
+        job=job,
+        badge=badge(job),
+        time=job_time(job),
+        preview=preview,
+        message=message,
+        share=share,
+    )
+
+
+def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
+    """Return the progress of those of these jobs that are running and report it."""
+    running = [job.pk for job in jobs if job.state == State.ACTIVE]
+    if not running:
+        return {}
+    reported = Job.primary.filter(pk__in=running, progress__isnull=False)
+    columns = ("pk", "run", "progress__run", "progress__progress")
+    found = query("progress", lambda: list(reported.values_list(*columns))) or []
+    return {
+        key: share
+        for key, run, reported_run, share in found
+        if reported_run == run and share is not None
+    }
 
 
 def _previews(jobs: Sequence[Job]) -> dict[UUID, str]:

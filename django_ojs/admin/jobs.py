@@ -28,12 +28,15 @@ from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_queue
 from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
+from django_ojs.spec.checkpoint import Checkpoint
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
 _UNFOLDED_JSON: Final = 4_000
+#: Characters of the message of a progress report.
+_MAX_MESSAGE: Final = 200
 
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
@@ -111,6 +114,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             attempts = query("attempts", lambda: _attempts(job)) or []
             recorded = query("events", lambda: list(newest))
+            checkpoint = query("checkpoint", lambda: job.checkpoint)
             not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
@@ -128,10 +132,12 @@ class JobAdmin(OperatorModelAdmin):
                 "diagram": state_diagram(job, attempts),
                 "runs": timeline(job, attempts, now),
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
-                "values": _values(job, reported.data) if payload else (),
+                "values": _values(job, reported.data, checkpoint) if payload else (),
+                "checkpoint": checkpoint,
                 "policies": _pretty(_policies(job)),
                 "error": redacted(job.error) if payload else None,
                 "progress": reported.progress,
+                "progress_message": _message(reported.data) if payload else "",
                 "events": recorded,
                 "log": _log(job),
                 "prune_at": _prune_at(job),
@@ -152,7 +158,9 @@ def _log(job: Job) -> list[LogEntry]:
     return list(entries.select_related("user").order_by("-action_time")[:_MAX_LOG_ENTRIES])
 
 
-def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
+def _values(
+    job: Job, progress_data: Any, checkpoint: Checkpoint | None
+) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [("Arguments", _pretty(redacted(job.args)))]
     values += [
@@ -164,7 +172,15 @@ def _values(job: Job, progress_data: Any) -> list[tuple[str, str, bool]]:
         )
         if value not in (None, {}, [])
     ]
+    if checkpoint is not None:
+        values.append(("Checkpoint", _pretty(redacted(checkpoint.state))))
     return [(title, text, len(text) < _UNFOLDED_JSON) for title, text in values]
+
+
+def _message(progress_data: Any) -> str:
+    shown = redacted(progress_data)
+    message = shown.get("message") if isinstance(shown, dict) else None
+    return message[:_MAX_MESSAGE] if isinstance(message, str) else ""
 
 
 def _pretty(value: Any) -> str:

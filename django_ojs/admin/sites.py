@@ -15,6 +15,7 @@ from django_ojs.admin.jobs import JobAdmin
 from django_ojs.admin.outbox import OutboxEntryAdmin
 from django_ojs.admin.overview import OverviewAdmin
 from django_ojs.admin.queues import QueueAdmin
+from django_ojs.admin.webhooks import WebhookAdmin
 from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.models import (
     ApiKey,
@@ -26,6 +27,7 @@ from django_ojs.models import (
     OutboxEntry,
     Overview,
     Queue,
+    Webhook,
     Worker,
 )
 
@@ -50,6 +52,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
 FORM_ADMINS: dict[type[models.Model], type[_Admin]] = {
     ApiKey: ApiKeyAdmin,
     OutboxEntry: OutboxEntryAdmin,
+    Webhook: WebhookAdmin,
 }
 
 

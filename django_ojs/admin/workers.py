@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 
+from django_ojs.admin import job_list
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
@@ -64,6 +65,8 @@ class WorkerAdmin(OperatorModelAdmin):
             jobs = None
             if worker is not None:
                 jobs = query("jobs in flight", lambda: registry.jobs_of(key))
+            shown = (jobs or [])[:_MAX_JOBS]
+            shares = job_list.shares(query, shown)
         return self.render(
             request,
             "worker",
@@ -72,7 +75,7 @@ class WorkerAdmin(OperatorModelAdmin):
                 "worker": worker,
                 "queues": queues_of(worker) if worker else (),
                 "labels": _texts(worker.labels) if worker else (),
-                "jobs": None if jobs is None else jobs[:_MAX_JOBS],
+                "jobs": None if jobs is None else [(job, shares.get(job.pk)) for job in shown],
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
                 "timed_out": query.timed_out,
                 "buttons": self.buttons(request, worker) if worker else (),

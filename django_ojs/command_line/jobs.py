@@ -50,7 +50,7 @@ _COLUMNS: Final = (
     TableColumn("ERROR", shrinks=True),
 )
 #: What a job carries; shown with --args only.
-_PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint")
+_PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint", "checkpoint")
 
 
 def table_of(console: Console, jobs: list[Job]) -> None:

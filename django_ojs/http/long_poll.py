@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 from typing import Final, TypeVar
 
 from django_ojs.conf import settings
@@ -17,17 +17,19 @@ _LONGEST_PAUSE: Final = 0.25
 class WaitingRequests:
     """Counts the waiting requests of this process.
 
-    No semaphore: its size would not follow the setting.
+    No semaphore: its size would not follow the setting, which `limit` returns.
     """
 
-    def __init__(self) -> None:
-        self._lock = Lock()
+    def __init__(self, limit: Callable[[], int]) -> None:
+        # A finalizer may leave while this thread holds the lock.
+        self._lock = RLock()
+        self._limit = limit
         self.count = 0
 
     def enter(self) -> bool:
         """Return whether a request may wait, and count it then."""
         with self._lock:
-            if self.count >= settings().http_waiting_requests:
+            if self.count >= self._limit():
                 return False
             self.count += 1
             return True
@@ -38,7 +40,8 @@ class WaitingRequests:
             self.count -= 1
 
 
-waiting: Final = WaitingRequests()
+#: Each of these occupies a thread of the server.
+waiting: Final = WaitingRequests(lambda: settings().http_waiting_requests)
 
 
 def until(check: Callable[[], T], seconds: float) -> T:

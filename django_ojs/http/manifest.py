@@ -13,7 +13,14 @@ from django_ojs.version import VERSION as PACKAGE_VERSION
 HOMEPAGE = "https://openjobspec.org"
 
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
-EXTENSIONS: tuple[str, ...] = ("admin-api", "backpressure", "payload-limits")
+EXTENSIONS: tuple[str, ...] = (
+    "admin-api",
+    "backpressure",
+    "durable-execution",
+    "payload-limits",
+    "progress",
+    "webhooks",
+)
 #: The same, as in `urn:ojs:ext:experimental:<name>`.
 EXPERIMENTAL: tuple[str, ...] = ("framework-adapters",)
 

@@ -17,13 +17,11 @@ _QUEUE: Final = r"queues/[^/]+"
 _PATHS: Final = {
     "workflows": rf"workflows{_BELOW}",
     "schemas": rf"schemas{_BELOW}",
-    "webhooks": rf"webhooks{_BELOW}",
     "rate_limits": rf"rate-limits{_BELOW}",
     "history": rf"history{_BELOW}|{_JOB}/(?:history|lineage)",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
-    "checkpoints": rf"{_JOB}/checkpoint",
-    "realtime": rf"{_JOB}/(?:events|progress/stream)|{_QUEUE}/events",
+    "realtime": rf"{_JOB}/progress/stream|ws",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
 }
 

@@ -8,6 +8,7 @@ try:
     from django_ojs.http.routing import route
     from django_ojs.http.unsupported import unsupported
     from django_ojs.http.views import (
+        checkpoint,
         cron,
         dead_letter,
         events,
@@ -17,6 +18,7 @@ try:
         progress,
         queues,
         system,
+        webhooks,
         workers,
     )
     from django_ojs.http.views.base import UnknownPath
@@ -31,6 +33,8 @@ except ModuleNotFoundError as error:
 _JOB = "v1/jobs/<str:key>"
 _QUEUE = "v1/queues/<str:name>"
 _DEAD_LETTER = "v1/dead-letter/<str:key>"
+_WEBHOOK = "v1/webhooks/subscriptions/<str:key>"
+_DELIVERY = "v1/webhooks/deliveries/<str:key>"
 
 urlpatterns: list[URLPattern] = [
     route("manifest", system.ManifestView, "ojs-manifest"),
@@ -48,6 +52,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
+    route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
     route("v1/workers/ack", workers.Ack, "ojs-ack"),
@@ -72,6 +77,17 @@ urlpatterns: list[URLPattern] = [
     route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
+    route("v1/events/stream", events.EventStream, "ojs-event-stream"),
+    route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
+    route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
+    # Webhooks
+    route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
+    route(_WEBHOOK, webhooks.SubscriptionDetail, "ojs-webhook"),
+    route(f"{_WEBHOOK}/test", webhooks.SubscriptionTest, "ojs-webhook-test"),
+    route(f"{_WEBHOOK}/rotate-secret", webhooks.SubscriptionSecret, "ojs-webhook-secret"),
+    route("v1/webhooks/deliveries", webhooks.Deliveries, "ojs-webhook-deliveries"),
+    route(_DELIVERY, webhooks.DeliveryDetail, "ojs-webhook-delivery"),
+    route(f"{_DELIVERY}/retry", webhooks.DeliveryRetry, "ojs-webhook-delivery-retry"),
     # The control plane
     *urls_admin.urlpatterns,
     # Any other path under ojs/, which may contain a line feed: a dot does not match that.

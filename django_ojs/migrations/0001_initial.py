@@ -246,6 +246,10 @@ class Migration(migrations.Migration):
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 (
+                    "has_checkpoint",
+                    models.BooleanField(db_default=False, default=False, editable=False),
+                ),
+                (
                     "unique_key",
                     models.CharField(blank=True, editable=False, max_length=64, null=True),
                 ),
@@ -451,6 +455,20 @@ class Migration(migrations.Migration):
                     ),
                     ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
                 ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Checkpoint",
+            fields=[
+                ("job_id", models.UUIDField(primary_key=True, serialize=False)),
+                ("run", models.PositiveIntegerField()),
+                ("sequence", models.PositiveIntegerField()),
+                ("state", models.TextField(null=True)),
+                ("created_at", models.DateTimeField()),
+            ],
+            options={
+                "db_table": "ojs_checkpoint",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(
@@ -907,6 +925,97 @@ class Migration(migrations.Migration):
                 "constraints": [],
             },
             bases=("django_ojs.queue",),
+        ),
+        migrations.CreateModel(
+            name="Webhook",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=django_ojs.spec.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("url", models.CharField(max_length=2000)),
+                (
+                    "events",
+                    models.JSONField(
+                        default=list, help_text="Types of events, or patterns such as job.* or *."
+                    ),
+                ),
+                (
+                    "queues",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="The queues of the events; empty: all events.",
+                    ),
+                ),
+                (
+                    "job_types",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="The job types of the events; empty: all events.",
+                    ),
+                ),
+                ("metadata", models.JSONField(blank=True, default=dict)),
+                ("active", models.BooleanField(default=True)),
+                ("salt", models.CharField(editable=False, max_length=64)),
+                ("previous_salt", models.CharField(blank=True, editable=False, max_length=64)),
+                ("previous_until", models.DateTimeField(editable=False, null=True)),
+                ("cursor", models.BigIntegerField(default=0, editable=False)),
+                ("failures", models.PositiveIntegerField(default=0, editable=False)),
+                ("disabled_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "ojs_webhook",
+                "indexes": [
+                    models.Index(
+                        models.F("cursor"),
+                        condition=models.Q(("active", True)),
+                        name="ojs_webhook_active",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="WebhookDelivery",
+            fields=[
+                ("id", models.UUIDField(primary_key=True, serialize=False)),
+                ("event_id", models.UUIDField()),
+                ("event_type", models.CharField(max_length=64)),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                (
+                    "webhook",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="deliveries",
+                        to="django_ojs.webhook",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "webhook deliveries",
+                "db_table": "ojs_webhook_delivery",
+                "default_permissions": (),
+                "indexes": [
+                    models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
+                    models.Index(models.F("created_at"), name="ojs_webhook_delivery_time"),
+                ],
+            },
         ),
         RunSQLFiles("postgresql"),
         RunSQLFiles("sqlite"),

@@ -12,8 +12,8 @@ _FOLDER: Final = files(__package__) / "sql"
 
 #: By vendor: the files of the schema, in the order in which they are run.
 FILES: Final = {
-    "postgresql": ("count_triggers", "admission", "push"),
-    "sqlite": ("count_triggers",),
+    "postgresql": ("checkpoints", "count_triggers", "admission", "push"),
+    "sqlite": ("checkpoints", "count_triggers"),
 }
 
 #: Whether the table of jobs exists, and what the last statements of the files create.

@@ -4,6 +4,7 @@ from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation
+from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.cron import CronJob, CronRun
 from django_ojs.models.dead_letter import DeadLetterJob
 from django_ojs.models.event import Event
@@ -14,6 +15,7 @@ from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
+from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "Attempt",
     "Bound",
     "BulkOperation",
+    "Checkpoint",
     "CronJob",
     "CronRun",
     "DeadLetterJob",
@@ -32,5 +35,7 @@ __all__ = [
     "Overview",
     "Queue",
     "Rollup",
+    "Webhook",
+    "WebhookDelivery",
     "Worker",
 ]

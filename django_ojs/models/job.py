@@ -8,8 +8,9 @@ from django.db import models
 from django.db.models import F, Q
 
 from django_ojs.models.base import StoredModel
+from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
-from django_ojs.spec import envelope, ids
+from django_ojs.spec import checkpoint, envelope, ids
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
@@ -103,6 +104,8 @@ class Job(StoredModel):
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
     progress = StoredJSONField(null=True, blank=True)
+    # Whether a run has saved a checkpoint, so that no other job needs a query for it.
+    has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
@@ -223,6 +226,13 @@ class Job(StoredModel):
             return None
         return self.started_at - self.enqueued_at
 
+    @property
+    def checkpoint(self) -> checkpoint.Checkpoint | None:
+        """The latest checkpoint of a job that has not ended, or of a dead letter."""
+        if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
+            return None
+        return Checkpoint.of([self.pk]).get(self.pk)
+
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
@@ -230,4 +240,4 @@ class Job(StoredModel):
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]
-        return envelope.render(self, errors=errors or None)
+        return envelope.render(self, errors=errors or None, checkpoint=self.checkpoint)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from django_ojs.conf import settings
-from django_ojs.models import Job, Worker
+from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness, promotion
 from django_ojs.operations.events import publish
@@ -84,7 +84,14 @@ def fetch(
         if len(jobs) >= count or may_be_cut(left, most):
             # A smaller job of the next queue must not overtake one of this queue that did not fit.
             break
+    _read_checkpoints(jobs)
     return jobs
+
+
+def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
+    found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
+    for job in jobs:
+        job.checkpoint = found.get(job.id)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int) -> int:

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.models import Job
-from django_ojs.operations import liveness
+from django_ojs.operations import checkpoint, liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import job_events, times
@@ -44,6 +44,8 @@ def report(
     before, now = job.progress, timezone.now()
     job.progress = after(before, reported, run=job.run, now=now)
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
+    if reported.checkpoint is not None:
+        checkpoint.store(job, checkpoint.encoded(reported.checkpoint))
     liveness.after_progress(job.worker_id, principal)
     _publish(job, before, now)
     return job
@@ -57,4 +59,6 @@ def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
         if timedelta(0) <= since < EVENT_EVERY:
             return
-    publish.record([job_events.progress(job, round(100 * share, 2))])
+    message = (job.progress.get("data") or {}).get("message")
+    said = message if isinstance(message, str) else ""
+    publish.record([job_events.progress(job, round(100 * share, 2), said)])

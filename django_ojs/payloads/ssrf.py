@@ -72,11 +72,17 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
-def addresses_of(host: str, port: int, allowed: Sequence[Network], field: str) -> list[str]:
+def addresses_of(
+    host: str,
+    port: int,
+    allowed: Sequence[Network],
+    field: str,
+    setting: str = "PAYLOAD_PRIVATE_NETWORKS",
+) -> list[str]:
     """Resolve a name, and return its addresses if a job may connect to all of them.
 
-    `allowed` are networks that need not be public. Raises PayloadRefused, or PayloadUnavailable
-    when the name has no address.
+    `allowed` are networks that need not be public, from `setting`. Raises PayloadRefused, or
+    PayloadUnavailable when the name has no address.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -87,7 +93,7 @@ def addresses_of(host: str, port: int, allowed: Sequence[Network], field: str) -
         if not _may_connect(text, allowed):
             raise PayloadRefused(
                 f"the host of {field} has an address that is not public; "
-                "OJS['PAYLOAD_PRIVATE_NETWORKS'] does not name it"
+                f"OJS['{setting}'] does not name it"
             )
     if not addresses:
         raise PayloadUnavailable(f"the host of {field} has no address")

@@ -30,6 +30,8 @@ class EventType(StrEnum):
     JOB_SCHEDULED = "job.scheduled"
     JOB_EXPIRED = "job.expired"
     JOB_PROGRESS = "job.progress"
+    # ojs-durable-execution, DUR-R003.
+    JOB_CHECKPOINTED = "job.checkpointed"
     QUEUE_PAUSED = "queue.paused"
     QUEUE_RESUMED = "queue.resumed"
     # queue-config §10.1.

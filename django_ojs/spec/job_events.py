@@ -108,6 +108,12 @@ def progress(job: StoredJob, percent: float, message: str = "") -> NewEvent:
     return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
 
 
+def checkpointed(job: StoredJob, *, sequence: int, size: int) -> NewEvent:
+    """A run saved a checkpoint, of so many bytes."""
+    data = _run(job) | {"sequence": sequence, "size_bytes": size}
+    return _event(EventType.JOB_CHECKPOINTED, job, State.ACTIVE, data)
+
+
 def _event(type: EventType, job: StoredJob, state: State, data: Mapping[str, Any]) -> NewEvent:
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}

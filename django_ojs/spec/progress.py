@@ -1,7 +1,7 @@
 """Progress of a run (ojs-progress §5, §6): what a worker reports, what is stored, what is shown.
 
 The stored value names its run, so nothing has to be cleared: progress of an earlier run is no
-longer shown, and its checkpoint is the start of the next run.
+longer shown.
 """
 
 import math
@@ -74,19 +74,14 @@ NOTHING: Final = Progress()
 def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: datetime) -> Any:
     """Return what to store after a report of this run.
 
-    The fraction never decreases within a run; data is replaced; a checkpoint stays until there is
-    another one.
+    The fraction never decreases within a run; data is replaced. A checkpoint is stored elsewhere.
     """
-    before = stored or {}
-    earlier = before if before.get("run") == run else {}
+    earlier = stored if stored and stored.get("run") == run else {}
     shares = [share for share in (earlier.get("progress"), report.progress) if share is not None]
     kept = {
         "run": run,
         "progress": max(shares, default=None),
         "data": earlier.get("data") if report.data is None else dict(report.data),
-        "checkpoint": before.get("checkpoint")
-        if report.checkpoint is None
-        else dict(report.checkpoint),
         "updated_at": format_timestamp(now),
     }
     return {name: value for name, value in kept.items() if value is not None}
@@ -106,11 +101,6 @@ def shown(stored: Mapping[str, Any] | None, *, run: int, attempt: int, state: st
         data=stored.get("data"),
         updated_at=stored.get("updated_at"),
     )
-
-
-def last_checkpoint(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the last checkpoint that any run of the job has reported (§6.4)."""
-    return (stored or {}).get("checkpoint")
 
 
 def _share(value: object) -> float:

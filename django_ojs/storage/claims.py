@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.spec import envelope, json
+from django_ojs.spec.checkpoint import Checkpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import Dialect
@@ -35,6 +36,8 @@ class Claimed:
     visibility_timeout_ms: int | None
     enqueued_at: datetime
     worker_id: str | None
+    #: What an earlier run saved; FETCH reads it for jobs that have one.
+    checkpoint: Checkpoint | None = None
 
     def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
         (
@@ -61,7 +64,9 @@ class Claimed:
             self.worker_id,
             self._error,
             self._progress,
+            has_checkpoint,
         ) = row
+        self.has_checkpoint = bool(has_checkpoint)
         self.id = dialect.uuid(key)
         read = dialect.time
         self.created_at = read(created_at)
@@ -114,7 +119,7 @@ class Claimed:
 
     @cached_property
     def progress(self) -> dict[str, json.JSON] | None:
-        """The last report of an earlier run, whose checkpoint this run may use."""
+        """The last report of an earlier run."""
         return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property
@@ -134,4 +139,4 @@ class Claimed:
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
-        return envelope.render(self)
+        return envelope.render(self, checkpoint=self.checkpoint)

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
-from django_ojs.storage import commit_order, database
+from django_ojs.storage import commit_order, database, notify
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
 ASSIGNED_AT_ONCE = 1000
@@ -36,6 +36,7 @@ def add(happened: Collection[events.NewEvent]) -> None:
         ]
     )
     database.dialect().add_events(database.connection(), text)
+    notify.readers_of_events()
 
 
 def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:

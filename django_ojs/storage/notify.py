@@ -1,10 +1,11 @@
-"""Notify idle workers of new jobs. A worker that misses it finds the jobs by polling."""
+"""Notify idle workers of new jobs, and streams of new events. Those that miss it poll."""
 
 import logging
 import math
 import threading
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from django.db import Error, connections
 
@@ -13,6 +14,11 @@ from django_ojs.storage import database, process_state
 
 logger = logging.getLogger("django_ojs")
 
+#: The channel of workers; a payload is the name of a queue.
+JOBS: Final = "ojs"
+#: The channel of event streams; the payload is empty.
+EVENTS: Final = "ojs_events"
+
 #: Seconds between two notifications of a queue by one process. A notification costs about a tenth
 #: of an enqueue, so a hundred a second cost a busy producer a few per cent; a worker that was woken
 #: fetches again after this time, for jobs without a notification.
@@ -20,27 +26,27 @@ INTERVAL = 0.01
 
 
 class Throttle:
-    """Limits notifications to one per queue and interval."""
+    """Limits notifications to one per channel, payload and interval."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sent: dict[tuple[str, str], float] = {}
+        self._sent: dict[tuple[str, str, str], float] = {}
 
-    def due(self, alias: str, queues: Iterable[str]) -> list[str]:
-        """Return those of these queues that may be notified now, and count them as notified."""
+    def due(self, alias: str, channel: str, payloads: Iterable[str]) -> list[str]:
+        """Return those of these payloads that may be sent now, and count them as sent."""
         now = time.monotonic()
         with self._lock:
             due = [
-                queue
-                for queue in queues
-                if now - self._sent.get((alias, queue), -math.inf) >= INTERVAL
+                payload
+                for payload in payloads
+                if now - self._sent.get((alias, channel, payload), -math.inf) >= INTERVAL
             ]
-            for queue in due:
-                self._sent[alias, queue] = now
+            for payload in due:
+                self._sent[alias, channel, payload] = now
         return due
 
     def reset(self) -> None:
-        """Allow a notification of every queue."""
+        """Allow every notification."""
         with self._lock:
             self._sent.clear()
 
@@ -58,11 +64,17 @@ def workers_of(queues: Iterable[str]) -> None:
     database.after_commit(lambda: send(alias, distinct), using=alias)
 
 
-def send(alias: str, queues: Iterable[str]) -> None:
-    """Notify the workers of these queues now, each queue once; after the commit only."""
+def readers_of_events() -> None:
+    """Notify the streams of events once the current transaction has committed."""
+    alias = database.alias()
+    database.after_commit(lambda: send(alias, [""], EVENTS), using=alias)
+
+
+def send(alias: str, payloads: Iterable[str], channel: str = JOBS) -> None:
+    """Notify the listeners of a channel now, of each payload once; after the commit only."""
     if not settings().notify:
         return
-    due = throttle.due(alias, queues)
+    due = throttle.due(alias, channel, payloads)
     if not due:
         return
     connection = connections[alias]
@@ -70,7 +82,7 @@ def send(alias: str, queues: Iterable[str]) -> None:
     if not dialect.can_notify:
         return
     try:
-        dialect.notify(connection, due)
+        dialect.notify(connection, due, channel)
     except Error as error:
-        # The jobs are committed; a poll finds them.
-        logger.debug("Workers were not notified of new jobs: %s", type(error).__name__)
+        # The rows are committed; a poll finds them.
+        logger.debug("Nothing was notified on %s: %s", channel, type(error).__name__)

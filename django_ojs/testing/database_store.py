@@ -10,11 +10,12 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.models import Job
-from django_ojs.operations import ack, beat, fail, progress, promotion
+from django_ojs.operations import ack, beat, checkpoint, fail, progress, promotion
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
+from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report
@@ -94,6 +95,7 @@ class DatabaseStore:
             is_async=is_async,
             heartbeat=lambda job, by: beat.extend(WORKER_ID, job.id, by),
             report=_report,
+            save=_save,
         )
 
     def complete(self, run: Run, result: Any, *, committed: bool) -> None:
@@ -126,3 +128,9 @@ def _report(job: Claimed, reported: Report) -> bool:
     # A worker writes it on another connection, which does not see the transaction of a test.
     claim = Claim(worker_id=job.worker_id, run=job.run)
     return progress.report(job.id, reported, claim=claim).state == State.ACTIVE
+
+
+def _save(job: Claimed, state: json.JSON) -> None:
+    # As above.
+    claim = Claim(worker_id=job.worker_id, run=job.run)
+    checkpoint.save(job.id, state, claim=claim)

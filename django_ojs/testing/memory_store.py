@@ -20,9 +20,11 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.operations.fail import decide
 from django_ojs.spec import json
+from django_ojs.spec.checkpoint import Checkpoint, encode
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
+from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.progress import Report, after
 from django_ojs.spec.states import TERMINAL, State, Trigger, allows
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, queue_configs
@@ -39,6 +41,7 @@ class MemoryStore:
         self.results: list[EnqueuedJob] = []
         self._lock = threading.RLock()
         self._jobs: dict[UUID, Job] = {}
+        self._checkpoints: dict[UUID, Checkpoint] = {}
         self._attempts: defaultdict[UUID, list[Attempt]] = defaultdict(list)
 
     def push(
@@ -158,6 +161,7 @@ class MemoryStore:
         with self._lock:
             self._jobs.clear()
             self._attempts.clear()
+            self._checkpoints.clear()
             self.results.clear()
 
     def cancel(self, job_id: UUID) -> tuple[Job, State]:
@@ -197,10 +201,35 @@ class MemoryStore:
             chosen.started_at = timezone.now()
             chosen.attempt += 1
             chosen.run += 1
-            return claimed(chosen)
+            job = claimed(chosen)
+            job.checkpoint = self._checkpoints.get(job.id)
+            return job
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:
-        return JobContext(job, is_async=is_async)
+        return JobContext(job, is_async=is_async, report=self._report, save=self._save)
+
+    def _report(self, job: Claimed, reported: Report) -> bool:
+        with self._lock:
+            stored = self._get(job.id)
+            if stored.state != State.ACTIVE or stored.run != job.run:
+                return False
+            stored.progress = after(stored.progress, reported, run=job.run, now=timezone.now())
+            if reported.checkpoint is not None:
+                self._save(job, dict(reported.checkpoint))
+            return True
+
+    def _save(self, job: Claimed, state: json.JSON) -> None:
+        text = encode(state)
+        with self._lock:
+            stored = self._get(job.id)
+            if stored.state != State.ACTIVE or stored.run != job.run:
+                raise ClaimLost("The job is no longer active under this claim.")
+            before = self._checkpoints.get(job.id)
+            self._checkpoints[job.id] = Checkpoint(
+                state=json.loads(text),
+                sequence=1 if before is None else before.sequence + 1,
+                created_at=timezone.now(),
+            )
 
     def complete(self, run: Run, result: Any, *, committed: bool) -> None:
         with self._lock:
@@ -272,6 +301,8 @@ class MemoryStore:
     def _end(self, job: Job, trigger: Trigger, state: State) -> None:
         self._change(job, trigger, state)
         job.finished_at = timezone.now()
+        if state is not State.DISCARDED:
+            self._checkpoints.pop(job.pk, None)
 
     def _change(self, job: Job, trigger: Trigger, state: State) -> None:
         if not allows(trigger, State(job.state), state):
@@ -312,7 +343,7 @@ def claimed(job: Job) -> Claimed:
         *(job.pk, job.type, job.queue, job.priority, *texts, job.attempt, job.max_attempts),
         *(job.returned, job.run, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
         *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, job.started_at),
-        *(job.lease_until, job.worker_id, error, None),
+        *(job.lease_until, job.worker_id, error, None, False),
     )
     return Claimed(cast("Dialect", _AsIs()), row)
 

@@ -9,7 +9,7 @@ from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import progress
+from django_ojs.worker import checkpoint, progress
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
@@ -53,6 +53,7 @@ class Dispatcher:
                 is_async=handler is not None and handler.is_async,
                 heartbeat=self._extend,
                 report=progress.report,
+                save=checkpoint.save,
             )
             run = Run(
                 job,

@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
-from django_ojs.storage import database
+from django_ojs.storage import database, notify
 from django_ojs.worker.queue_selection import ALL
 
 logger = logging.getLogger("django_ojs")
@@ -68,7 +68,7 @@ class Listener:
             # worker finds its jobs by polling.
             return False
         if settings().notify:
-            database.dialect().listen(link)
+            database.dialect().listen(link, notify.JOBS)
         self.listening = True
         # Jobs that were announced before LISTEN took effect are found by this wake.
         self._wake()
@@ -81,6 +81,6 @@ class Listener:
         return True
 
     def _read(self, link: BaseDatabaseWrapper) -> None:
-        notified = database.dialect().notified_queues(link)
+        notified = database.dialect().notifications(link)
         if notified and (ALL in self._queues or self._queues.intersection(notified)):
             self._wake()

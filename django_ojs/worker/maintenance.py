@@ -21,6 +21,7 @@ from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.maintenance import lease, pruning, timeouts
+from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
@@ -95,6 +96,8 @@ class MaintenanceThread:
             # Readers of the events settle them too.
             Step(log.settle, 2.0),
             Step(log.prune, 10.0),
+            Step(dispatch.dispatch, 1.0, dispatch.BATCH),
+            Step(dispatch.prune, 60.0),
             Step(local.deliver, 1.0),
             Step(outbox.prune, 10.0),
             Step(sweep.Sweeper().start, sweep.INTERVAL),

@@ -1,17 +1,12 @@
 """Store the progress that a handler reports, without blocking its job or its worker."""
 
-import threading
-from collections.abc import Callable
-
-from django.db import connections
-
 from django_ojs.operations import progress
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
-from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
+from django_ojs.worker import own_connection
 
 #: Seconds after which a handler no longer waits for its report to be stored.
 WRITE_TIMEOUT = 5.0
@@ -29,29 +24,10 @@ def report(job: Claimed, reported: Report) -> bool:
         except (Conflict, JobNotFound):
             held = False
 
-    link = database.connection()
-    if link.in_atomic_block and link.features.has_select_for_update:
+    if own_connection.in_transaction():
         # In the handler's transaction the report would be invisible until the commit, and its lock
         # on the job row would block the beats of the whole worker.
-        _on_own_connection(write)
+        own_connection.run(write, timeout=WRITE_TIMEOUT)
     else:
         write()
     return held
-
-
-def _on_own_connection(write: Callable[[], None]) -> None:
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            write()
-        except Exception as error:
-            failed.append(error)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=run, name="ojs-progress", daemon=True)
-    thread.start()
-    thread.join(WRITE_TIMEOUT)
-    if failed:
-        raise failed[0]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django_ojs.registry import registry
+from django_ojs.spec import webhooks
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts
 
@@ -60,7 +61,8 @@ def mismatch(queues: Sequence[str], handlers: Mapping[str, Sequence[str]]) -> st
     if ALL in queues or not handlers:
         return None
     unused = [name for name in queues if name not in handlers]
-    missed = [name for name in sorted(handlers) if name not in queues]
+    # Most projects have no webhooks; a worker need not serve them.
+    missed = [name for name in sorted(handlers) if name not in (*queues, webhooks.QUEUE)]
     if unused:
         text = f"No handler here has {_names(unused)} as its queue."
     elif missed and tuple(queues) == (_DEFAULT_QUEUE,):

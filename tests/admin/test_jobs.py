@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import job_list
-from django_ojs.operations import fail, progress, retry
+from django_ojs.operations import checkpoint, fail, fetch, progress, retry
 from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
@@ -32,6 +32,7 @@ from tests.factories import (
     push,
     push_many,
     read,
+    worker,
 )
 
 #: No job has it; always the same, as the names of tests must be.
@@ -253,6 +254,41 @@ class TestJob:
         page = text(root(), page_of(claimed.id))
         assert "25 % done" in page
         assert '"step": "two"' in page
+
+    def test_the_progress_of_running_jobs_is_a_bar_in_the_list_and_on_the_worker(self) -> None:
+        worker("worker-a")
+        half, silent, again = active(), active(), active(retry=hourly(3))
+        for claimed in (half, again):
+            progress.report(claimed.id, Report(progress=0.5), claim=held(claimed))
+        fail.requeue(again.id)
+        fetch.fetch([again.queue], worker_id="worker-a")
+        assert silent.id != half.id
+        client = root()
+        for address in (LIST, "/admin/django_ojs/worker/worker-a/change/"):
+            html = client.get(address).content.decode()
+            (bar,) = re.findall(r'<svg[^>]*role="progressbar"[^>]*>', html)
+            assert 'aria-valuenow="0.50"' in bar
+            assert "50\u202f% done" in html
+
+    def test_the_message_of_a_report_is_for_those_who_may_see_payloads(self) -> None:
+        claimed = active()
+        report = Report(progress=0.4, data={"message": "page 4 of 10"})
+        progress.report(claimed.id, report, claim=held(claimed))
+        client = root()
+        assert "40 % done · page 4 of 10" in text(client, page_of(claimed.id))
+        assert "page 4" not in text(staff(*VIEW), page_of(claimed.id))
+        with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
+            assert "page 4" not in text(client, page_of(claimed.id))
+
+    def test_the_checkpoint_of_a_job_is_shown_with_its_number_and_redacted(self) -> None:
+        claimed = active()
+        checkpoint.save(claimed.id, {"row": 5, "card": "4111"})
+        with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
+            page = text(root(), page_of(claimed.id))
+        assert "Checkpoint 1" in page
+        assert '"row": 5' in page
+        assert "4111" not in page
+        assert '"row": 5' not in text(staff(*VIEW), page_of(claimed.id))
 
     def test_what_a_job_carries_is_for_those_who_may_see_it(self) -> None:
         boom = Failure(type="Boom", message="a-message", backtrace=("a-frame",))

@@ -9,6 +9,15 @@ export const handlers = {
   'test.never': () => {
     throw Object.assign(new Error('no use'), { code: 'NO_USE', retryable: false });
   },
+  // Continues after the row of its checkpoint, and fails once.
+  'test.rows': async ({ job, checkpoint }, rows) => {
+    const first = job.checkpoint?.state.row ?? 0;
+    for (let row = first + 1; row <= rows; row += 1) {
+      await checkpoint({ row });
+      if (job.attempt < 2 && row === 3) throw new Error('half of it is done');
+    }
+    return { first };
+  },
   // Ends when it is asked to.
   'test.sleep': ({ signal }, milliseconds) =>
     new Promise((resolve, reject) => {

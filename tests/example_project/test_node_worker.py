@@ -13,7 +13,7 @@ import pytest
 from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
-from django_ojs.models import Attempt, Job, Worker
+from django_ojs.models import Attempt, Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.access import api_keys
@@ -73,6 +73,14 @@ def becomes(key: UUID, state: str) -> Job:
 
     job: Job = wait_for(look, f"the job is {Job.objects.get(pk=key).state}")
     return job
+
+
+def test_a_job_continues_at_its_checkpoint(start: Start) -> None:
+    start()
+    key = job_of("test.rows", 5)
+    job = becomes(key, "completed")
+    assert (job.attempt, job.result) == (2, {"first": 3})
+    assert not Checkpoint.objects.exists()
 
 
 def test_a_job_is_done_and_its_result_kept(start: Start) -> None:

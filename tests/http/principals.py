@@ -38,6 +38,7 @@ class Line:
     least: str
     elsewhere: str
     body: Any = None
+    query: str = ""
 
 
 ERROR = {"type": "Boom", "message": "it broke"}
@@ -62,6 +63,9 @@ TABLE = [
     Line("POST", "ojs-job-nack", WORKER, DENIED, {"error": ERROR}),
     Line("GET", "ojs-job-progress", READ, DENIED),
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
+    Line("GET", "ojs-job-checkpoint", READ, DENIED),
+    Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
+    Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
     Line("POST", "ojs-worker-progress", WORKER, DENIED, {"job_id": "{job}", "progress": 0.5}),
     # Workers
     Line("POST", "ojs-fetch", WORKER, DENIED, {"queues": ["mine", "other"]}),
@@ -93,6 +97,20 @@ TABLE = [
     Line("DELETE", "ojs-cron-job", ADMIN, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
+    Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
+    Line("GET", "ojs-job-events", READ, DENIED),
+    Line("GET", "ojs-queue-events", READ, DENIED),
+    # Webhooks
+    Line("GET", "ojs-webhooks", OPERATOR, HIDDEN),
+    Line("POST", "ojs-webhooks", ADMIN, ALL, {"url": "https://a.test", "events": ["queue.*"]}),
+    Line("GET", "ojs-webhook", OPERATOR, HIDDEN),
+    Line("PATCH", "ojs-webhook", ADMIN, HIDDEN, {"active": False}),
+    Line("DELETE", "ojs-webhook", ADMIN, HIDDEN),
+    Line("POST", "ojs-webhook-test", ADMIN, HIDDEN),
+    Line("POST", "ojs-webhook-secret", ADMIN, HIDDEN),
+    Line("GET", "ojs-webhook-deliveries", OPERATOR, HIDDEN),
+    Line("GET", "ojs-webhook-delivery", OPERATOR, HIDDEN),
+    Line("POST", "ojs-webhook-delivery-retry", OPERATOR, HIDDEN),
     # The control plane
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),

@@ -19,6 +19,7 @@ def report(job: Any, **body: Any) -> Any:
     return api.put(f"jobs/{job['id']}/progress", body)
 
 
+@pytest.mark.requirement("PRG-001", "PRG-004", "PRG-R001")
 def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     job = api.active()
     response = report(job, progress=0.47, data={"rows": 14000})
@@ -40,6 +41,7 @@ def test_what_a_worker_reports_is_returned_and_read_again() -> None:
     assert api.info(job["id"])["progress"] == 0.47
 
 
+@pytest.mark.requirement("PRG-004")
 def test_nothing_was_reported_is_null_and_not_404() -> None:
     job = api.push()
     response = api.get(f"jobs/{job['id']}/progress")
@@ -54,6 +56,7 @@ def test_nothing_was_reported_is_null_and_not_404() -> None:
     assert "Last-Modified" not in response.headers
 
 
+@pytest.mark.requirement("PRG-002", "PRG-003")
 def test_a_share_is_clamped_and_never_goes_back() -> None:
     job = api.active()
     assert report(job, progress=0.5).ok()["progress"] == 0.5
@@ -85,6 +88,7 @@ def test_a_report_that_is_too_large_is_refused() -> None:
     api.put(f"jobs/{job['id']}/progress").error(400, "invalid_payload")
 
 
+@pytest.mark.requirement("PRG-007")
 @pytest.mark.parametrize("state", ["available", "completed", "cancelled", "discarded"])
 def test_a_report_of_a_job_that_does_not_run_is_ignored(state: str) -> None:
     job = {"id": str(in_state(state).pk)}
@@ -105,6 +109,7 @@ def test_there_is_no_progress_of_what_is_no_job(key: str) -> None:
     report({"id": key}, progress=0.5).error(404, "not_found")
 
 
+@pytest.mark.requirement("PRG-005", "PRG-R002")
 def test_a_completed_job_is_done_and_the_next_attempt_begins_with_the_checkpoint() -> None:
     done = api.active()
     report(done, progress=0.87).ok()

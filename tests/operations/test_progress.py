@@ -24,6 +24,7 @@ def shown(job_id: Any) -> Any:
     return read(job_id).envelope().get("progress")
 
 
+@pytest.mark.requirement("PRG-003", "PRG-R001")
 def test_progress_is_in_the_jobs_envelope_and_never_goes_back() -> None:
     job = active()
     assert shown(job.id) is None
@@ -33,6 +34,7 @@ def test_progress_is_in_the_jobs_envelope_and_never_goes_back() -> None:
     assert read(job.id).progress["data"] == {"row": 5}
 
 
+@pytest.mark.requirement("PRG-008")
 def test_progress_extends_the_lease_and_never_shortens_it() -> None:
     job = active(visibility_timeout_ms=60_000)
     lease = read(job.id).lease_until
@@ -47,6 +49,7 @@ def test_progress_extends_the_lease_and_never_shortens_it() -> None:
     assert read(job.id).lease_until == extended + HOUR
 
 
+@pytest.mark.requirement("PRG-007")
 @pytest.mark.parametrize("state", ["available", "retryable", "completed", "cancelled", "discarded"])
 def test_a_job_that_does_not_run_is_left_as_it_is(state: str) -> None:
     job = in_state(state)
@@ -72,6 +75,7 @@ def test_there_is_no_progress_of_what_is_no_job() -> None:
         progress.report(uuid7(), Report(progress=0.5))
 
 
+@pytest.mark.requirement("PRG-005", "PRG-006")
 def test_a_completed_job_is_done_and_a_failed_one_stays_where_it_was() -> None:
     done, failed, cancelled = active(), active(), active()
     for job in (done, failed, cancelled):
@@ -82,6 +86,7 @@ def test_a_completed_job_is_done_and_a_failed_one_stays_where_it_was() -> None:
     assert [shown(job.id) for job in (done, failed, cancelled)] == [1.0, 0.73, 0.73]
 
 
+@pytest.mark.requirement("PRG-R002")
 def test_the_next_attempt_begins_anew_and_is_given_the_checkpoint() -> None:
     job = active(retry=hourly(3))
     progress.report(job.id, Report(progress=0.73, checkpoint={"last": 72}))
@@ -113,7 +118,8 @@ def test_progress_is_an_event_once_a_second_at_most() -> None:
         progress.report(job.id, Report(progress=share))
     stored = dict(read(job.id).progress) | {"updated_at": "2026-01-01T00:00:00.000Z"}
     Job.objects.filter(pk=job.id).update(progress=stored)
-    progress.report(job.id, Report(progress=0.655))
+    progress.report(job.id, Report(progress=0.655, data={"message": "row 655"}))
     reported = Event.objects.filter(type="job.progress").order_by("id")
     assert [event.data["progress_percent"] for event in reported] == [25.0, 65.5]
+    assert [event.data.get("progress_message") for event in reported] == [None, "row 655"]
     assert {(event.subject, event.queue) for event in reported} == {(str(job.id), job.queue)}

@@ -24,7 +24,7 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
     assert {type.value for type in EventType} == {
         *("job.enqueued", "job.started", "job.completed", "job.failed", "job.discarded"),
         *("job.retrying", "job.cancelled", "job.heartbeat", "job.scheduled", "job.expired"),
-        "job.progress",
+        *("job.progress", "job.checkpointed"),
         *("queue.paused", "queue.resumed"),
         *("queue.created", "queue.deleted", "queue.config_updated"),
         *("worker.started", "worker.stopped", "worker.quiet", "worker.heartbeat"),

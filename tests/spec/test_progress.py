@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
-from django_ojs.spec.progress import MAX_BYTES, Progress, Report, after, last_checkpoint, shown
+from django_ojs.spec.progress import MAX_BYTES, Progress, Report, after, shown
 
 NOW = datetime(2026, 2, 15, 21, 45, 30, tzinfo=UTC)
 STAMP = "2026-02-15T21:45:30.000Z"
@@ -69,14 +69,12 @@ def test_a_share_never_goes_back_within_a_run_and_the_details_follow() -> None:
     assert seen(kept(then, progress=0.9)).data == {"row": 20}
 
 
-def test_another_run_begins_anew_with_the_checkpoint_of_the_one_before() -> None:
+def test_another_run_begins_anew() -> None:
     first = kept(progress=0.6, data={"row": 60}, checkpoint={"at": 60})
     assert seen(first, run=2) == Progress(progress=None, data=None, updated_at=None)
-    assert last_checkpoint(first) == {"at": 60}
     then = kept(first, run=2, progress=0.1)
     assert seen(then, run=2) == Progress(progress=0.1, updated_at=STAMP)
-    assert last_checkpoint(then) == {"at": 60}
-    assert last_checkpoint(kept(then, run=2, progress=0.2, checkpoint={"at": 70})) == {"at": 70}
+    assert "checkpoint" not in then
 
 
 def test_a_completed_job_that_reported_is_done_and_a_failed_one_stays_where_it_was() -> None:
@@ -94,4 +92,3 @@ def test_a_job_that_was_retried_by_hand_shows_no_progress_before_it_runs() -> No
 
 def test_nothing_was_reported() -> None:
     assert seen(None) == seen({}) == Progress()
-    assert last_checkpoint(None) is None

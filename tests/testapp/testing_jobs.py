@@ -67,3 +67,15 @@ def forever() -> None:
 def now() -> str:
     """Return the time."""
     return timezone.now().isoformat()
+
+
+@ojs.job("testing.import", retry=ojs.RetryPolicy(max_attempts=2))
+def import_rows(ctx: ojs.JobContext, rows: int) -> int:
+    """Fail in the middle of the first run; return the row at which this one began."""
+    first: int = ctx.last_checkpoint or 0
+    for row in range(first, rows):
+        ctx.progress((row + 1) / rows, f"row {row + 1} of {rows}")
+        ctx.checkpoint(row + 1)
+        if ctx.attempt == 1 and row == rows // 2:
+            raise ValueError("the connection is lost")
+    return first

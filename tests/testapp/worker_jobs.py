@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 import django_ojs as ojs
 from django_ojs.models import Attempt
@@ -56,6 +56,22 @@ def note(ctx: ojs.JobContext, event: str = "ran") -> str:
 def quick(number: int) -> int:
     """Do next to nothing."""
     return number
+
+
+@ojs.job("worker.rows", retry=AGAIN_SOON)
+def rows(ctx: ojs.JobContext, number: int) -> int:
+    """Mark each row once, with the checkpoint in the same transaction; wait before the last."""
+    first = ctx.last_checkpoint or 0
+    end = time.monotonic() + LONGEST
+    for row in range(first, number):
+        with transaction.atomic():
+            Thing.objects.create(name=f"row {row}")
+            ctx.checkpoint(row + 1)
+        if row == number - 2:
+            mark(ctx, "started")
+            while not released(ctx.job.id, "go") and time.monotonic() < end:
+                time.sleep(0.02)
+    return first
 
 
 @ojs.job("worker.wait", retry=AGAIN_SOON)

@@ -109,6 +109,17 @@ def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContex
     assert timedelta(minutes=50) < frozen - real() < timedelta(minutes=70)
 
 
+def test_two_relative_times_of_a_job_keep_their_distance_after_the_clock_ran(
+    ojs: TestContext,
+) -> None:
+    ojs.freeze(MOMENT)
+    ojs.unfreeze()
+    for _ in range(200):
+        job = send.options(scheduled_at=HOUR, expires_at=3 * HOUR).enqueue("ada").job()
+        assert job.due_at is not None
+        assert job.expires_at == job.due_at + 2 * HOUR
+
+
 def test_a_lease_lapses(ojs: TestContext) -> None:
     send.enqueue("ada")
     assert fetch(["email"], worker_id="dead")

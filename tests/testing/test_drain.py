@@ -19,6 +19,7 @@ from tests.testapp.testing_jobs import (
     break_transaction,
     chain,
     forever,
+    import_rows,
     save,
     save_atomically,
     send,
@@ -42,6 +43,20 @@ def test_jobs_run_through_all_operations(context: TestContext) -> None:
     assert context.drain() == Drained()
     context.assert_performed(send, args=["ada"], count=1)
     context.refute_performed(save)
+
+
+def test_a_job_continues_at_its_checkpoint(context: TestContext) -> None:
+    import_rows.enqueue(4)
+    assert context.drain(with_retries=True) == Drained(retryable=1, completed=1)
+    (job,) = context.assert_completed(import_rows)
+    assert job.result == 3
+    assert job.progress["progress"] == 1.0
+    assert job.progress["data"] == {"message": "row 4 of 4"}
+
+
+def test_a_job_that_is_performed_reports_and_saves(context: TestContext) -> None:
+    with pytest.raises(ValueError, match="the connection is lost"):
+        context.perform(import_rows, 4)
 
 
 def test_the_bounds_of_a_drain(context: TestContext) -> None:

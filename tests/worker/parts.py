@@ -50,6 +50,7 @@ def claimed(
             names["worker_id"],
             None,
             None,
+            False,
         ),
     )
 

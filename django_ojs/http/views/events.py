@@ -1,44 +1,102 @@
-"""The recorded events, read by polling (ojs-events §6.4)."""
+"""The recorded events, read by polling (ojs-events §6.4) or as a stream (ojs-realtime §2)."""
 
 from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.views.base import OJSView
+from django_ojs.http.event_stream import CONTENT_TYPE, EventStreamResponse, Selection
+from django_ojs.http.views.jobs import JobView, job_id
+from django_ojs.operations import queues
 from django_ojs.operations.events import log
+from django_ojs.spec import ids
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 
 
-class Events(OJSView):
-    """The events after a cursor that match all filters, in the order of the commits, without gaps.
+class EventView(JobView):
+    """The events that match all filters, in the order of the commits, without gaps.
 
     The scope is that of reading jobs: an event has no arguments and no results.
     """
 
     needs = {"GET": Scope.READ}
 
-    def get(self, request: Request) -> dict[str, Any]:
-        query = request.query_params
-        limits = settings().limits
-        types = fields.query_list(query.getlist("types"))
+    def filters(self) -> dict[str, Any]:
+        """Return the filters of the query. Raises InvalidRequest, PermissionDenied."""
+        query = self.request.query_params
+        # ojs-realtime §5.6 names the first one so.
+        types = fields.query_list([*query.getlist("types"), *query.getlist("event_types")])
+        names = fields.query_list(query.getlist("queues"))
         job_types = fields.query_list(query.getlist("job_types"))
+        for name in names:
+            self.check_queue(name, "queues")
         try:
             for name in job_types:
-                check_type(name, limits)
+                check_type(name, settings().limits)
         except OJSError:
             raise InvalidRequest.of("job_types", "must be types of jobs") from None
-        page = log.read(
-            types=types or None,
-            queues=self._queues(fields.query_list(query.getlist("queues"))),
-            job_types=job_types or None,
-            after=query.get("after") or None,
+        return {
+            "types": types or None,
+            "queues": names or None,
+            "job_types": job_types or None,
             # A caller that is limited to some queues gets no events of workers either.
-            within=self.access.queues,
+            "within": self.access.queues,
+        }
+
+    def check_queue(self, name: str, field: str) -> None:
+        check_queue(name, settings().limits, field=field)
+        self.access.check_queue(name)
+
+    def stream(
+        self, name: str = "all", *, job: UUID | None = None, queue: str | None = None
+    ) -> HttpResponseBase:
+        """Return a stream of the events of a channel."""
+        filters = self.filters()
+        if queue is not None:
+            filters["queues"] = self._of_queue(queue, filters["queues"])
+        if job is not None:
+            self.info(job)
+        if filters["types"] is not None:
+            log.matching_types(filters["types"])
+        if self.request.method == "HEAD":
+            return HttpResponse(content_type=CONTENT_TYPE)
+        selection = Selection(name=name, job=job, **filters)
+        return EventStreamResponse(self.request._request, selection, self._start())
+
+    def _start(self) -> log.Resumed:
+        """Return where the stream begins: after the client's last event, or now."""
+        if last := self.request.headers.get("Last-Event-ID"):
+            try:
+                return log.resume(last, self.access.queues)
+            except InvalidRequest:
+                # A client cannot correct this header (ojs-realtime §2.5).
+                return log.Resumed(log.latest(), has_gap=True)
+        if after := self.request.query_params.get("after"):
+            return log.resume(after, self.access.queues)
+        return log.Resumed(log.latest())
+
+    @staticmethod
+    def _of_queue(queue: str, names: Collection[str] | None) -> list[str]:
+        return [queue] if names is None or queue in names else []
+
+
+class Events(EventView):
+    """The events after a cursor, oldest first; a stream of them where the client accepts that."""
+
+    def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
+        if CONTENT_TYPE in request.headers.get("Accept", ""):
+            return self.stream()
+        query = request.query_params
+        page = log.read(
+            **self.filters(),
+            after=query.get("after") or None,
             limit=fields.query_integer(
                 query,
                 "limit",
@@ -49,8 +107,35 @@ class Events(OJSView):
         )
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
 
-    def _queues(self, names: list[str]) -> Collection[str] | None:
-        for name in names:
-            check_queue(name, settings().limits, field="queues")
-            self.access.check_queue(name)
-        return names or None
+
+class EventStream(EventView):
+    """A stream of the events of a channel: `job:ID`, `queue:NAME`, or `all`."""
+
+    def get(self, request: Request) -> HttpResponseBase:
+        channel = request.query_params.get("channel") or "all"
+        kind, _, name = channel.partition(":")
+        if channel == "all":
+            return self.stream()
+        if kind == "job":
+            return self.stream(channel, job=ids.parse_id(name, "channel"))
+        if kind == "queue":
+            self.check_queue(name, "channel")
+            return self.stream(channel, queue=name)
+        raise InvalidRequest.of("channel", "must be job:ID, queue:NAME or all")
+
+
+class JobEvents(EventView):
+    """A stream of the events of a job, which ends with the job (ojs-realtime §2.1)."""
+
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        return self.stream(f"job:{key}", job=job_id(key))
+
+
+class QueueEvents(EventView):
+    """A stream of the events of a queue (ojs-realtime §2.2)."""
+
+    def get(self, request: Request, name: str) -> HttpResponseBase:
+        self.access.check_queue(name)
+        # A queue that is not known is not found.
+        queues.get(name)
+        return self.stream(f"queue:{name}", queue=name)

@@ -172,7 +172,10 @@ class Beat(OJSView):
 def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
     # Most jobs have no earlier run.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
-    found = [envelope.render(job, errors=errors.get(job.id)) for job in claimed]
+    found = [
+        envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
+        for job in claimed
+    ]
     for shown in found:
         _add_delay(shown)
     return found

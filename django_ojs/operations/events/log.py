@@ -1,7 +1,7 @@
 """Read the recorded events, in the order of their commits and without gaps (ojs-events §6.4)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -32,8 +32,22 @@ class Page:
     """
 
     events: list[dict[str, Any]]
+    #: The position of each event, which is the cursor of a page that ends with it.
+    positions: list[int] = field(default_factory=list)
     cursor: str
     has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a reader goes on, and whether events after its cursor are not kept any more.
+
+    `missed` is how many they are at most, None where that is not known.
+    """
+
+    position: int
+    has_gap: bool = False
+    missed: int | None = None
 
 
 def read(
@@ -41,6 +55,7 @@ def read(
     types: Collection[str] | None = None,
     queues: Collection[str] | None = None,
     job_types: Collection[str] | None = None,
+    subject: str | None = None,
     after: str | None = None,
     limit: int = DEFAULT_LIMIT,
     within: Collection[str] | None = None,
@@ -52,6 +67,8 @@ def read(
     transaction committed. `within` are the queues that the caller may use. Raises InvalidRequest.
     """
     filters = _filters(types, within if queues is None else queues, job_types)
+    if subject is not None:
+        filters["subject"] = subject
     # Before the bounds are read: an event that gets its position later would be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
@@ -67,6 +84,8 @@ def read(
     page = found[:limit]
     return Page(
         events=[render(event) for event in page],
+        # Every event in the result has a position.
+        positions=[event.position or 0 for event in page],
         cursor=str(page[-1].position if full else end),
         has_more=full or end < last or assigned >= stored.ASSIGNED_AT_ONCE,
     )
@@ -84,6 +103,22 @@ def render(event: Event) -> dict[str, Any]:
     )
 
 
+def latest() -> int:
+    """Return the position of the latest committed event, 0 without any."""
+    stored.assign_positions()
+    bounds = stored.bounds()
+    return 0 if bounds is None else bounds[1]
+
+
+def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
+    """Return where a reader goes on that has a cursor. Raises InvalidRequest for an unknown one."""
+    last, position = latest(), _position(cursor, within)
+    bounds = stored.bounds()
+    missed = 0 if bounds is None else bounds[0] - 1 - position
+    # A database that was restored may be behind the cursor.
+    return Resumed(min(position, last), has_gap=missed > 0, missed=missed if missed > 0 else None)
+
+
 def settle() -> int:
     """Assign positions to committed events, as reading does. Return how many."""
     return stored.assign_positions()
@@ -94,6 +129,14 @@ def prune(limit: int = BATCH) -> int:
     return stored.prune(settings().keep_events_for, limit)
 
 
+def matching_types(patterns: Collection[str]) -> Collection[str]:
+    """Return the types of events that patterns match. Raises InvalidRequest."""
+    try:
+        return events.matching(patterns)
+    except ValueError as error:
+        raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
+
+
 def _filters(
     types: Collection[str] | None,
     queues: Collection[str] | None,
@@ -101,10 +144,7 @@ def _filters(
 ) -> dict[str, Any]:
     filters: dict[str, Any] = {}
     if types is not None:
-        try:
-            filters["type__in"] = sorted(events.matching(types))
-        except ValueError as error:
-            raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
+        filters["type__in"] = sorted(matching_types(types))
     if queues is not None:
         filters["queue__in"] = sorted(set(queues) - {""})
     if job_types is not None:

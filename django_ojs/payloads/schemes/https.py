@@ -2,8 +2,9 @@
 
 import re
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -61,6 +62,57 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
         return _Body(response.iter_stream(), opened.pop_all(), field)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Response:
+    """A response to a POST: the names of the headers are lower case, the body may be cut."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    timeout: float,
+    allowed: tuple[Network, ...],
+    setting: str,
+    max_bytes: int,
+) -> Response:
+    """POST to a URL at a public address, or at one that a setting allows.
+
+    It follows no redirects and uses no proxies. Raises PayloadRefused, PayloadUnavailable.
+    """
+    field = "url"
+    scheme = url.partition("://")[0]
+    default_port = 443 if scheme == "https" else 80
+    host, port, target = _split(url, field, default_port)
+    where = httpcore.URL(scheme=scheme, host=host.encode(), port=port, target=target.encode())
+    fields = [(b"Host", _host_header(host, port, default_port))]
+    fields += [(name.encode(), value.encode()) for name, value in headers.items()]
+    with Budget(timeout) as budget:
+        backend = _GuardedBackend(allowed, field, budget, setting)
+        context = ssl_context(settings().payload_ca_file)
+        try:
+            with (
+                httpcore.ConnectionPool(
+                    ssl_context=context, network_backend=backend, retries=0
+                ) as pool,
+                pool.stream("POST", where, headers=fields, content=body) as response,
+            ):
+                received = b""
+                for chunk in response.iter_stream():
+                    received += chunk
+                    if len(received) >= max_bytes:
+                        break
+        except _FAILURES:
+            raise PayloadUnavailable(f"the host of {field} did not send a valid response") from None
+    found = {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in response.headers}
+    return Response(status=response.status, headers=found, body=received[:max_bytes])
+
+
 # UnicodeError: a name that cannot be encoded for DNS.
 _FAILURES: Final = (
     httpcore.NetworkError,
@@ -78,13 +130,13 @@ def ssl_context(ca_file: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca_file)
 
 
-def _split(uri: str, field: str) -> tuple[str, int, str]:
+def _split(uri: str, field: str, default_port: int = 443) -> tuple[str, int, str]:
     # Not a general parser: two of them may read the same URL differently. Such URLs are refused.
     rest = uri.partition("://")[2]
     cut = min((i for c in "/?#" if (i := rest.find(c)) >= 0), default=len(rest))
     found = _AUTHORITY(rest[:cut])
     target = rest[cut:].partition("#")[0]
-    port = int(found[2] or 443) if found is not None else 0
+    port = int(found[2] or default_port) if found is not None else 0
     if found is None or not 0 < port < 65_536:
         raise PayloadRefused(f"{field} must be https:// with a host, and no user in it")
     return found[1].lower(), port, target if target.startswith("/") else f"/{target}"
@@ -102,8 +154,8 @@ def is_allowed(host: str, port: int, allowed: Iterable[str]) -> bool:
     return False
 
 
-def _host_header(host: str, port: int) -> bytes:
-    return (host if port == 443 else f"{host}:{port}").encode()
+def _host_header(host: str, port: int, default_port: int = 443) -> bytes:
+    return (host if port == default_port else f"{host}:{port}").encode()
 
 
 def _check(response: httpcore.Response, field: str) -> None:
@@ -148,8 +200,15 @@ class _Body:
 class _GuardedBackend(httpcore.NetworkBackend):
     """Connects to checked addresses only, and waits no longer than the budget."""
 
-    def __init__(self, allowed: tuple[Network, ...], field: str, budget: Budget) -> None:
+    def __init__(
+        self,
+        allowed: tuple[Network, ...],
+        field: str,
+        budget: Budget,
+        setting: str = "PAYLOAD_PRIVATE_NETWORKS",
+    ) -> None:
         self._inner = httpcore.SyncBackend()
+        self._setting = setting
         self._allowed = allowed
         self._field = field
         self._budget = budget
@@ -163,7 +222,7 @@ class _GuardedBackend(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         """Connect to the first address of a name that accepts."""
-        addresses = addresses_of(host.strip("[]"), port, self._allowed, self._field)
+        addresses = addresses_of(host.strip("[]"), port, self._allowed, self._field, self._setting)
         for address in addresses:
             try:
                 stream = self._inner.connect_tcp(address, port, _shortest(timeout, self._budget))

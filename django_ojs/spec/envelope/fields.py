@@ -209,7 +209,8 @@ SYSTEM: Final[dict[str, str | None]] = {
     "next_attempt_at": "due_at",
     "retry_delay_ms": None,
     "progress": "progress",
-    "last_checkpoint": "progress",
+    "last_checkpoint": None,
+    "checkpoint": None,
     "parent_results": None,
     "workflow_id": None,
 }

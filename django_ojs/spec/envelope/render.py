@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from django_ojs.spec import progress
+from django_ojs.spec.checkpoint import Checkpoint
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.failure import with_code
@@ -75,10 +76,15 @@ _VERBATIM: Final = tuple(
 _NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator"})
 
 
-def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
+def render(
+    job: StoredJob,
+    errors: Sequence[dict[str, Any]] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> dict[str, Any]:
     """Return the JSON object of a job, without absent attributes; `meta` is always there.
 
-    `errors` is the history, oldest first, for responses that carry it.
+    `errors` is the history, oldest first, and `checkpoint` the latest one, for responses that carry
+    them.
     """
     options: dict[str, Any] = job.options or {}
     state = str(job.state)
@@ -104,6 +110,10 @@ def render(job: StoredJob, errors: Sequence[dict[str, Any]] | None = None) -> di
             out[name] = options[name]
     if job.progress:
         _add_progress(out, job, state)
+    if checkpoint is not None:
+        # ojs-durable-execution §6.1, and ojs-progress §6.4.
+        out["checkpoint"] = {"state": checkpoint.state, "sequence": checkpoint.sequence}
+        out["last_checkpoint"] = checkpoint.state
     if job.result is not None:
         out["result"] = job.result
     if job.error is not None:
@@ -119,9 +129,6 @@ def _add_progress(out: dict[str, Any], job: StoredJob, state: str) -> None:
     shown = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=state)
     if shown.progress is not None:
         out["progress"] = shown.progress
-    checkpoint = progress.last_checkpoint(job.progress)
-    if checkpoint is not None:
-        out["last_checkpoint"] = checkpoint
 
 
 def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[str, Any]) -> None:

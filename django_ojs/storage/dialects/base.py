@@ -43,6 +43,7 @@ CLAIMED = (
     "worker_id",
     "error",
     "progress",
+    "has_checkpoint",
 )
 
 #: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
@@ -419,18 +420,20 @@ class Dialect(ABC):
         """Convert a timestamp of a raw row."""
 
     @abstractmethod
-    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        """Notify listening workers that these queues have work; not in the caller's transaction.
+    def notify(
+        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
+    ) -> None:
+        """Notify the listeners of a channel; not in the caller's transaction.
 
         Where `can_notify` is false it does nothing.
         """
 
-    def listen(self, connection: BaseDatabaseWrapper) -> None:
-        """Receive notifications on this connection. Only where `can_notify`."""
+    def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
+        """Receive the notifications of a channel on this connection. Only where `can_notify`."""
         raise NotImplementedError
 
-    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the queues of the notifications that have arrived; it does not wait for any."""
+    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
+        """Return the payloads of the notifications that have arrived; it does not wait for any."""
         raise NotImplementedError
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
@@ -509,6 +512,18 @@ class Dialect(ABC):
         Given as a JSON array of `{name, job_id, scheduled_at, triggered_by, phase}`.
         """
         self._run(connection, "add_cron_runs", {"runs": runs})
+
+    def save_checkpoint(
+        self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str
+    ) -> tuple[int, datetime] | None:
+        """Replace the checkpoint of a job, and return its sequence and time.
+
+        None: a later run has saved one.
+        """
+        values = {"job_id": key, "run": run, "state": state}
+        for sequence, created_at in self._rows(connection, "save_checkpoint", values):
+            return sequence, self.time(created_at)  # type: ignore[return-value]  # never NULL
+        return None
 
     def dead_workers(
         self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0

@@ -28,19 +28,18 @@ from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
 
-#: The channel on which idle workers listen; the payload is a queue's name.
-CHANNEL = "ojs"
-
 _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
 _NOW = "statement_timestamp()"
 _SQL = load_all(
     "postgresql",
-    channel=CHANNEL,
     count_differences=load("postgresql", "count_differences"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
-    **{name: f"{{{name}}}" for name in ("calls", "named", "on_conflict", "where_admitted")},
+    **{
+        name: f"{{{name}}}"
+        for name in ("calls", "channel", "named", "on_conflict", "where_admitted")
+    },
 ) | {"due_queues": load("common", "due_queues", now=_NOW)}
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
@@ -277,23 +276,26 @@ class PostgreSQL(Dialect):
     def time(self, value: Any) -> datetime | None:
         return cast("datetime | None", value)
 
-    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
-        calls = ", ".join([f"pg_notify('{CHANNEL}', %s)"] * len(queues))
+    def notify(
+        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
+    ) -> None:
+        calls = ", ".join([f"pg_notify('{channel}', %s)"] * len(payloads))
         with connection.cursor() as cursor:
-            cursor.execute(_SQL["notify"].format(calls=calls), list(queues))
+            cursor.execute(_SQL["notify"].format(calls=calls), list(payloads))
 
-    def listen(self, connection: BaseDatabaseWrapper) -> None:
-        self._run(connection, "listen")
+    def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_SQL["listen"].format(channel=channel))
 
-    def notified_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
+    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
         # Not psycopg's `notifies()`: it waits for more while it holds the GIL, and the thread that
         # was woken waits with it.
         link = connection.connection.pgconn
         link.consume_input()
-        queues = []
+        payloads = []
         while notification := link.notifies():
-            queues.append(notification.extra.decode())
-        return queues
+            payloads.append(notification.extra.decode())
+        return payloads
 
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         pid, started_at = self._rows(connection, "session")[0]

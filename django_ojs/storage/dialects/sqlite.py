@@ -208,7 +208,9 @@ class SQLite(Dialect):
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self.begin_write(connection)
 
-    def notify(self, connection: BaseDatabaseWrapper, queues: Sequence[str]) -> None:
+    def notify(
+        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
+    ) -> None:
         """Nothing to do: a connection cannot listen."""
 
     def is_contention_error(self, error: OperationalError) -> bool:

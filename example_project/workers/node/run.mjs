@@ -26,7 +26,7 @@ export class Run {
     const limit = this.job.timeout_ms ?? DEFAULT_TIMEOUT_MS;
     const timer = setTimeout(() => this.interrupt('timeout', 'The job ran longer than its timeout.'), limit);
     try {
-      const result = await handler({ job: this.job, signal: this.controller.signal }, ...this.job.args);
+      const result = await handler(this.context(), ...this.job.args);
       await this.report('ack', { result: result ?? null }, 'completed');
     } catch (error) {
       if (error instanceof ErrorResponse && this.reported) throw error;
@@ -35,6 +35,14 @@ export class Run {
       clearTimeout(timer);
     }
     await this.interruption;
+  }
+
+  /** What the handler gets. The job of a later attempt has the `checkpoint` that was saved last. */
+  context() {
+    const claim = { worker_id: config.workerId, attempt: this.job.attempt };
+    const checkpoint = (state) =>
+      this.server.send('checkpoint', { state, ...claim }, `jobs/${this.job.id}/checkpoint`);
+    return { job: this.job, signal: this.controller.signal, checkpoint };
   }
 
   /** Fail the job, or return it, and abort `signal`; the slot is taken until the handler ends. */

@@ -30,15 +30,15 @@ export class ErrorResponse extends Error {
 
 export class Server {
   constructor({ url, apiKey }, log) {
-    this.base = `${url.replace(/\/+$/, '')}/ojs/v1/workers`;
+    this.base = `${url.replace(/\/+$/, '')}/ojs/v1`;
     this.headers = { 'Content-Type': MEDIA_TYPE, Accept: MEDIA_TYPE, 'OJS-Version': '1.0' };
     if (apiKey) this.headers.Authorization = `Bearer ${apiKey}`;
     this.log = log;
   }
 
   /** Send one request. Throws ErrorResponse, or what fetch throws when there is no response. */
-  async send(operation, body) {
-    const response = await fetch(`${this.base}/${operation}`, {
+  async send(operation, body, path = `workers/${operation}`) {
+    const response = await fetch(`${this.base}/${path}`, {
       method: 'POST',
       headers: this.headers,
       body: JSON.stringify(body),

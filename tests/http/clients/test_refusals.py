@@ -37,7 +37,6 @@ class TestFeaturesThatAreNotServed:
             ("bulk", "POST", "dead-letter/retry"),
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
-            ("checkpoints", "DELETE", f"jobs/{ID}/checkpoint"),
             ("history", "GET", f"jobs/{ID}/history"),
             ("realtime", "GET", f"jobs/{ID}/progress/stream"),
             ("realtime", "GET", "queues/default/events"),

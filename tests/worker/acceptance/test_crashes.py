@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from django_ojs.models import Worker
+from django_ojs.models import Checkpoint, Worker
 from django_ojs.operations import ack
 from django_ojs.operations.workers import ended
 from django_ojs.spec.errors import ClaimLost
@@ -55,6 +55,18 @@ def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start
     assert not Worker.objects.filter(pid=victim).exists()
     (died,) = ended.dead()
     assert (died.id, died.how, died.jobs_rescued) == (old.worker_id, "killed by SIGKILL", 1)
+
+
+@pytest.mark.requirement("DUR-R001")
+def test_a_job_of_a_killed_process_continues_at_its_checkpoint(start: Start) -> None:
+    job = stored(handlers.rows.enqueue(5))
+    tree = start("--threads", "1").ready()
+    started(job)
+    os.kill(tree.child_of(job), signal.SIGKILL)
+    becomes(job, "completed")
+    assert (job.attempt, job.result) == (2, 4)
+    assert sorted(Thing.objects.values_list("name", flat=True)) == [f"row {n}" for n in range(5)]
+    assert not Checkpoint.objects.exists()
 
 
 def test_another_worker_takes_over_when_a_whole_tree_is_killed(start: Start) -> None:

@@ -18,6 +18,8 @@ BEGIN
     END LOOP;
 END $$;
 
+DROP FUNCTION ojs_checkpoint_end() CASCADE;
+
 DROP FUNCTION ojs_job_count_insert() CASCADE;
 
 DROP FUNCTION ojs_job_count_update() CASCADE;

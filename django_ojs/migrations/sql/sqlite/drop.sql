@@ -1,4 +1,8 @@
--- The reverse of count_triggers.sql.
+-- The reverse of the other files: Django drops the tables of the models itself.
+
+DROP TRIGGER ojs_job_checkpoint_end;
+
+DROP TRIGGER ojs_job_checkpoint_delete;
 
 DROP TRIGGER ojs_job_count_insert;
 

@@ -1,5 +1,5 @@
--- Notifies the workers that listen; {calls} is one pg_notify() a queue.
+-- Notifies those that listen to a channel; {calls} is one pg_notify() a payload.
 --
 -- The notification is a transaction of its own and need not be written to the disk: it is a hint,
--- and workers poll as well.
+-- and listeners poll as well.
 SELECT set_config('synchronous_commit', 'off', true), {calls}

@@ -1,7 +1,8 @@
 -- Stores any number of jobs, given as one JSON array, and skips ids that are taken.
 --
--- Relative times are added to the database's clock, and are written into `options` as the absolute
--- times that they became.
+-- Relative times are added to the time of the row, in milliseconds, and are written into `options` as
+-- the absolute times that they became. They are not added to 'now': the clock of the test helpers
+-- replaces strftime, which then finds another time for each call.
 --
 -- {room} is the condition under which the jobs are stored (see no_bound.sql).
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
@@ -35,12 +36,12 @@ FROM (
                value ->> 'due_in' AS due_in, value ->> 'expires_in' AS expires_in,
                COALESCE(substr(value ->> 'due_at', 1, 26),
                         CASE WHEN value ->> 'due_in' IS NOT NULL THEN
-                            strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now',
+                            strftime('%%Y-%%m-%%d %%H:%%M:%%f', substr(value ->> 'now', 1, 23),
                                      printf('%%+.3f seconds', value ->> 'due_in')) END
                        ) AS due,
                COALESCE(substr(value ->> 'expires_at', 1, 26),
                         CASE WHEN value ->> 'expires_in' IS NOT NULL THEN
-                            strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now',
+                            strftime('%%Y-%%m-%%d %%H:%%M:%%f', substr(value ->> 'now', 1, 23),
                                      printf('%%+.3f seconds', value ->> 'expires_in')) END
                        ) AS expires
         FROM json_each(%(rows)s))

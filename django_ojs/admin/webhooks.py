@@ -1,0 +1,203 @@
+"""Webhooks: created with a secret that is shown once, changed, tested, and their deliveries."""
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.cache import add_never_cache_headers
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from django_ojs.admin.base import granted_scopes
+from django_ojs.http.views.webhooks import TEST_TIMEOUT
+from django_ojs.models import Webhook
+from django_ojs.operations.webhooks import deliveries, subscriptions
+from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database
+from django_ojs.webhooks import sending
+
+if TYPE_CHECKING:
+    _Form = forms.ModelForm[Webhook]
+    _Admin = admin.ModelAdmin[Webhook]
+else:
+    _Form, _Admin = forms.ModelForm, admin.ModelAdmin
+
+#: Deliveries on the page of a webhook.
+_LISTED = 20
+_FIELDS = ("url", "events", "queues", "job_types", "active")
+
+
+class NamesField(forms.CharField):
+    """Names, one per line."""
+
+    widget = forms.Textarea(attrs={"rows": 3})
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        return (super().to_python(value) or "").split()
+
+
+class WebhookForm(_Form):
+    """The rules are those of the HTTP API."""
+
+    events = NamesField(help_text="One per line: types, or patterns such as job.* or *.")
+    queues = NamesField(required=False, help_text="One per line. Empty: all events.")
+    job_types = NamesField(required=False, help_text="One per line. Empty: all events.")
+
+    class Meta:
+        model = Webhook
+        fields = _FIELDS
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or self.cleaned_data
+        if not self.errors:
+            try:
+                subscriptions.check(self.subscription())
+            except OJSError as error:
+                hint = f" {error.hint}" if error.hint else ""
+                raise forms.ValidationError(f"{error.message}.{hint}") from None
+        return values
+
+    def subscription(self) -> Subscription:
+        return Subscription(**{name: self.cleaned_data[name] for name in _FIELDS})
+
+
+class WebhookAdmin(_Admin):
+    """Django's own list and form. Only users with the scope admin change anything."""
+
+    form = WebhookForm
+    change_form_template = "admin/django_ojs/webhook/change_form.html"
+    fields = (*_FIELDS, "failures", "disabled_at", "created_at", "latest")
+    readonly_fields = ("failures", "disabled_at", "created_at", "latest")
+    list_display = ("url", "event_names", "active", "failures", "disabled_at")
+    search_fields = ("url",)
+    ordering = ("url", "pk")
+    show_full_result_count = False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        # Otherwise a query string could probe the salt of a secret.
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Webhook]:
+        return super().get_queryset(request).using(database.alias())
+
+    def get_fields(self, request: HttpRequest, obj: Webhook | None = None) -> Any:
+        return self.fields if obj else _FIELDS
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return super().has_add_permission(request) and _is_admin(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Webhook | None = None) -> bool:
+        return super().has_change_permission(request, obj) and _is_admin(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Webhook | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and _is_admin(request)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        # Without the deliveries, of which there may be very many.
+        return [str(each) for each in objs], {"webhooks": len(objs)}, set(), []
+
+    def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
+        subscriptions.remove(obj.pk, by=request.user.get_username())
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
+        for webhook in queryset:
+            self.delete_model(request, webhook)
+
+    def save_model(self, request: HttpRequest, obj: Webhook, form: Any, change: bool) -> None:
+        by = request.user.get_username()
+        if change:
+            given = {name: form.cleaned_data[name] for name in form.changed_data}
+            subscriptions.update(obj.pk, Subscription(**given), by=by)
+            return
+        created, secret = subscriptions.create(form.subscription(), by=by)
+        obj.pk = created.pk
+        obj.secret = secret  # type: ignore[attr-defined]  # for response_add
+
+    def response_add(
+        self, request: HttpRequest, obj: Webhook, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        return self._secret_page(request, obj, obj.secret)  # type: ignore[attr-defined]  # set by save_model
+
+    def response_change(self, request: HttpRequest, obj: Webhook) -> HttpResponse:
+        if "_rotate" in request.POST:
+            _, secret = subscriptions.rotate_secret(obj.pk, by=request.user.get_username())
+            return self._secret_page(request, obj, secret)
+        if "_test" not in request.POST:
+            return super().response_change(request, obj)
+        outcome = sending.send_test(subscriptions.get(obj.pk), TEST_TIMEOUT)
+        if outcome.success:
+            text = f"The receiver took the test event: status {outcome.status}"
+            level = messages.SUCCESS
+        else:
+            text = f"The test event was not taken: {outcome.reason}"
+            level = messages.ERROR
+        self.message_user(request, f"{text} ({outcome.milliseconds} ms).", level)
+        return HttpResponseRedirect(request.path)
+
+    def _secret_page(self, request: HttpRequest, obj: Webhook, secret: str) -> HttpResponse:
+        # In the response itself: a message would store the secret in a cookie or a session.
+        response = TemplateResponse(
+            request,
+            "admin/django_ojs/webhook/secret.html",
+            {
+                **self.admin_site.each_context(request),
+                "title": "The secret of the webhook",
+                "opts": self.opts,
+                "webhook": obj,
+                "secret": secret,
+            },
+        )
+        add_never_cache_headers(response)
+        return response
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        # The other buttons would skip the page that shows the secret.
+        if kwargs.get("add"):
+            context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    @admin.display(description="events")
+    def event_names(self, webhook: Webhook) -> str:
+        return ", ".join(webhook.events)
+
+    @admin.display(description="latest deliveries")
+    def latest(self, webhook: Webhook) -> SafeString | str:
+        found = deliveries.latest(webhook.pk, limit=_LISTED)
+        if not found:
+            return "none yet"
+        rows = [
+            (
+                each.row.created_at.strftime("%Y-%m-%d %H:%M:%S"),
+                self._job_url(each),
+                each.row.event_type,
+                each.status,
+                (each.error or {}).get("message", ""),
+            )
+            for each in found
+        ]
+        return format_html(
+            "<ul>{}</ul>",
+            format_html_join("", '<li>{} UTC <a href="{}">{}</a> {} {}</li>', rows),
+        )
+
+    def _job_url(self, delivery: deliveries.DeliveryWithJob) -> str:
+        try:
+            name = f"{self.admin_site.name}:django_ojs_job_change"
+            return reverse(name, args=[delivery.row.pk])
+        except NoReverseMatch:
+            return ""
+
+
+def _is_admin(request: HttpRequest) -> bool:
+    return Scope.ADMIN in granted_scopes(request)

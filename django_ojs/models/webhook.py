@@ -1,0 +1,71 @@
+"""Webhooks: the subscriptions of other systems to events, and the deliveries to them."""
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from django_ojs.models.base import StoredModel
+from django_ojs.spec.ids import uuid7
+
+
+class Webhook(StoredModel):
+    """A subscription: the events that are sent to a URL (ojs-webhooks §5.1).
+
+    `cursor` is the position of the last event that was read for it. The secret is not stored: it is
+    derived from `salt` and the SECRET_KEY of the project.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    url = models.CharField(max_length=2000)
+    events = models.JSONField(
+        default=list, help_text="Types of events, or patterns such as job.* or *."
+    )
+    queues = models.JSONField(
+        default=list, blank=True, help_text="The queues of the events; empty: all events."
+    )
+    job_types = models.JSONField(
+        default=list, blank=True, help_text="The job types of the events; empty: all events."
+    )
+    metadata = models.JSONField(default=dict, blank=True)
+    active = models.BooleanField(default=True)
+    salt = models.CharField(max_length=64, editable=False)
+    #: The salt of the secret before, with which deliveries are signed as well until the time.
+    previous_salt = models.CharField(max_length=64, blank=True, editable=False)
+    previous_until = models.DateTimeField(null=True, editable=False)
+    cursor = models.BigIntegerField(default=0, editable=False)
+    #: Deliveries in a row that ended without a success.
+    failures = models.PositiveIntegerField(default=0, editable=False)
+    #: When it was disabled because of its failures.
+    disabled_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        db_table = "ojs_webhook"
+        indexes = [
+            models.Index("cursor", name="ojs_webhook_active", condition=Q(active=True)),
+        ]
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class WebhookDelivery(StoredModel):
+    """An event that is sent to a webhook. Its id is that of the job which sends it."""
+
+    id = models.UUIDField(primary_key=True)
+    webhook = models.ForeignKey(Webhook, models.CASCADE, db_index=False, related_name="deliveries")
+    event_id = models.UUIDField()
+    event_type = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "ojs_webhook_delivery"
+        default_permissions = ()
+        verbose_name_plural = "webhook deliveries"
+        indexes = [
+            models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
+            models.Index("created_at", name="ojs_webhook_delivery_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event_type} to {self.webhook_id}"

@@ -1,0 +1,107 @@
+"""Dispatch: read the log of events for each webhook, and enqueue a job for each delivery.
+
+A webhook has a cursor in the log, which has the order of the commits. The jobs of its deliveries
+are stored in the transaction that moves the cursor: an event is delivered by one job, and a process
+that dies has done neither or both.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Webhook, WebhookDelivery
+from django_ojs.operations.events import log
+from django_ojs.operations.push import PushOptions, push_batch
+from django_ojs.spec import webhooks
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.events import parse_event_id
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+#: Events that are read for a webhook in one transaction.
+BATCH = 100
+
+_TIMEOUT_MS = 2 * int(webhooks.TIMEOUT * 1000)
+# The middleware of the project and its outbox are for its own jobs.
+_OPTIONS = PushOptions(batch=True, generated_ids=True, admitted=True)
+
+
+def dispatch() -> int:
+    """Enqueue deliveries of new events. Return how many events were read for webhooks."""
+    active = Webhook.primary.filter(active=True)
+    # Most sites have none; then the log is not read.
+    if active.first() is None:
+        return 0
+    behind = active.filter(cursor__lt=log.latest()).order_by("cursor")
+    return sum(_dispatch(key) for key in behind.values_list("pk", flat=True))
+
+
+def _dispatch(key: UUID) -> int:
+    try:
+        return _in_transaction(key)
+    except QueueFull:
+        logger.debug("Deliveries of webhooks wait until their queue has room.")
+        return 0
+
+
+@database.write_transaction
+def _in_transaction(key: UUID) -> int:
+    rows = Webhook.primary.select_for_update(skip_locked=True).filter(pk=key, active=True)
+    webhook = rows.first()
+    if webhook is None:  # Another process has it, or it was removed or disabled.
+        return 0
+    page = log.read(
+        types=webhook.events,
+        queues=webhook.queues or None,
+        job_types=webhook.job_types or None,
+        after=str(webhook.cursor),
+        limit=BATCH,
+    )
+    events = [event for event in page.events if event["data"].get("queue") != webhooks.QUEUE]
+    if events:
+        enqueue(webhook, events)
+    moved = int(page.cursor) - webhook.cursor
+    rows.update(cursor=int(page.cursor))
+    return max(moved, 0)
+
+
+def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:
+    """Store a job for the delivery of each event. Raises QueueFull."""
+    envelopes = [
+        Envelope(
+            type=webhooks.JOB_TYPE,
+            queue=webhooks.QUEUE,
+            args=[str(webhook.pk), event],
+            retry=webhooks.RETRY,
+            timeout_ms=_TIMEOUT_MS,
+        )
+        for event in events
+    ]
+    keys = [job.id for job in push_batch(envelopes, _OPTIONS)]
+    WebhookDelivery.primary.bulk_create(
+        [
+            WebhookDelivery(
+                id=key,
+                webhook=webhook,
+                event_id=parse_event_id(event["id"], "id"),
+                event_type=event["type"],
+            )
+            for key, event in zip(keys, events, strict=True)
+        ]
+    )
+    return keys
+
+
+def prune() -> int:
+    """Delete the records of deliveries that are older than the events that are kept."""
+    old = WebhookDelivery.primary.filter(created_at__lt=Now() - settings().keep_events_for)
+    keys = list(old.order_by("created_at").values_list("pk", flat=True)[: database.BATCH])
+    if not keys:
+        return 0
+    return int(WebhookDelivery.primary.filter(pk__in=keys)._raw_delete(database.alias()))

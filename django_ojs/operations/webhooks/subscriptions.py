@@ -1,0 +1,199 @@
+"""Create, change, find and remove webhooks, and their secrets (ojs-webhooks §6)."""
+
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings as django_settings
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.models import Webhook
+from django_ojs.operations.access import audit
+from django_ojs.operations.events import log
+from django_ojs.spec import webhooks
+from django_ojs.spec.envelope import check_queue, check_type
+from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
+from django_ojs.storage import database
+
+_SALT_BYTES = 32
+#: Of types, queues and job types in a subscription.
+MAX_NAMES = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subscription:
+    """What a client says of a webhook; None is what it leaves out."""
+
+    url: str | None = None
+    events: Collection[str] | None = None
+    queues: Collection[str] | None = None
+    job_types: Collection[str] | None = None
+    metadata: Mapping[str, Any] | None = None
+    active: bool | None = None
+
+
+def all_webhooks(within: Collection[str] | None = None) -> list[Webhook]:
+    """Return the webhooks whose events a caller for these queues may read, oldest first."""
+    return [each for each in _rows().order_by("id") if _is_within(each, within)]
+
+
+def get(key: UUID, within: Collection[str] | None = None) -> Webhook:
+    """Return a webhook. Raises NotFound, also for one that the caller may not see."""
+    found = _rows().filter(pk=key).first()
+    if found is None or not _is_within(found, within):
+        raise NotFound("There is no webhook with this id.", details={"resource_type": "webhook"})
+    return found
+
+
+def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
+    """Store a webhook, which gets the events from now on; return it with its secret.
+
+    Raises InvalidRequest, and UnsupportedFeature for events that are not recorded.
+    """
+    if given.url is None or given.events is None:
+        name = "url" if given.url is None else "events"
+        raise InvalidRequest.of(name, "is required")
+    webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **_checked(given))
+    webhook.save(using=database.alias(), force_insert=True)
+    audit.note("webhook.created", principal=by, webhook=str(webhook.pk))
+    return get(webhook.pk), secret_of(webhook)
+
+
+def check(given: Subscription) -> None:
+    """Raise what `create` and `update` raise for what is ill-formed."""
+    _checked(given)
+
+
+def update(key: UUID, given: Subscription, *, by: str = "") -> Webhook:
+    """Change a webhook. One that becomes active gets the events from now on. Raises as `create`."""
+    values = _checked(given)
+    if given.active is not None:
+        values |= {"failures": 0, "disabled_at": None}
+    latest = log.latest()
+    _change(key, values, latest)
+    audit.note("webhook.changed", principal=by, webhook=str(key), fields=sorted(values))
+    return get(key)
+
+
+@database.write_transaction
+def _change(key: UUID, values: dict[str, Any], latest: int) -> None:
+    found = _rows().select_for_update().filter(pk=key)
+    webhook = found.first()
+    if webhook is None:
+        get(key)
+    elif values.get("active") and not webhook.active:
+        values = {**values, "cursor": latest}
+    found.update(**values)
+
+
+def remove(key: UUID, *, by: str = "") -> None:
+    """Remove a webhook. Its deliveries that have not been sent are not sent any more."""
+    webhook = get(key)
+    webhook.delete(using=database.alias())
+    audit.note("webhook.removed", principal=by, webhook=str(key))
+
+
+def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
+    """Give a webhook a new secret. Deliveries are signed with both for a day (§8.3)."""
+    get(key)
+    _rows().filter(pk=key).update(
+        previous_salt=F("salt"), previous_until=Now() + webhooks.ROTATION, salt=_new_salt()
+    )
+    audit.note("webhook.secret_rotated", principal=by, webhook=str(key))
+    webhook = get(key)
+    return webhook, secret_of(webhook)
+
+
+def secret_of(webhook: Webhook) -> str:
+    """Return the secret of a webhook."""
+    return _derive(django_settings.SECRET_KEY, webhook.salt)
+
+
+def secrets_of(webhook: Webhook) -> list[str]:
+    """Return the secrets with which deliveries are signed now, the current one first."""
+    salts = [webhook.salt]
+    if webhook.previous_until is not None and webhook.previous_until > timezone.now():
+        salts.append(webhook.previous_salt)
+    keys = [django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
+    return [_derive(key, salt) for salt in salts for key in keys]
+
+
+def _derive(key: str | bytes, salt: str) -> str:
+    # A copy of the database alone does not reveal it, and the secret need not be stored.
+    given = key if isinstance(key, bytes) else key.encode()
+    digest = hmac.new(given, f"django_ojs.webhook:{salt}".encode(), hashlib.sha256).digest()
+    return webhooks.SECRET_PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _new_salt() -> str:
+    return secrets.token_hex(_SALT_BYTES)
+
+
+def _rows() -> QuerySet[Webhook]:
+    return Webhook.primary.all()
+
+
+def _is_within(webhook: Webhook, within: Collection[str] | None) -> bool:
+    return within is None or (bool(webhook.queues) and set(webhook.queues) <= set(within))
+
+
+def _checked(given: Subscription) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if given.url is not None:
+        values["url"] = _checked_url(given.url)
+    if given.events is not None:
+        values["events"] = _checked_events(_names(given.events, "events"))
+    limits = settings().limits
+    if given.queues is not None:
+        values["queues"] = _names(given.queues, "filter.queues")
+        for queue in values["queues"]:
+            check_queue(queue, limits, field="filter.queues")
+    if given.job_types is not None:
+        values["job_types"] = _names(given.job_types, "filter.job_types")
+        for type in values["job_types"]:
+            check_type(type, limits)
+    if given.metadata is not None:
+        values["metadata"] = dict(given.metadata)
+    if given.active is not None:
+        values["active"] = given.active
+    return values
+
+
+def _checked_url(url: str) -> str:
+    if not webhooks.is_url(url):
+        raise InvalidRequest.of("url", f"must be a URL of at most {webhooks.MAX_URL} characters")
+    if not url.startswith("https://") and not settings().webhook_http:
+        raise InvalidRequest.of("url", "must begin with https://")
+    return url
+
+
+def _names(given: Collection[str], field: str) -> list[str]:
+    names = list(dict.fromkeys(given))
+    if len(names) > MAX_NAMES:
+        raise InvalidRequest.of(field, f"must hold at most {MAX_NAMES} names")
+    return names
+
+
+def _checked_events(patterns: list[str]) -> list[str]:
+    if not patterns:
+        raise InvalidRequest.of("events", "must hold at least one type")
+    for pattern in patterns:
+        try:
+            types = set(log.matching_types([pattern]))
+        except InvalidRequest as error:
+            raise InvalidRequest(error.message, details={"field": "events"}) from None
+        if not types & settings().keep_events:
+            raise UnsupportedFeature(
+                f"events: no event that {pattern} matches is recorded",
+                details={"field": "events"},
+                hint="The setting KEEP_EVENTS names the events that are recorded.",
+            )
+    return patterns

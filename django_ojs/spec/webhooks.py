@@ -1,0 +1,57 @@
+"""The vocabulary of webhooks: queue, retries and signatures (ojs-webhooks §5 to §8)."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from django_ojs.spec.retry_policy import RetryPolicy
+
+#: The reserved queue of deliveries, and the type of their jobs. Events of this queue are delivered
+#: to no webhook: a delivery would cause the next one.
+QUEUE: Final = "ojs-webhooks"
+JOB_TYPE: Final = "ojs.webhooks.deliver"
+
+SUBSCRIPTION_PREFIX: Final = "sub_"
+DELIVERY_PREFIX: Final = "del_"
+SECRET_PREFIX: Final = "whsec_"
+
+#: The delays before the second attempt and those after it (§7.2).
+DELAYS: Final = tuple(
+    timedelta(seconds=seconds) for seconds in (30, 120, 600, 3600, 14_400, 43_200, 86_400)
+)
+MAX_ATTEMPTS: Final = len(DELAYS) + 1
+#: The delays of a delivery whose worker died are those of the policy.
+RETRY: Final = RetryPolicy(
+    max_attempts=MAX_ATTEMPTS,
+    initial_interval=DELAYS[0],
+    backoff_coefficient=4.0,
+    max_interval=DELAYS[-1],
+)
+#: Seconds until a response has to be there (§7.3).
+TIMEOUT: Final = 30.0
+#: Deliveries in a row without a success, after which a webhook is disabled.
+DISABLED_AFTER: Final = 10
+#: How long deliveries are signed with the secret before as well (§8.3).
+ROTATION: Final = timedelta(hours=24)
+
+TEST_EVENT: Final = "webhook.test"
+
+_URL: Final = re.compile(r"https?://[!-~]+").fullmatch
+MAX_URL: Final = 2000
+
+
+def is_url(text: object) -> bool:
+    """Return whether a text can be the URL of a webhook; sending it checks the rest."""
+    return isinstance(text, str) and len(text) <= MAX_URL and _URL(text) is not None
+
+
+def signature(secrets: Iterable[str], timestamp: str, body: bytes) -> str:
+    """Return the header `X-OJS-Signature`: a signature for each secret (§8.1, §8.3)."""
+    signed = timestamp.encode() + b"." + body
+    return ",".join(
+        f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+        for secret in secrets
+    )

@@ -1,0 +1,120 @@
+"""Webhooks in the Django admin: created, tested, replaced secrets, and their deliveries."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from django_ojs.models import Webhook
+from django_ojs.operations.events import publish
+from django_ojs.operations.webhooks import dispatch, subscriptions
+from django_ojs.spec.events import EventType
+from tests.webhooks.conftest import Receiver
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+LIST = "/admin/django_ojs/webhook/"
+ADD = f"{LIST}add/"
+FORM = {"url": "https://hooks.test/a", "events": "queue.*\njob.discarded", "active": "on"}
+SECRET = re.compile(r"whsec_[A-Za-z0-9_-]{43}")
+
+
+def staff(*permissions: str, **values: Any) -> Client:
+    user = User.objects.create_user(username="ann", is_staff=True, **values)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def root() -> Client:
+    return staff(is_superuser=True)
+
+
+def create(client: Client, **values: str) -> tuple[Webhook, str]:
+    response = client.post(ADD, FORM | values)
+    assert response.status_code == 200
+    assert "no-store" in response["Cache-Control"]
+    (secret,) = set(SECRET.findall(response.content.decode()))
+    return Webhook.primary.get(), secret
+
+
+def test_a_webhook_is_created_and_its_secret_shown_once(root: Client) -> None:
+    webhook, secret = create(root, queues="a b")
+    assert (webhook.events, webhook.queues) == (["queue.*", "job.discarded"], ["a", "b"])
+    assert secret == subscriptions.secret_of(webhook)
+    for url in (LIST, f"{LIST}{webhook.pk}/change/", f"{LIST}{webhook.pk}/history/"):
+        page = root.get(url)
+        assert page.status_code == 200
+        assert secret not in page.content.decode()
+        assert webhook.salt not in page.content.decode()
+    assert all(secret not in str(session.get_decoded()) for session in Session.objects.all())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"url": "http://hooks.test"},
+        {"events": "job"},
+        {"events": "job.completed"},
+        {"queues": "A"},
+        {"job_types": "A"},
+    ],
+)
+def test_what_the_api_refuses_is_an_error_of_the_form(root: Client, values: Any) -> None:
+    page = root.post(ADD, FORM | values).content.decode()
+    assert "errorlist" in page
+    assert not Webhook.primary.exists()
+
+
+def test_a_webhook_is_tested_and_its_deliveries_are_listed(
+    root: Client, loopback: None, receiver: Receiver
+) -> None:
+    webhook, _ = create(root, url=receiver.url)
+    change = f"{LIST}{webhook.pk}/change/"
+    form = FORM | {"url": receiver.url}
+    receiver.responses = [200, 500]
+    taken = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
+    assert "took the test event" in taken
+    refused = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
+    assert "status 500" in refused
+    assert [each.event["type"] for each in receiver.received] == ["webhook.test"] * 2
+    publish.queue_event(EventType.QUEUE_PAUSED, "a")
+    dispatch.dispatch()
+    page = root.get(change).content.decode()
+    assert "queue.paused</a> pending" in page
+
+
+def test_the_secret_is_replaced(root: Client) -> None:
+    webhook, secret = create(root)
+    response = root.post(f"{LIST}{webhook.pk}/change/", FORM | {"_rotate": "1"})
+    (new,) = set(SECRET.findall(response.content.decode()))
+    webhook.refresh_from_db()
+    assert subscriptions.secrets_of(webhook) == [new, secret]
+
+
+def test_a_webhook_is_disabled_and_removed(root: Client) -> None:
+    webhook, _ = create(root)
+    root.post(f"{LIST}{webhook.pk}/change/", {k: v for k, v in FORM.items() if k != "active"})
+    webhook.refresh_from_db()
+    assert not webhook.active
+    root.post(f"{LIST}{webhook.pk}/delete/", {"post": "yes"})
+    assert not Webhook.primary.exists()
+
+
+def test_only_a_user_with_the_scope_admin_changes_webhooks() -> None:
+    permissions = ("view_webhook", "add_webhook", "change_webhook", "delete_webhook")
+    client = staff(*permissions, "operate_job")
+    webhook, _ = subscriptions.create(
+        subscriptions.Subscription(url="https://hooks.test", events=["*"])
+    )
+    change = f"{LIST}{webhook.pk}/change/"
+    assert client.get(change).status_code == 200
+    for url in (ADD, change, f"{LIST}{webhook.pk}/delete/"):
+        assert client.post(url, FORM | {"post": "yes"}).status_code == 403

@@ -1,0 +1,314 @@
+"""Events become deliveries, each once, and deliveries are sent: signed, guarded and retried."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_ojs.models import Event, Job, Webhook, WebhookDelivery
+from django_ojs.operations import promotion, queues
+from django_ojs.operations.events import log, publish
+from django_ojs.operations.webhooks import deliveries, dispatch, subscriptions
+from django_ojs.operations.webhooks.deliveries import DeliveryStatus
+from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.spec import webhooks
+from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
+from django_ojs.spec.events import EventType
+from django_ojs.spec.states import State
+from django_ojs.testing import TestContext
+from tests.factories import MINUTE, age_all, in_state
+from tests.webhooks.conftest import Receiver
+
+DAY = timedelta(days=1)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("loopback")]
+
+
+def subscribe(url: str = "https://hooks.test/a", *events: str, **values: Any) -> Webhook:
+    given = Subscription(url=url, events=list(events or ("queue.*",)), **values)
+    return subscriptions.create(given)[0]
+
+
+def happen(*names: str) -> None:
+    for name in names:
+        publish.queue_event(EventType.QUEUE_PAUSED, name)
+
+
+def jobs() -> list[Job]:
+    return list(Job.primary.filter(queue=webhooks.QUEUE).order_by("pk"))
+
+
+def subjects() -> list[str]:
+    return [job.args[1]["subject"] for job in jobs()]
+
+
+def run(ojs: TestContext) -> None:
+    """Send what is due, and what waits for its next attempt."""
+    ojs.drain(webhooks.QUEUE, with_retries=True)
+
+
+@pytest.mark.requirement("WH-008")
+def test_each_event_from_now_on_becomes_one_delivery() -> None:
+    happen("before")
+    subscribe()
+    happen("a", "b")
+    assert dispatch.dispatch() == 2
+    assert subjects() == ["a", "b"]
+    assert dispatch.dispatch() == 0
+    happen("c")
+    dispatch.dispatch()
+    assert subjects() == ["a", "b", "c"]
+    assert set(WebhookDelivery.primary.values_list("pk", flat=True)) == {job.pk for job in jobs()}
+
+
+@pytest.mark.requirement("WH-002", "WH-R001", "WH-R002")
+def test_a_webhook_gets_the_events_that_its_filters_match(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["*"]}
+    subscribe("https://a.test", "queue.resumed")
+    subscribe("https://b.test", "job.*", queues=["b"])
+    subscribe("https://c.test", "*", job_types=["one.job"])
+    queues.pause("a")
+    queues.resume("a")
+    in_state("completed", queue="b", type="one.job")
+    in_state("completed", queue="b", type="two.job")
+    in_state("available", queue="c", type="one.job")
+    dispatch.dispatch()
+    found: dict[str, list[str]] = {}
+    for delivery in WebhookDelivery.primary.select_related("webhook").order_by("pk"):
+        found.setdefault(delivery.webhook.url, []).append(delivery.event_type)
+    steps = ["job.enqueued", "job.started", "job.completed"]
+    assert found == {
+        "https://a.test": ["queue.resumed"],
+        "https://b.test": steps + steps,
+        "https://c.test": [*steps, "job.enqueued"],
+    }
+
+
+def test_deliveries_cause_no_deliveries(settings: Any, receiver: Receiver, ojs: Any) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["*"]}
+    subscribe(receiver.url, "*")
+    in_state("available", queue="a")
+    for _ in range(3):
+        dispatch.dispatch()
+        run(ojs)
+    assert len(receiver.received) == 1
+
+
+def test_a_dispatch_that_fails_is_made_again_from_the_same_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subscribe()
+    happen("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(WebhookDelivery.primary, "bulk_create", lambda rows: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            dispatch.dispatch()
+    assert jobs() == []
+    dispatch.dispatch()
+    assert subjects() == ["a"]
+
+
+def test_more_events_than_one_batch_are_all_delivered() -> None:
+    subscribe()
+    happen(*["a"] * (dispatch.BATCH + 1))
+    while dispatch.dispatch():
+        pass
+    assert len(jobs()) == dispatch.BATCH + 1
+
+
+@pytest.mark.requirement("WH-003", "WH-005", "WH-006")
+def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver, ojs: Any) -> None:
+    webhook = subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    (sent,) = receiver.received
+    assert sent.event == log.read().events[0]
+    (job,) = jobs()
+    headers = sent.headers
+    assert headers["Content-Type"] == "application/json"
+    assert headers["User-Agent"].startswith("OJS-Webhook/1.0")
+    assert headers["X-OJS-Event-Type"] == "queue.paused"
+    assert headers["X-OJS-Delivery-ID"] == f"del_{job.pk}"
+    assert headers["X-OJS-Subscription-ID"] == f"sub_{webhook.pk}"
+    signed = f"{headers['X-OJS-Timestamp']}.".encode() + sent.body
+    secret = subscriptions.secret_of(webhook).encode()
+    expected = hmac.new(secret, signed, hashlib.sha256).hexdigest()
+    assert headers["X-OJS-Signature"] == f"sha256={expected}"
+    assert (job.state, job.result["status_code"]) == (State.COMPLETED, 200)
+
+
+@pytest.mark.requirement("WH-004", "WH-005")
+def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
+    receiver: Receiver, ojs: Any
+) -> None:
+    receiver.responses = [500, 503]
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    for delay in webhooks.DELAYS[:2]:
+        ojs.drain(webhooks.QUEUE)
+        (found,) = deliveries.latest()
+        assert (found.status, found.job and found.job.state) == ("failed", State.RETRYABLE)
+        age_all(delay - MINUTE / 4)
+        assert not Job.primary.filter(due_at__lte=Now()).exists()
+        age_all(MINUTE / 2)
+        promotion.promote()
+    ojs.drain(webhooks.QUEUE)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+    first, *rest = [each.headers["X-OJS-Delivery-ID"] for each in receiver.received]
+    assert rest == [first, first]
+
+
+@pytest.mark.parametrize("status", [400, 404, 410, 302])
+@pytest.mark.requirement("WH-R005")
+def test_what_the_receiver_refuses_is_not_repeated_until_somebody_asks(
+    receiver: Receiver, ojs: Any, status: int
+) -> None:
+    receiver.responses = [status]
+    receiver.headers = {"Location": f"http://127.0.0.1:{receiver.port}/elsewhere"}
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    (found,) = deliveries.latest()
+    assert (found.status, len(receiver.received)) == ("dead", 1)
+    assert found.error is not None
+    assert found.error["message"] == f"status {status}"
+    deliveries.retry(found.row.pk)
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+
+
+def test_a_receiver_that_is_asked_too_often_says_how_long_to_wait(
+    receiver: Receiver, ojs: Any
+) -> None:
+    receiver.responses, receiver.headers = [429], {"Retry-After": "7200"}
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    ojs.drain(webhooks.QUEUE)
+    (job,) = jobs()
+    assert job.state == State.RETRYABLE
+    assert Job.primary.filter(due_at__gt=F("started_at") + timedelta(seconds=7000)).exists()
+
+
+def test_a_webhook_is_disabled_after_deliveries_in_a_row_that_failed(
+    receiver: Receiver, ojs: Any
+) -> None:
+    receiver.responses = [400, 200] + [400] * webhooks.DISABLED_AFTER
+    webhook = subscribe(receiver.url)
+    happen(*["a"] * (webhooks.DISABLED_AFTER + 3))
+    while dispatch.dispatch():
+        pass
+    run(ojs)
+    webhook.refresh_from_db()
+    assert (webhook.active, webhook.failures) == (False, webhooks.DISABLED_AFTER)
+    assert webhook.disabled_at is not None
+    # What was left was not sent.
+    assert len(receiver.received) == webhooks.DISABLED_AFTER + 2
+    happen("while disabled")
+    dispatch.dispatch()
+    subscriptions.update(webhook.pk, Subscription(active=True))
+    happen("after")
+    dispatch.dispatch()
+    run(ojs)
+    assert receiver.subjects[-1:] == ["after"]
+    assert "while disabled" not in receiver.subjects
+
+
+def test_a_removed_webhook_gets_nothing_more(receiver: Receiver, ojs: Any) -> None:
+    webhook = subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    subscriptions.remove(webhook.pk)
+    run(ojs)
+    assert receiver.received == []
+    assert [job.state for job in jobs()] == [State.DISCARDED]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{port}/",
+        "http://localhost:{port}/",
+        "http://[::1]:{port}/",
+        "http://169.254.169.254/",
+        "http://user@127.0.0.1:{port}/",
+    ],
+)
+@pytest.mark.requirement("WH-009")
+def test_nothing_is_sent_to_an_address_that_is_not_public(
+    url: str, receiver: Receiver, ojs: Any, settings: Any
+) -> None:
+    settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
+    subscribe(url.format(port=receiver.port))
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DEAD
+    assert receiver.received == []
+
+
+def test_http_is_for_development(settings: Any, receiver: Receiver, ojs: Any) -> None:
+    subscribe(receiver.url)
+    settings.OJS = {**settings.OJS, "WEBHOOK_HTTP": False}
+    with pytest.raises(InvalidRequest, match="https"):
+        subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    assert receiver.received == []
+
+
+def test_a_secret_is_not_stored_and_the_one_before_signs_for_a_day() -> None:
+    webhook = subscribe()
+    old = subscriptions.secret_of(webhook)
+    assert old.startswith("whsec_")
+    assert old not in str(Webhook.primary.values().get())
+    webhook, new = subscriptions.rotate_secret(webhook.pk)
+    assert subscriptions.secrets_of(webhook) == [new, old]
+    webhook.previous_until -= DAY
+    assert subscriptions.secrets_of(webhook) == [new]
+
+
+def test_a_new_secret_key_of_the_project_signs_beside_the_one_before(settings: Any) -> None:
+    webhook = subscribe()
+    old = subscriptions.secret_of(webhook)
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another"
+    new, *others = subscriptions.secrets_of(webhook)
+    assert (new != old, others) == (True, [old])
+
+
+def test_events_that_are_not_recorded_cannot_be_subscribed_to() -> None:
+    with pytest.raises(UnsupportedFeature, match=r"job\.completed"):
+        subscribe("https://a.test", "job.discarded", "job.completed")
+
+
+def test_records_of_deliveries_are_kept_as_long_as_events() -> None:
+    subscribe()
+    happen("a")
+    dispatch.dispatch()
+    assert dispatch.prune() == 0
+    WebhookDelivery.primary.update(created_at=F("created_at") - 31 * DAY)
+    assert dispatch.prune() == 1
+
+
+def test_without_a_webhook_the_events_are_not_read(django_assert_num_queries: Any) -> None:
+    happen("a")
+    with django_assert_num_queries(1):
+        assert dispatch.dispatch() == 0
+    assert Event.objects.get().position is None
+
+
+def test_a_delivery_that_is_not_known_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        deliveries.get(UUID(int=1))

@@ -1,0 +1,173 @@
+"""Webhooks over HTTP (ojs-webhooks §6, §10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_ojs.models import Webhook
+from django_ojs.operations.events import publish
+from django_ojs.operations.webhooks import dispatch
+from django_ojs.spec.events import EventType
+from django_ojs.testing import TestContext
+from tests.http.api import NOBODY, Api, make_key
+from tests.webhooks.conftest import Receiver
+
+pytestmark = pytest.mark.django_db
+
+api = Api()
+
+PATH = "webhooks/subscriptions"
+GIVEN = {
+    "url": "https://hooks.test/ojs",
+    "events": ["queue.paused", "job.*"],
+    "filter": {"queues": ["mine"], "job_types": ["email.send"]},
+    "metadata": {"owner": "platform"},
+}
+
+
+def create(by: Api = api, **values: Any) -> Any:
+    return by.post(PATH, GIVEN | values).ok(201)
+
+
+@pytest.mark.requirement("WH-001")
+def test_a_subscription_is_created_read_changed_and_removed() -> None:
+    response = api.post(PATH, GIVEN)
+    created = response.ok(201)
+    assert response.headers["Location"] == f"/ojs/v1/{PATH}/{created['id']}"
+    assert created.pop("secret").startswith("whsec_")
+    assert created["id"].startswith("sub_")
+    assert created.items() >= (GIVEN | {"active": True}).items()
+    path = f"{PATH}/{created['id']}"
+    assert api.get(path).ok() == created
+    assert api.get(PATH).ok() == {"subscriptions": [created], "count": 1}
+    changed = api.ask("PATCH", path, {"events": ["*"], "active": False, "filter": {}}).ok()
+    assert (changed["events"], changed["active"]) == (["*"], False)
+    assert "filter" not in changed
+    assert changed["url"] == created["url"]
+    assert api.delete(path).ok() == {"deleted": True, "id": created["id"]}
+    api.get(path).error(404, "not_found", resource_type="webhook")
+    api.delete(path).error(404, "not_found", resource_type="webhook")
+
+
+@pytest.mark.requirement("WH-007")
+def test_the_secret_is_in_the_response_to_the_creation_alone() -> None:
+    created = create()
+    path = f"{PATH}/{created['id']}"
+    responses = [api.get(path), api.get(PATH), api.ask("PATCH", path, {"active": True})]
+    assert not any("secret" in each.raw.content.decode() for each in responses)
+
+
+@pytest.mark.requirement("WH-R003")
+def test_the_secret_is_rotated() -> None:
+    created = create()
+    rotated = api.post(f"{PATH}/{created['id']}/rotate-secret").ok()
+    assert rotated["secret"] not in ("", created["secret"])
+    assert rotated["id"] == created["id"]
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"url": None}, "url"),
+        ({"url": "http://hooks.test"}, "url"),
+        ({"url": "ftp://hooks.test"}, "url"),
+        ({"url": "https://hooks.test/" + "a" * 2000}, "url"),
+        ({"url": "https://hooks.test/a b"}, "url"),
+        ({"events": None}, "events"),
+        ({"events": []}, "events"),
+        ({"events": ["job"]}, "events"),
+        ({"events": "*"}, "events"),
+        ({"filter": {"queues": ["A"]}}, "filter.queues"),
+        ({"filter": {"queues": "a"}}, "queues"),
+        ({"metadata": {"a": "a" * 20_000}}, "metadata"),
+        ({"active": 1}, "active"),
+    ],
+)
+def test_what_is_ill_formed_is_refused_by_name(values: dict[str, Any], field: str) -> None:
+    api.post(PATH, GIVEN | values).error(400, "invalid_request", field=field)
+    assert not Webhook.primary.exists()
+
+
+def test_events_that_are_not_recorded_are_not_supported() -> None:
+    error = api.post(PATH, GIVEN | {"events": ["job.completed"]}).error(422, "unsupported")
+    assert "KEEP_EVENTS" in error["hint"]
+
+
+def test_a_limited_key_sees_and_makes_webhooks_of_its_queues(settings: Any) -> None:
+    settings.OJS = {}
+    everything, some = Api(make_key("admin")), Api(make_key("admin", queues=("mine",)))
+    mine = create(some)
+    other = create(everything, filter={"queues": ["mine", "other"]})
+    whole = create(everything, filter={})
+    assert [each["id"] for each in some.get(PATH).ok()["subscriptions"]] == [mine["id"]]
+    for hidden in (other, whole):
+        path = f"{PATH}/{hidden['id']}"
+        for response in (some.get(path), some.delete(path), some.post(f"{path}/test")):
+            response.error(404, "not_found")
+    some.post(PATH, GIVEN | {"filter": {}}).error(403, "PERMISSION_DENIED")
+    some.post(PATH, GIVEN | {"filter": {"queues": ["other"]}}).error(403, "PERMISSION_DENIED")
+    wider: dict[str, Any] = {"filter": {"queues": []}}
+    some.ask("PATCH", f"{PATH}/{mine['id']}", wider).error(403, "PERMISSION_DENIED")
+    # The narrower filter of events stays.
+    assert some.ask("PATCH", f"{PATH}/{mine['id']}", {"active": False}).ok()["filter"]
+
+
+@pytest.mark.requirement("WH-R004", "WH-R005")
+def test_deliveries_are_listed_and_a_dead_one_is_sent_again(
+    loopback: None,
+    receiver: Receiver,
+    ojs: TestContext,
+) -> None:
+    receiver.responses = [400]
+    created = create(url=receiver.url, filter={})
+    create(filter={})
+    publish.queue_event(EventType.QUEUE_PAUSED, "a")
+    dispatch.dispatch()
+    assert len(api.get("webhooks/deliveries").ok()["deliveries"]) == 2
+    listed = f"webhooks/deliveries?subscription_id={created['id']}"
+    (pending,) = api.get(listed).ok()["deliveries"]
+    path = f"webhooks/deliveries/{pending['id']}"
+    assert (pending["status"], pending["attempts"]) == ("pending", 0)
+    api.post(f"{path}/retry").error(409, "conflict")
+    ojs.drain("ojs-webhooks", max_jobs=1)
+    dead = api.get(path).ok()
+    assert dead.items() >= {"status": "dead", "error": "status 400", "attempts": 1}.items()
+    assert api.post(f"{path}/retry").ok()["status"] != "dead"
+    ojs.drain("ojs-webhooks")
+    delivered = api.get(path).ok()
+    assert (
+        delivered.items()
+        >= {
+            "status": "delivered",
+            "status_code": 200,
+            "event_type": "queue.paused",
+            "subscription_id": created["id"],
+        }.items()
+    )
+    for unknown in ("x", f"del_{NOBODY}"):
+        api.get(f"webhooks/deliveries/{unknown}").error(404, "not_found")
+
+
+@pytest.mark.requirement("WH-R006")
+def test_a_test_sends_an_event_at_once(
+    loopback: None,
+    receiver: Receiver,
+) -> None:
+    created = create(url=receiver.url)
+    path = f"{PATH}/{created['id']}/test"
+    found = api.post(path).ok()
+    assert found.items() >= {"success": True, "status_code": 200, "response_body": "thanks"}.items()
+    (sent,) = receiver.received
+    assert sent.event["type"] == sent.headers["X-OJS-Event-Type"] == "webhook.test"
+    receiver.responses = [500]
+    assert api.post(path).ok().items() >= {"success": False, "error": "status 500"}.items()
+
+
+def test_a_test_is_guarded_as_deliveries_are(settings: Any, receiver: Receiver) -> None:
+    settings.OJS = {**settings.OJS, "WEBHOOK_HTTP": True}
+    created = create(url=receiver.url)
+    found = api.post(f"{PATH}/{created['id']}/test").ok()
+    assert (found["success"], "WEBHOOK_PRIVATE_NETWORKS" in found["error"]) == (False, True)
+    assert receiver.received == []

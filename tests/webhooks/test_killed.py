@@ -1,0 +1,45 @@
+"""A worker dies in the middle of deliveries: none is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from django_ojs.operations.events import publish
+from django_ojs.operations.webhooks import subscriptions
+from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.spec import webhooks
+from django_ojs.spec.events import EventType
+from tests.webhooks.conftest import LOOPBACK, Receiver
+from tests.worker.processes import Tree
+from tests.worker.waiting import eventually
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+def test_a_worker_that_is_killed_loses_no_delivery(
+    process_environment: dict[str, str], tmp_path: Path, receiver: Receiver, loopback: None
+) -> None:
+    given = Subscription(url=receiver.url, events=["queue.*"])
+    subscriptions.create(given)
+    names = [f"q{number}" for number in range(20)]
+    receiver.open.clear()
+    first = Tree(process_environment, tmp_path / "first", "--queues", webhooks.QUEUE, ojs=LOOPBACK)
+    try:
+        for name in names:
+            publish.queue_event(EventType.QUEUE_PAUSED, name)
+        eventually(lambda: receiver.received, "a delivery is being sent")
+    finally:
+        first.kill()
+    receiver.open.set()
+    second = Tree(
+        process_environment, tmp_path / "second", "--queues", webhooks.QUEUE, ojs=LOOPBACK
+    )
+    try:
+        eventually(lambda: set(receiver.subjects) == set(names), "each event arrives")
+    finally:
+        second.kill()
+    ids = {each.headers["X-OJS-Delivery-ID"]: each.event["id"] for each in receiver.received}
+    # What was sent twice has the same id: an event is one delivery.
+    assert len(ids) == len(set(ids.values())) == len(names)
