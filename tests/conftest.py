@@ -13,6 +13,7 @@ from django.db import connections
 
 from django_ojs.registry import registry
 from django_ojs.storage import bounds, claim_floors, process_state, queue_configs
+from tests import fork_server
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
@@ -26,7 +27,7 @@ setattr(claim_floors, "SLOW", float("inf"))  # noqa: B010 - a constant
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (tiers, measuring):
+    for plugin in (tiers, measuring, fork_server):
         config.pluginmanager.register(plugin)
     # An installed package registers it by its entry point.
     config.pluginmanager.import_plugin("django_ojs.pytest_plugin")
@@ -84,6 +85,12 @@ def process_environment(transactional_db: None) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE": "tests.settings",
         NAMES_VARIABLE: names,
     }
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start programs as their users do, and not as forks of a process that has imported them."""
+    monkeypatch.setattr(fork_server.Start, "always_new", True)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests import fork_server
 from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND
 
@@ -20,7 +21,7 @@ class Shell:
     """A shell that runs a script, and lives until `ends`."""
 
     def __init__(self, environment: dict[str, str], script: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = fork_server.popen(
             [sys.executable, "manage.py", "shell", "--command", ENQUEUE + script],
             cwd=ROOT,
             env=environment,

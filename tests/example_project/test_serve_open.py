@@ -81,6 +81,21 @@ def server() -> Iterator[Server]:
     server.process.communicate(timeout=SECONDS)
 
 
+@pytest.fixture(scope="module")
+def running_server() -> Iterator[Server]:
+    """Return a server for all tests that only send requests: each makes a database and tables."""
+    server = Server()
+    yield server
+    server.process.terminate()
+    server.process.communicate(timeout=SECONDS)
+
+
+@pytest.fixture
+def open_server(running_server: Server) -> Server:
+    running_server.post("/admin/reset")
+    return running_server
+
+
 def wait_until(true: Any, what: str) -> None:
     deadline = time.monotonic() + SECONDS
     while not true():
@@ -88,40 +103,41 @@ def wait_until(true: Any, what: str) -> None:
         time.sleep(0.05)  # Of another process: there is no signal of it to wait on.
 
 
-def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_rejected(server: Server) -> None:
+def test_a_body_in_chunks_is_read_and_one_of_broken_chunks_is_rejected(
+    open_server: Server,
+) -> None:
     # Who sends what it is still writing knows no length: urllib sends chunks then, as Go does.
     pieces = iter([b'{"type": "a.b", ', b'"args": [1]}'])
     kind = {"Content-Type": "application/openjobspec+json"}
-    request = urllib.request.Request(f"{server.url}/jobs", data=pieces, headers=kind)
+    request = urllib.request.Request(f"{open_server.url}/jobs", data=pieces, headers=kind)
     with urllib.request.urlopen(request, timeout=SECONDS) as response:
         assert json.loads(response.read())["job"]["args"] == [1]
-    port = int(server.url.split(":")[2].split("/")[0])
+    port = int(open_server.url.split(":")[2].split("/")[0])
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
         head = "POST /ojs/v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked"
         link.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\nno size\r\n".encode())
         assert link.recv(65_536).startswith(b"HTTP/1.1 400 ")
 
 
-def test_jobs_are_taken_promoted_kept_as_events_and_reset(server: Server) -> None:
-    job = server.post("/jobs", type="a.b", args=[1])["job"]
-    assert server.post("/workers/fetch", queues=["default"])["jobs"][0]["id"] == job["id"]
+def test_jobs_are_taken_promoted_kept_as_events_and_reset(open_server: Server) -> None:
+    job = open_server.post("/jobs", type="a.b", args=[1])["job"]
+    assert open_server.post("/workers/fetch", queues=["default"])["jobs"][0]["id"] == job["id"]
 
-    later = server.post("/jobs", type="a.b", args=[], options={"delay_until": "+PT1S"})["job"]
+    later = open_server.post("/jobs", type="a.b", args=[], options={"delay_until": "+PT1S"})["job"]
     assert later["state"] == "scheduled"
     path = f"/jobs/{later['id']}"
-    wait_until(lambda: server.get(path)["job"]["state"] == "available", "it is not promoted")
+    wait_until(lambda: open_server.get(path)["job"]["state"] == "available", "it is not promoted")
 
-    server.post("/admin/reset")
-    assert server.post("/workers/fetch", queues=["default"])["jobs"] == []
+    open_server.post("/admin/reset")
+    assert open_server.post("/workers/fetch", queues=["default"])["jobs"] == []
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        server.get(path)
+        open_server.get(path)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["fetched by name", "fetched by nobody"])
 @pytest.mark.parametrize("directive", ["quiet", "terminate"])
 def test_a_job_may_ask_for_a_directive(directive: str, named: bool, open_server: Server) -> None:
     asked = {"options": {"metadata": {"test_directive": directive}}}
-    open_server.post("/admin/reset")
     job = open_server.post("/jobs", type="a.b", args=[], **asked)["job"]
     worker = {"worker_id": "w"} if named else {}
     assert open_server.post("/workers/heartbeat", worker_id="w")["state"] == "running"
@@ -133,14 +149,6 @@ def test_a_job_may_ask_for_a_directive(directive: str, named: bool, open_server:
 
     open_server.post("/workers/ack", job_id=job["id"], **worker)
     assert open_server.post("/workers/heartbeat", worker_id="w")["state"] == "running"
-
-
-@pytest.fixture(scope="module")
-def open_server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.process.terminate()
-    server.process.communicate(timeout=SECONDS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

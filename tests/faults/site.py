@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import TERMINAL
+from tests import fork_server
 from tests.faults import ledger
 from tests.faults.checker import Fault, Verdict, check
 from tests.testapp.models import Thing
@@ -76,7 +77,7 @@ class Site:
         number = len(self.enqueuers)
         given = {"seed": self.dice.randrange(2**32), **options}
         with (self.folder / f"enqueuer-{number}.err").open("wb") as errors:
-            process = subprocess.Popen(
+            process = fork_server.popen(
                 [
                     *(sys.executable, "-m", "tests.faults.enqueuer"),
                     str(self.folder / f"enqueuer-{number}.log"),

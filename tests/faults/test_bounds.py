@@ -24,6 +24,7 @@ from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds
 from django_ojs.storage.figures import counts
+from tests import fork_server
 from tests.databases import ALIASES
 from tests.factories import GENERATED, connected_to, envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer
@@ -71,7 +72,7 @@ def depth() -> int:
 @contextmanager
 def holder(environment: dict[str, str], number: int) -> Iterator[subprocess.Popen[str]]:
     """Run a process that has added jobs and does not commit."""
-    process = subprocess.Popen(
+    process = fork_server.popen(
         [sys.executable, "-c", HOLDER, str(number)],
         env=environment,
         stdout=subprocess.PIPE,

@@ -17,6 +17,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
+from tests import fork_server
 from tests.factories import jobs
 from tests.sizes import FULL
 
@@ -55,7 +56,7 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     )
     assert operation.expected == JOBS
     for kill in range(KILLS):
-        worker = subprocess.Popen(
+        worker = fork_server.popen(
             [sys.executable, "-c", _WORK],
             env=process_environment,
             stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ import pytest
 
 from django_ojs.models import CronJob, CronRun
 from django_ojs.operations import cron
+from tests import fork_server
 from tests.factories import jobs
 from tests.faults.conftest import FULL, Report
 from tests.operations.cron.scenes import register
@@ -51,7 +52,7 @@ def test_each_time_of_each_cron_job_runs_once_though_schedulers_are_killed(
         while killed < KILLS:
             while len(running) < SCHEDULERS:
                 running.append(
-                    subprocess.Popen([sys.executable, "-c", _SCHEDULE], env=process_environment)
+                    fork_server.popen([sys.executable, "-c", _SCHEDULE], env=process_environment)
                 )
             time.sleep(random.uniform(0, 2 * GAP))
             runs = CronRun.primary.count()

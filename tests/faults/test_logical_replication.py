@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from django.db import connection
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.storage.figures import counts
+from tests import fork_server
 from tests.databases import ALIASES
 from tests.factories import connected_to
 from tests.faults.cluster import Cluster, own_cluster
@@ -54,7 +54,7 @@ def publisher(process_environment: dict[str, str]) -> Iterator[tuple[Cluster, di
             "OJS_FAULTS_DATABASE": json.dumps(server.settings),
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
         with connected_to(server.settings):
             yield server, environment
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import OutboxEntry
 from django_ojs.operations import queues
+from tests import fork_server
 from tests.factories import own_connections
 from tests.faults.conftest import FULL, Report
 from tests.operations.routers import PATH
@@ -46,7 +46,7 @@ def test_each_job_arrives_once_though_relays_are_killed(
     remote: Remote, process_environment: dict[str, str]
 ) -> None:
     destination = {"url": remote.url, "queues": ["remote-*"], "timeout": 20}
-    ended = subprocess.run(
+    ended = fork_server.run(
         [sys.executable, "-m", "tests.outbox.killed_relay", str(KILLS)],
         cwd=ROOT,
         env={

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,6 +10,7 @@ from datetime import datetime
 import pytest
 from django.db import connection
 
+from tests import fork_server
 from tests.databases import ALIASES
 from tests.factories import connected_to
 from tests.faults import ledger
@@ -40,7 +40,7 @@ def cluster(site: Site) -> Iterator[Cluster]:
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=60)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=60)
         # This process as well looks there.
         with connected_to(server.settings):
             try:

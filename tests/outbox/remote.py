@@ -13,6 +13,7 @@ import httpx
 from django.db.models import QuerySet
 
 from django_ojs.models import Job
+from tests import fork_server
 from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
 
@@ -34,7 +35,7 @@ class Remote:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = fork_server.popen(
                 [
                     *(sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{self._port}"),
                     *("--workers", "1", "--threads", "2", "--no-control-socket"),

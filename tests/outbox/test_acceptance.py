@@ -197,6 +197,7 @@ def test_manage_py_ojs_relay_once_sends_what_can_be_sent(
     assert numbers(remote) == list(range(7))
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_manage_py_ojs_relay_works_until_a_signal_stops_it(
     remote: Remote, start: Start, linked: Any
 ) -> None:

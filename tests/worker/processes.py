@@ -13,31 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from django_ojs.models import Job, Worker
+from tests import fork_server
 from tests.worker.waiting import BOUND, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def processes() -> Iterator[tuple[int, int, int]]:
-    """Yield (pid, parent, session) of each process that lives; what waits for burial does not."""
+def of_session(session: int) -> Iterator[int]:
+    """Yield the processes of a session that live; what waits for burial does not."""
     if not Path("/proc/self/stat").exists():
         listing = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True
+            ["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True
         )
-        for pid, parent, state in (line.split() for line in listing.stdout.splitlines()):
+        for pid, state in (line.split() for line in listing.stdout.splitlines()):
             with suppress(OSError):
-                if not state.startswith("Z"):
-                    yield int(pid), int(parent), os.getsid(int(pid))
+                if not state.startswith("Z") and os.getsid(int(pid)) == session:
+                    yield int(pid)
         return
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    for pid in os.listdir("/proc"):
+        if pid.isdigit():
             with suppress(OSError):
-                # After the name, which may hold anything: state, parent, group, session.
-                state, parent, _, session = (
-                    (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-                )
-                if state not in "ZX":
-                    yield int(entry.name), int(parent), int(session)
+                # Reading a file of each process would take most of the time of a test that waits.
+                if os.getsid(int(pid)) == session:
+                    # After the name, which may hold anything, stands the state.
+                    stat = Path("/proc", pid, "stat").read_text()
+                    if stat.rpartition(")")[2].split()[0] not in "ZX":
+                        yield int(pid)
 
 
 class Tree:
@@ -54,7 +55,7 @@ class Tree:
     ) -> None:
         self.output = output
         with output.open("wb") as log:
-            self.process = subprocess.Popen(
+            self.process = fork_server.popen(
                 [sys.executable, *program, *arguments],
                 cwd=ROOT,
                 env={
@@ -79,7 +80,7 @@ class Tree:
 
     def members(self) -> list[int]:
         """Return the processes of the tree that live, orphans included."""
-        return [pid for pid, _, session in processes() if session == self.pid]
+        return list(of_session(self.pid))
 
     def children(self) -> list[int]:
         """Return the worker processes that live."""
