@@ -163,6 +163,8 @@ def enqueue_and_control() -> None:
         assert ojs.get_job(dead.pk).envelope()["errors"]
         assert ojs.get_job(one.id).state == "cancelled"
         factories.put(factories.envelope())
+        steps = [ojs.request("a.job", [n], queue="d") for n in range(2)]
+        ojs.cancel_workflow(ojs.chain(*steps).enqueue().id)
         rollups.flush()
         pressure_monitor.watch.check()
     with override_settings(OJS={"QUEUES": {"b": bounds["b"]}}):
