@@ -28,7 +28,7 @@ from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_queue
 from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
-from django_ojs.spec.checkpoint import Checkpoint
+from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
 
@@ -159,7 +159,7 @@ def _log(job: Job) -> list[LogEntry]:
 
 
 def _values(
-    job: Job, progress_data: Any, checkpoint: Checkpoint | None
+    job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [("Arguments", _pretty(redacted(job.args)))]

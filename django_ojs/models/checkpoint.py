@@ -33,12 +33,12 @@ class Checkpoint(StoredModel):
         return f"checkpoint {self.sequence} of {self.job_id}"
 
     @classmethod
-    def of(cls, jobs: Collection[UUID]) -> dict[UUID, checkpoint.Checkpoint]:
+    def of(cls, jobs: Collection[UUID]) -> dict[UUID, checkpoint.SavedCheckpoint]:
         """Return the checkpoints of these jobs, in one query."""
         if not jobs:
             return {}
         return {
-            row.job_id: checkpoint.Checkpoint(
+            row.job_id: checkpoint.SavedCheckpoint(
                 state=json.loads_stored(row.state or "", exact_integers=settings().exact_integers),
                 sequence=row.sequence,
                 created_at=row.created_at,

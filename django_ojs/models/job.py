@@ -230,7 +230,7 @@ class Job(StoredModel):
         return self.started_at - self.enqueued_at
 
     @property
-    def checkpoint(self) -> checkpoint.Checkpoint | None:
+    def checkpoint(self) -> checkpoint.SavedCheckpoint | None:
         """The latest checkpoint of a job that has not ended, or of a dead letter."""
         if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
             return None

@@ -8,7 +8,7 @@ from django_ojs.operations import liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import job_events, json
-from django_ojs.spec.checkpoint import Checkpoint, encode
+from django_ojs.spec.checkpoint import SavedCheckpoint, encode
 from django_ojs.spec.errors import ClaimLost, Conflict, NotFound
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -22,7 +22,7 @@ def save(
     *,
     claim: Claim = ANY_CLAIM,
     principal: Principal = liveness.PROJECT,
-) -> Checkpoint:
+) -> SavedCheckpoint:
     """Replace the checkpoint of an active job, and extend its lease as a heartbeat does.
 
     Raises InvalidRequest and PayloadTooLarge for the state, JobNotFound, Conflict when the job is
@@ -32,7 +32,7 @@ def save(
 
 
 @database.write_transaction
-def _save(job_id: UUID, text: str, claim: Claim, principal: Principal) -> Checkpoint:
+def _save(job_id: UUID, text: str, claim: Claim, principal: Principal) -> SavedCheckpoint:
     job = transitions.lock(job_id)
     _check(job, claim)
     Job.primary.filter(pk=job_id).update(lease_until=liveness.extended())
@@ -48,7 +48,7 @@ def announce(job_id: UUID, *, claim: Claim) -> None:
     _mark(job)
 
 
-def save_unlocked(job_id: UUID, state: json.JSON, *, claim: Claim) -> Checkpoint:
+def save_unlocked(job_id: UUID, state: json.JSON, *, claim: Claim) -> SavedCheckpoint:
     """Replace the checkpoint in the caller's transaction, without a lock on the job.
 
     A lock would block the heartbeats of the worker until the commit. The claim is checked when this
@@ -65,18 +65,18 @@ def encoded(state: object) -> str:
     return encode(state, exact_integers=settings().exact_integers)
 
 
-def store(job: Job, text: str) -> Checkpoint:
+def store(job: Job, text: str) -> SavedCheckpoint:
     """Store the checkpoint of an active job, which the caller has locked."""
     _mark(job)
     return _store(job, text)
 
 
-def read(job_id: UUID) -> Checkpoint:
+def read(job_id: UUID) -> SavedCheckpoint:
     """Return the latest checkpoint of a job. Raises JobNotFound, and NotFound if it has none."""
     return found(transitions.get(job_id))
 
 
-def found(job: Job) -> Checkpoint:
+def found(job: Job) -> SavedCheckpoint:
     """Return the latest checkpoint of a job. Raises NotFound if it has none."""
     checkpoint = job.checkpoint
     if checkpoint is None:
@@ -105,7 +105,7 @@ def _mark(job: Job) -> None:
         Job.primary.filter(pk=job.pk).update(has_checkpoint=True)
 
 
-def _store(job: Job, text: str) -> Checkpoint:
+def _store(job: Job, text: str) -> SavedCheckpoint:
     saved = checkpoints.save(job.pk, job.run, text)
     if saved is None:
         raise ClaimLost("A later run has saved a checkpoint.", details={"job_id": str(job.pk)})

@@ -12,7 +12,7 @@ MAX_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
+class SavedCheckpoint:
     """The latest checkpoint of a job. `sequence` counts the checkpoints of the job, from 1."""
 
     state: json.JSON

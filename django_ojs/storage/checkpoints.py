@@ -4,21 +4,21 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.models import Checkpoint as Row
+from django_ojs.models import Checkpoint
 from django_ojs.spec import json
-from django_ojs.spec.checkpoint import Checkpoint
+from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.storage import database
 
 
-def save(job_id: UUID, run: int, state: str) -> Checkpoint | None:
+def save(job_id: UUID, run: int, state: str) -> SavedCheckpoint | None:
     """Replace the checkpoint of a job. Return None when a later run has saved one."""
     connection, dialect = database.connection(), database.dialect()
-    key: Any = Row._meta.pk.get_db_prep_value(job_id, connection)
+    key: Any = Checkpoint._meta.pk.get_db_prep_value(job_id, connection)
     saved = dialect.save_checkpoint(connection, key, run, state)
     if saved is None:
         return None
     sequence, created_at = saved
-    return Checkpoint(
+    return SavedCheckpoint(
         state=json.loads_stored(state, exact_integers=settings().exact_integers),
         sequence=sequence,
         created_at=created_at,
@@ -28,5 +28,5 @@ def save(job_id: UUID, run: int, state: str) -> Checkpoint | None:
 def delete(job_id: UUID) -> bool:
     """Delete the state of a job's checkpoint. Return False when it has none."""
     # The row stays, so that the sequence of the job continues.
-    rows = Row.primary.filter(job_id=job_id, state__isnull=False)
+    rows = Checkpoint.primary.filter(job_id=job_id, state__isnull=False)
     return bool(rows.update(state=None))

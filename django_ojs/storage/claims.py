@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.spec import envelope, json
-from django_ojs.spec.checkpoint import Checkpoint
+from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import Dialect
@@ -38,7 +38,7 @@ class Claimed:
     worker_id: str | None
     workflow_id: UUID | None
     #: What an earlier run saved; FETCH reads it for jobs that have one.
-    checkpoint: Checkpoint | None = None
+    checkpoint: SavedCheckpoint | None = None
 
     def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
         (

@@ -20,7 +20,7 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.operations.fail import decide
 from django_ojs.spec import json
-from django_ojs.spec.checkpoint import Checkpoint, encode
+from django_ojs.spec.checkpoint import SavedCheckpoint, encode
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ClaimLost, Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.failure import Failure
@@ -43,7 +43,7 @@ class MemoryStore:
         self.results: list[EnqueuedJob] = []
         self._lock = threading.RLock()
         self._jobs: dict[UUID, Job] = {}
-        self._checkpoints: dict[UUID, Checkpoint] = {}
+        self._checkpoints: dict[UUID, SavedCheckpoint] = {}
         self._attempts: defaultdict[UUID, list[Attempt]] = defaultdict(list)
         self._workflows = MemoryWorkflows(self._push_steps, lambda key: self._jobs.get(key))
 
@@ -250,7 +250,7 @@ class MemoryStore:
             if stored.state != State.ACTIVE or stored.run != job.run:
                 raise ClaimLost("The job is no longer active under this claim.")
             before = self._checkpoints.get(job.id)
-            self._checkpoints[job.id] = Checkpoint(
+            self._checkpoints[job.id] = SavedCheckpoint(
                 state=json.loads(text),
                 sequence=1 if before is None else before.sequence + 1,
                 created_at=timezone.now(),

@@ -9,7 +9,7 @@ from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import checkpoint
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.spec import times
-from django_ojs.spec.checkpoint import Checkpoint
+from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage.transitions import Claim
@@ -45,7 +45,7 @@ class JobCheckpoint(JobView):
         return {"deleted": True, "job_id": str(job_id(key))}
 
 
-def _render(key: str, found: Checkpoint) -> dict[str, Any]:
+def _render(key: str, found: SavedCheckpoint) -> dict[str, Any]:
     return {
         "job_id": str(job_id(key)),
         "sequence": found.sequence,

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from django_ojs.spec import progress
-from django_ojs.spec.checkpoint import Checkpoint
+from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.failure import with_code
@@ -81,7 +81,7 @@ _NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator"})
 def render(
     job: StoredJob,
     errors: Sequence[dict[str, Any]] | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: SavedCheckpoint | None = None,
 ) -> dict[str, Any]:
     """Return the JSON object of a job, without absent attributes; `meta` is always there.
 
