@@ -220,14 +220,14 @@ class TestJob:
     @pytest.mark.parametrize(
         ("state", "names"),
         [
-            (State.SCHEDULED, {"cancel"}),
+            (State.SCHEDULED, {"cancel", "run-now"}),
             (State.AVAILABLE, {"cancel"}),
             (State.PENDING, {"cancel", "activate"}),
             (State.ACTIVE, {"cancel"}),
-            (State.RETRYABLE, {"cancel"}),
-            (State.COMPLETED, {"delete"}),
-            (State.CANCELLED, {"delete"}),
-            (State.DISCARDED, {"delete", "retry", "retry-with"}),
+            (State.RETRYABLE, {"cancel", "run-now"}),
+            (State.COMPLETED, {"delete", "run-again"}),
+            (State.CANCELLED, {"delete", "run-again"}),
+            (State.DISCARDED, {"delete", "retry", "retry-with", "run-again"}),
         ],
     )
     def test_buttons_are_those_that_the_state_allows(self, state: State, names: set[str]) -> None:
