@@ -16,6 +16,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut
 from django_ojs.operations.workers import removal
+from django_ojs.operations.workflows import advance_due
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
@@ -53,6 +54,11 @@ ISOLATED_CHECK_INTERVAL = 1.0
 
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
+
+#: With `--once` and no job left: how often workflows are advanced until the process ends anyway,
+#: and the seconds between two times, for another process that is advancing the same ones.
+ROUNDS_FOR_WORKFLOWS = 40
+ROUND_FOR_WORKFLOWS = 0.05
 
 #: A claimed job that found no slot for this many seconds becomes available again: the jobs before
 #: it turned out to be slow.
@@ -100,6 +106,7 @@ class WorkerProcess:
         self._idle_since = time.monotonic()
         self._replace = False
         self._claimed = 0
+        self._rounds_without_job = 0
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
@@ -171,6 +178,8 @@ class WorkerProcess:
                 continue
             elif not len(self._in_flight):
                 is_drained = was_idle and self._found_none
+                if once and is_drained and self._may_have_next_steps():
+                    continue
                 if self._replace or (once and (is_drained or state is not Directive.RUNNING)):
                     return
                 if once and not was_idle:
@@ -220,10 +229,27 @@ class WorkerProcess:
             self._replace = True
         if jobs:
             self._idle_since = time.monotonic()
+            self._rounds_without_job = 0
             self._dispatcher.dispatch(jobs)
         cut = may_be_cut(left - sum(job.size for job in jobs), most)
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return self._may_be_more
+
+    def _may_have_next_steps(self) -> bool:
+        """Advance the workflows of which a job has ended. Return whether there were any.
+
+        Another thread or process may be advancing one of them, so this waits a little for it. A
+        workflow that cannot be advanced does not keep the process for ever.
+        """
+        try:
+            if self._rounds_without_job >= ROUNDS_FOR_WORKFLOWS or not advance_due():
+                return False
+        except Error as error:
+            self.job_log.database_away(error)
+            connections.close_all()
+        self._rounds_without_job += 1
+        self._wake.wait(ROUND_FOR_WORKFLOWS)
+        return True
 
     def _warn_while_idle(self) -> None:
         now = time.monotonic()

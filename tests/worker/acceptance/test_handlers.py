@@ -44,6 +44,15 @@ def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     assert not Worker.objects.exists()  # It has deregistered.
 
 
+@pytest.mark.smoke
+def test_once_runs_workflows_to_their_ends(start: Start) -> None:
+    # The next step is enqueued after the outcome of the one before is stored: no job is left then.
+    steps = [handlers.note.s(str(number)) for number in range(4)]
+    enqueued = [ojs.chain(*steps[:2], ojs.group(*steps), steps[0]).enqueue() for _ in range(3)]
+    assert start("--once", "--threads", "4").ends() == 0
+    assert [each.workflow().state for each in enqueued] == ["completed"] * 3
+
+
 def test_whatever_a_handler_raises_is_its_jobs_failure_and_not_the_workers(start: Start) -> None:
     kinds = ["SystemExit", "KeyboardInterrupt", "GeneratorExit"]
     plain = [stored(handlers.throw.enqueue(kind)) for kind in kinds]
