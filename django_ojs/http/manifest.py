@@ -49,7 +49,7 @@ def manifest(base: str) -> dict[str, Any]:
             "delayed_jobs": True,
             "job_ttl": True,
             "priority_queues": True,
-            "rate_limiting": False,
+            "rate_limiting": True,
             "schema_validation": False,
             "unique_jobs": True,
             "workflows": True,

@@ -34,6 +34,7 @@ def limited() -> None:
 
 @pytest.mark.usefixtures("limited")
 class TestConcurrency:
+    @pytest.mark.requirement("L4-RATE-001")
     def test_no_more_run_than_the_limit_and_the_others_stay_available(self) -> None:
         push_many(5, queue="carrier")
         assert len(claim(count=2)) == 2
