@@ -13,7 +13,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from django_ojs.admin.base import granted_scopes
-from django_ojs.http.views.webhooks import TEST_TIMEOUT
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -133,7 +132,7 @@ class WebhookAdmin(_Admin):
             return self._secret_page(request, obj, secret)
         if "_test" not in request.POST:
             return super().response_change(request, obj)
-        outcome = sending.send_test(subscriptions.get(obj.pk), TEST_TIMEOUT)
+        outcome = sending.send_test(subscriptions.get(obj.pk))
         if outcome.success:
             text = f"The receiver took the test event: status {outcome.status}"
             level = messages.SUCCESS

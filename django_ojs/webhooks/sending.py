@@ -24,6 +24,9 @@ from django_ojs.version import VERSION
 #: Bytes of a response that are read, for the test of a webhook.
 MAX_RESPONSE: Final = 1000
 
+#: Seconds that a test may take: the caller waits, and a thread of the server with it.
+TEST_TIMEOUT: Final = 10.0
+
 TOO_MANY: Final = 429
 
 
@@ -118,6 +121,6 @@ def _since(began: float) -> int:
     return int((time.monotonic() - began) * 1000)
 
 
-def send_test(webhook: Webhook, timeout: float) -> SendingResult:
+def send_test(webhook: Webhook) -> SendingResult:
     """Send the event of a test, once."""
-    return send(webhook, event_of_test(webhook), ids.uuid7(), timeout)
+    return send(webhook, event_of_test(webhook), ids.uuid7(), TEST_TIMEOUT)

@@ -40,6 +40,7 @@ class Stored:
     result: Any = None
     error: Any = None
     discard_reason: str | None = None
+    workflow_id: UUID | None = None
 
 
 STAMP = "2026-02-12T10:30:00.123Z"

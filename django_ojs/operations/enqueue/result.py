@@ -131,6 +131,7 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "size_bytes": stored.size_bytes,
         "unique_key": envelope.unique_key,
         "dead_letter": False,
+        "has_checkpoint": False,
         "workflow_id": envelope.workflow_id,
     }
     if _has_listeners(pre_init) or _has_listeners(post_init):
