@@ -13,10 +13,15 @@ from urllib.parse import urlencode
 import pytest
 from django.urls import reverse
 
-from django_ojs.operations import queues
+from django_ojs.models import WebhookDelivery
+from django_ojs.operations import checkpoint, queues, workflows
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.events import log
+from django_ojs.operations.webhooks import dispatch, subscriptions
+from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.spec import webhooks
+from django_ojs.spec.workflow import parse
 from django_ojs.storage.figures import all_time, rollups
 from tests.factories import hourly, in_state, push, worker
 from tests.http.api import Api, make_key
@@ -29,7 +34,9 @@ WORD = "classified"
 #: Values that change with time alone, and the position of the last event that was read.
 VOLATILE = {"uptime_seconds", "computed_at", "cursor", "backend", "last_heartbeat_at"}
 
-READ_ROUTES = sorted({name for method, name in served() if method == "GET"})
+#: What a limited key gets of these is tested in tests/http/test_event_stream.py.
+STREAMS = {"ojs-event-stream", "ojs-job-events", "ojs-queue-events"}
+READ_ROUTES = sorted({name for method, name in served() if method == "GET"} - STREAMS)
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +59,24 @@ def fill(queue: str, type: str) -> dict[str, str]:
     push(queue=queue, type=type)
     rollups.note(rollups.REJECTED, queue, type)
     cron_jobs.register(queue, template={"type": type, "options": {"queue": queue}})
+    checkpoint.save(job.pk, {"type": type})
+    steps = [{"type": type, "args": [], "options": {"queue": queue}}]
+    workflow = workflows.create(parse({"type": "chain", "name": type, "steps": steps}))
+    given = Subscription(url=f"https://{queue}.example", events=["*"], queues=[queue])
+    webhook, _ = subscriptions.create(given)
     queues.pause(queue, by=f"of {type}")
     queues.resume(queue)
     rollups.flush()
     log.settle()
-    return {"job": str(job.pk), "dead": str(dead.pk)}
+    dispatch.dispatch()
+    delivery = WebhookDelivery.primary.filter(webhook=webhook).latest("pk")
+    return {
+        "job": str(job.pk),
+        "dead": str(dead.pk),
+        "workflow": str(workflow.pk),
+        "webhook": f"{webhooks.SUBSCRIPTION_PREFIX}{webhook.pk}",
+        "delivery": f"{webhooks.DELIVERY_PREFIX}{delivery.pk}",
+    }
 
 
 def scrubbed(value: Any) -> Any:
@@ -74,9 +94,16 @@ def read_all(api: Api, mine: dict[str, str]) -> dict[str, Any]:
     found = {}
     for name in READ_ROUTES:
         pattern = next(each for each in patterns() if each.name == name)
-        kinds = {"name": "mine", "key": mine["dead" if "dead" in name else "job"]}
-        if "worker" in name:
-            kinds["key"] = "shared"
+        known = {**mine, "worker": "shared"}
+        kind = next(
+            (
+                each
+                for each in ("dead", "delivery", "webhook", "workflow", "worker")
+                if each in name
+            ),
+            "job",
+        )
+        kinds = {"name": "mine", "key": known[kind]}
         path = reverse(name, kwargs={each: kinds[each] for each in pattern.pattern.converters})
         response = api.get(f"{path}?{urlencode(query.get(name, {}))}")
         assert response.status == 200, (name, response.body)
