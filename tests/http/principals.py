@@ -123,6 +123,7 @@ TABLE = [
     Line("POST", "ojs-admin-queue-pause", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-resume", OPERATOR, DENIED),
     Line("PUT", "ojs-admin-queue-config", ADMIN, DENIED, {"max_envelope_bytes": 3}),
+    Line("PUT", "ojs-admin-queue-rate-limit", ADMIN, DENIED, {"concurrency": 3}),
     Line("DELETE", "ojs-admin-queue-jobs", ADMIN, DENIED, SURE | {"states": ["discarded"]}),
     Line("GET", "ojs-admin-jobs", OPERATOR, HIDDEN),
     Line("POST", "ojs-admin-bulk-retry", OPERATOR, HIDDEN, SURE | {"job_ids": ["{job}"]}),
