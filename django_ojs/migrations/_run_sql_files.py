@@ -1,5 +1,6 @@
 """The part of the schema that Django cannot express: functions, procedures and triggers."""
 
+import re
 from importlib.resources import files
 from typing import Any, Final
 
@@ -16,19 +17,20 @@ FILES: Final = {
     "sqlite": ("checkpoints", "count_triggers", "workflow_triggers"),
 }
 
-#: Whether the table of jobs exists, and what the last statements of the files create.
+#: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, whether the
+#: last of the procedures does.
 _PRESENT: Final = {
     "postgresql": (
-        "SELECT to_regclass('ojs_job') IS NOT NULL, EXISTS (SELECT FROM pg_trigger"
-        " WHERE tgrelid = to_regclass('ojs_job') AND tgname = 'ojs_job_workflow_delete')"
-        " AND EXISTS (SELECT FROM pg_proc"
+        "SELECT to_regclass('ojs_job') IS NOT NULL, (SELECT count(DISTINCT tgname) FROM pg_trigger"
+        " WHERE tgname IN ({names}) AND pg_table_is_visible(tgrelid)), EXISTS (SELECT FROM pg_proc"
         " WHERE proname = 'ojs_push' AND pg_function_is_visible(oid))"
     ),
     "sqlite": (
-        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), EXISTS (SELECT 1"
-        " FROM sqlite_master WHERE type = 'trigger' AND name = 'ojs_job_workflow_delete')"
+        "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), (SELECT count(*)"
+        " FROM sqlite_master WHERE type = 'trigger' AND name IN ({names})), 1"
     ),
 }
+_TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS )?(\w+)")
 
 
 class RunSQLFiles(migrations.RunSQL):
@@ -59,9 +61,13 @@ def create_missing(using: str, **kwargs: Any) -> None:
     connection = connections[using]
     if connection.vendor not in FILES:
         return
+    found = map(_TRIGGER.match, all_statements(connection.vendor))
+    triggers = {match[1] for match in found if match}
+    names = ", ".join(f"'{name}'" for name in sorted(triggers))
     with connection.cursor() as cursor:
-        cursor.execute(_PRESENT[connection.vendor])
-        has_table, is_complete = cursor.fetchone()
+        cursor.execute(_PRESENT[connection.vendor].format(names=names))
+        has_table, number, has_procedures = cursor.fetchone()
+        is_complete = number == len(triggers) and has_procedures
         if has_table and is_complete and connection.vendor == "sqlite":
             # `flush` deletes the jobs one by one, and knows the tables of models only.
             cursor.execute("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
