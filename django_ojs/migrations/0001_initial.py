@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_limited_queue",
+                "default_permissions": (),
             },
         ),
         migrations.CreateModel(

@@ -14,6 +14,7 @@ class LimitedQueue(StoredModel):
 
     class Meta:
         db_table = "ojs_limited_queue"
+        default_permissions = ()
 
     def __str__(self) -> str:
         return self.queue
