@@ -185,11 +185,13 @@ def batch(
 def graph(*steps: NamedStep, name: str | None = None) -> WorkflowRequest:
     """Run steps that wait for others by name, in any order without a cycle.
 
-    ojs.graph(
-        ojs.step("charge", charge.s(order.pk)),
-        ojs.step("label", print_label.s(order.pk)),
-        ojs.step("ship", ship.s(order.pk), after=["charge", "label"]),
-    )
+    Each names in `after` those that must have succeeded::
+
+        ojs.graph(
+            ojs.step("charge", charge.s(order.pk)),
+            ojs.step("label", print_label.s(order.pk)),
+            ojs.step("ship", ship.s(order.pk), after=["charge", "label"]),
+        )
     """
     for step in steps:
         if not isinstance(step, NamedStep):
