@@ -189,6 +189,12 @@ def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
         ({"type": "group"}, "$.jobs"),
         ({"type": "batch", "jobs": [job("a")]}, "$.callbacks"),
         ({"type": "saga", "steps": [job("a")]}, "$.type"),
+        ({"type": [], "steps": [job("a")]}, "$.type"),
+        ({"type": "chain", "steps": [{"type": {}, "args": []}]}, "$.steps[0].type"),
+        ({"type": "chain", "steps": [{"type": {}}]}, "$.steps[0].args"),
+        ({"steps": [{"id": "a", "type": [], "args": []}]}, "$.steps[0].type"),
+        (batch(job("a"), on_complete={"type": [], "args": []}), "$.callbacks.on_complete.type"),
+        (batch(job("a"), on_complete={"type": []}), "$.callbacks.on_complete.args"),
         (chain(job("a"), {"type": "B", "args": []}), "$.steps[1].type"),
         ({"steps": [{"id": "a", "type": "a", "args": [], "depends_on": ["b"]}]}, None),
         (
