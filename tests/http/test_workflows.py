@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models import Workflow
 from django_ojs.operations import workflows
-from django_ojs.operations.workflows import due
+from django_ojs.operations.workflows import StepDetail, due
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import batch, chain, group, job
@@ -155,6 +155,54 @@ def test_a_batch_fires_the_callbacks_that_its_outcome_asks_for(api: Api, fails: 
         "condition_not_met",
         None,
     )
+
+
+def test_callbacks_of_nested_batches_are_neither_steps_nor_those_of_the_workflow(api: Api) -> None:
+    first = batch(job("a"), on_complete=job("x1"))
+    second = batch(job("b"), on_complete=job("x2"))
+    key = api.post("workflows", chain(first, second, job("c"))).ok(201)["id"]
+    run(api, fails=True)
+    run(api)
+    run(api)
+    run(api)
+    run(api, fails=True)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]
+    assert [each["type"] for each in shown["steps"]] == ["a", "b", "c"]
+    assert shown["steps_total"] == 3
+    assert "callbacks" not in shown
+    assert shown["error"]["failed_step_index"] == 0
+    assert [each["attempt"] for each in shown["error"]["errors"]] == [1, 1]
+
+
+def test_callback_that_is_a_step_of_a_graph_is_listed_as_both(api: Api) -> None:
+    steps = [{"id": "a", **job("a")}, {"id": "on_failure", "depends_on": ["a"], **job("b")}]
+    shown = api.post("workflows", {"steps": steps}).ok(201)["workflow"]
+    assert [each["type"] for each in shown["jobs"]] == ["a", "b"]
+    assert list(shown["callbacks"]) == ["on_failure"]
+
+
+def test_a_failed_callback_that_is_not_listed_has_no_index(api: Api) -> None:
+    key = api.post("workflows", batch(job("a"), on_complete=job("x"))).ok(201)["id"]
+    run(api)
+    failed = run(api, fails=True)
+    error = api.get(f"workflows/{key}").ok()["workflow"]["error"]
+    assert "failed_step_index" not in error
+    assert error["failed_job_ids"] == [failed["id"]]
+    assert error["errors"][0]["callback"] == "on_complete"
+
+
+def test_many_failed_members_are_not_compared_with_each_other(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The time of the response grew with the square of their number.
+    compared: list[object] = []
+    monkeypatch.setattr(StepDetail, "__eq__", lambda *both: compared.append(both))
+    key = api.post("workflows", group(job("a"), job("b"), job("c"))).ok(201)["id"]
+    run(api)
+    failed = [run(api, fails=True)["id"], run(api, fails=True)["id"]]
+    error = api.get(f"workflows/{key}").ok()["workflow"]["error"]
+    assert (error["failed_step_index"], error["failed_job_ids"]) == (1, failed)
+    assert not compared
 
 
 def test_a_workflow_is_cancelled_with_its_jobs_and_only_once(api: Api) -> None:
