@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Workflow
 from django_ojs.operations import workflows
@@ -203,6 +205,33 @@ def test_many_failed_members_are_not_compared_with_each_other(
     error = api.get(f"workflows/{key}").ok()["workflow"]["error"]
     assert (error["failed_step_index"], error["failed_job_ids"]) == (1, failed)
     assert not compared
+
+
+def test_results_that_are_too_large_together_are_references(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = api.post("workflows", group(job("a"), job("b"), job("c"))).ok(201)["id"]
+    fetched = [run(api, "x" * 8), run(api, "y" * 8), run(api, "z" * 3)]
+    monkeypatch.setattr("django_ojs.operations.workflows.queries.MAX_RESULTS", 15)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]["jobs"]
+    assert [shown[0]["result"], shown[2]["result"]] == ["x" * 8, "z" * 3]
+    assert shown[1]["result"] == {
+        "result_ref": f"/ojs/v1/jobs/{fetched[1]['id']}",
+        "result_size_bytes": 10,
+        "result_content_type": "application/json",
+    }
+    monkeypatch.undo()
+    shown = api.get(f"workflows/{key}").ok()["workflow"]["jobs"]
+    assert [each["result"] for each in shown] == ["x" * 8, "y" * 8, "z" * 3]
+
+
+def test_the_jobs_of_steps_are_not_read(api: Api) -> None:
+    key = api.post("workflows", ORDER).ok(201)["id"]
+    with CaptureQueriesContext(connection) as queries:
+        api.get(f"workflows/{key}").ok()
+    steps = [each["sql"] for each in queries if '"ojs_workflow_step"."key"' in each["sql"]]
+    assert steps
+    assert not any('"ojs_workflow_step"."job"' in sql for sql in steps)
 
 
 def test_a_workflow_is_cancelled_with_its_jobs_and_only_once(api: Api) -> None:

@@ -176,8 +176,8 @@ def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
         out["depends_on"] = detail.depends_on
     if step.state == StepState.SKIPPED:
         out["reason"] = "condition_not_met"
-    if step.result is not None:
-        out["result"] = step.result
+    if detail.result is not None:
+        out["result"] = detail.result
     elif step.result_size is not None:
         out["result"] = workflows.reference(step)
     if step.error:
@@ -190,7 +190,7 @@ def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
 
 
 def _job_of(detail: StepDetail) -> dict[str, Any]:
-    job = detail.step.job or {}
+    job = detail.job or {}
     return {name: job[name] for name in ("type", "args", "meta", "options") if name in job}
 
 
