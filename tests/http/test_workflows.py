@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Workflow
 from django_ojs.operations import workflows
-from django_ojs.operations.workflows import due
+from django_ojs.operations.workflows import StepDetail, due
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import batch, chain, group, job
@@ -157,6 +159,81 @@ def test_a_batch_fires_the_callbacks_that_its_outcome_asks_for(api: Api, fails: 
     )
 
 
+def test_callbacks_of_nested_batches_are_neither_steps_nor_those_of_the_workflow(api: Api) -> None:
+    first = batch(job("a"), on_complete=job("x1"))
+    second = batch(job("b"), on_complete=job("x2"))
+    key = api.post("workflows", chain(first, second, job("c"))).ok(201)["id"]
+    run(api, fails=True)
+    run(api)
+    run(api)
+    run(api)
+    run(api, fails=True)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]
+    assert [each["type"] for each in shown["steps"]] == ["a", "b", "c"]
+    assert shown["steps_total"] == 3
+    assert "callbacks" not in shown
+    assert shown["error"]["failed_step_index"] == 0
+    assert [each["attempt"] for each in shown["error"]["errors"]] == [1, 1]
+
+
+def test_callback_that_is_a_step_of_a_graph_is_listed_as_both(api: Api) -> None:
+    steps = [{"id": "a", **job("a")}, {"id": "on_failure", "depends_on": ["a"], **job("b")}]
+    shown = api.post("workflows", {"steps": steps}).ok(201)["workflow"]
+    assert [each["type"] for each in shown["jobs"]] == ["a", "b"]
+    assert list(shown["callbacks"]) == ["on_failure"]
+
+
+def test_a_failed_callback_that_is_not_listed_has_no_index(api: Api) -> None:
+    key = api.post("workflows", batch(job("a"), on_complete=job("x"))).ok(201)["id"]
+    run(api)
+    failed = run(api, fails=True)
+    error = api.get(f"workflows/{key}").ok()["workflow"]["error"]
+    assert "failed_step_index" not in error
+    assert error["failed_job_ids"] == [failed["id"]]
+    assert error["errors"][0]["callback"] == "on_complete"
+
+
+def test_many_failed_members_are_not_compared_with_each_other(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The time of the response grew with the square of their number.
+    compared: list[object] = []
+    monkeypatch.setattr(StepDetail, "__eq__", lambda *both: compared.append(both))
+    key = api.post("workflows", group(job("a"), job("b"), job("c"))).ok(201)["id"]
+    run(api)
+    failed = [run(api, fails=True)["id"], run(api, fails=True)["id"]]
+    error = api.get(f"workflows/{key}").ok()["workflow"]["error"]
+    assert (error["failed_step_index"], error["failed_job_ids"]) == (1, failed)
+    assert not compared
+
+
+def test_results_that_are_too_large_together_are_references(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = api.post("workflows", group(job("a"), job("b"), job("c"))).ok(201)["id"]
+    fetched = [run(api, "x" * 8), run(api, "y" * 8), run(api, "z" * 3)]
+    monkeypatch.setattr("django_ojs.operations.workflows.queries.MAX_RESULTS", 15)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]["jobs"]
+    assert [shown[0]["result"], shown[2]["result"]] == ["x" * 8, "z" * 3]
+    assert shown[1]["result"] == {
+        "result_ref": f"/ojs/v1/jobs/{fetched[1]['id']}",
+        "result_size_bytes": 10,
+        "result_content_type": "application/json",
+    }
+    monkeypatch.undo()
+    shown = api.get(f"workflows/{key}").ok()["workflow"]["jobs"]
+    assert [each["result"] for each in shown] == ["x" * 8, "y" * 8, "z" * 3]
+
+
+def test_the_jobs_of_steps_are_not_read(api: Api) -> None:
+    key = api.post("workflows", ORDER).ok(201)["id"]
+    with CaptureQueriesContext(connection) as queries:
+        api.get(f"workflows/{key}").ok()
+    steps = [each["sql"] for each in queries if '"ojs_workflow_step"."key"' in each["sql"]]
+    assert steps
+    assert not any('"ojs_workflow_step"."job"' in sql for sql in steps)
+
+
 def test_a_workflow_is_cancelled_with_its_jobs_and_only_once(api: Api) -> None:
     key = api.post("workflows", ORDER).ok(201)["id"]
     run(api)
@@ -189,6 +266,12 @@ def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
         ({"type": "group"}, "$.jobs"),
         ({"type": "batch", "jobs": [job("a")]}, "$.callbacks"),
         ({"type": "saga", "steps": [job("a")]}, "$.type"),
+        ({"type": [], "steps": [job("a")]}, "$.type"),
+        ({"type": "chain", "steps": [{"type": {}, "args": []}]}, "$.steps[0].type"),
+        ({"type": "chain", "steps": [{"type": {}}]}, "$.steps[0].args"),
+        ({"steps": [{"id": "a", "type": [], "args": []}]}, "$.steps[0].type"),
+        (batch(job("a"), on_complete={"type": [], "args": []}), "$.callbacks.on_complete.type"),
+        (batch(job("a"), on_complete={"type": []}), "$.callbacks.on_complete.args"),
         (chain(job("a"), {"type": "B", "args": []}), "$.steps[1].type"),
         ({"steps": [{"id": "a", "type": "a", "args": [], "depends_on": ["b"]}]}, None),
         (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
 from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate, parse
-from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_JOBS
+from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_EDGES, MAX_JOBS
 
 JSON = dict[str, Any]
 
@@ -323,6 +323,53 @@ def test_over_the_limit_of_dependencies(monkeypatch: pytest.MonkeyPatch) -> None
     parse(graph(node("a"), node("b", "a"), node("c", "b")))
     with pytest.raises(InvalidRequest, match=r"steps\[2\]\.depends_on is over the limit of 2"):
         parse(graph(node("a"), node("b", "a"), node("c", "a", "b")))
+
+
+WIDE = graph(node("a"), node("b"), {"id": "c", "depends_on": ["a", "b"], **group(job(), job())})
+
+
+@pytest.mark.parametrize(
+    ("definition", "path", "edges"),
+    [
+        # Two members with two dependencies and two parents each, and the join behind them.
+        (WIDE, r"steps\[2\]", 12),
+        # Each step of a nested chain has the parents of the chains around it.
+        (chain(job(), job(), chain(job(), chain(job(), job()))), r"steps\[2\]", 20),
+        (chain(job(), job(), group(job(), job())), r"steps\[2\]", 12),
+        (batch(job(), job(), on_success=job()), r"callbacks\.on_success", 7),
+    ],
+)
+def test_over_the_limit_of_edges(
+    definition: JSON, path: str, edges: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", edges)
+    parse(definition)
+    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", edges - 1)
+    match = rf"{path} is over the limit of {edges - 1} dependencies and parent results"
+    with pytest.raises(InvalidRequest, match=match):
+        parse(definition)
+
+
+def test_the_join_of_the_workflow_itself_is_named_by_its_callbacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", 3)
+    with pytest.raises(InvalidRequest, match=r"^callbacks is over the limit of 3 "):
+        parse(batch(job(), job(), on_success=job()))
+
+
+def test_nesting_cannot_escape_the_limits_of_edges() -> None:
+    # The longest chain is within them.
+    parse(chain(*[job()] * MAX_CHAIN_STEPS))
+    many = [str(number) for number in range(600)]
+    nested_group = {"id": "last", "depends_on": many, **group(*[job()] * 600)}
+    for definition in (
+        graph(*map(node, many), nested_group),
+        chain(*[job()] * 400, group(*[job()] * 2_000)),
+        chain(*[job()] * 800, chain(*[job()] * 800)),
+    ):
+        with pytest.raises(InvalidRequest, match=f"the limit of {MAX_EDGES} dependencies"):
+            parse(definition)
 
 
 # How a workflow ends: the graph against the rules of §8 and §10, applied to the nesting itself.

@@ -1,5 +1,6 @@
 """Workflows: create, list, read and cancel them (ojs-workflows §11, http-binding §14)."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
@@ -31,6 +32,9 @@ _STATES: Final[Mapping[str, str]] = {
     StepState.ENQUEUED: "pending",
     StepState.SKIPPED: "cancelled",
 }
+
+#: The path of a step of the workflow itself; `steps[0].callbacks.on_failure` is in a nested one.
+_TOP_LEVEL_STEP: Final = re.compile(r"steps\[\d+\]")
 
 
 class Workflows(OJSView):
@@ -105,11 +109,12 @@ def _response(workflow: Workflow) -> dict[str, Any]:
     callbacks = {
         each.step.callback: {**_job_of(each), **_step(None, each)}
         for each in details
-        if each.step.callback is not None
+        # The key of a callback of a nested batch has a prefix.
+        if each.step.callback is not None and each.step.key == each.step.callback
     }
     if callbacks:
         shown["callbacks"] = callbacks
-    if errors := _errors(details):
+    if errors := _errors(details, listed):
         shown["error"] = errors
     if workflow.state == WorkflowState.CANCELLED:
         states = [each["state"] for each in steps]
@@ -149,7 +154,7 @@ def _summary(workflow: Workflow) -> dict[str, Any]:
 
 def _is_listed(detail: StepDetail) -> bool:
     """Whether a callback was sent as a step of a graph, where its client looks for it."""
-    return detail.step.path.startswith("steps")
+    return _TOP_LEVEL_STEP.fullmatch(detail.step.path) is not None
 
 
 def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
@@ -171,8 +176,8 @@ def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
         out["depends_on"] = detail.depends_on
     if step.state == StepState.SKIPPED:
         out["reason"] = "condition_not_met"
-    if step.result is not None:
-        out["result"] = step.result
+    if detail.result is not None:
+        out["result"] = detail.result
     elif step.result_size is not None:
         out["result"] = workflows.reference(step)
     if step.error:
@@ -185,21 +190,26 @@ def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
 
 
 def _job_of(detail: StepDetail) -> dict[str, Any]:
-    job = detail.step.job or {}
+    job = detail.job or {}
     return {name: job[name] for name in ("type", "args", "meta", "options") if name in job}
 
 
-def _errors(details: list[StepDetail]) -> dict[str, Any]:
-    """Return which jobs failed, and why (§9.6); empty where none did."""
+def _errors(details: list[StepDetail], listed: list[StepDetail]) -> dict[str, Any]:
+    """Return which jobs failed, and why (§9.6); empty where none did.
+
+    There is no index when only callbacks failed that are not listed as steps.
+    """
     failed = [each for each in details if each.step.state == StepState.FAILED]
     if not failed:
         return {}
-    indexes = [index for index, each in enumerate(details) if each in failed]
-    return {
-        "failed_step_index": indexes[0],
+    out: dict[str, Any] = {
         "failed_job_ids": [str(each.step.pk) for each in failed],
         "errors": [_error(each) for each in failed],
     }
+    for index, each in enumerate(listed):
+        if each.step.state == StepState.FAILED:
+            return {"failed_step_index": index, **out}
+    return out
 
 
 def _error(detail: StepDetail) -> dict[str, Any]:

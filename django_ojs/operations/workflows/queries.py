@@ -1,9 +1,9 @@
 """Read workflows and their steps."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,11 +11,17 @@ from django.db.models import QuerySet
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.spec.errors import WorkflowNotFound
+from django_ojs.spec.json import JSON
+from django_ojs.spec.workflow import CALLBACKS
 from django_ojs.storage import interceptor
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.workflows import MAX_COPIED
 
 #: Workflows are counted up to this.
 _COUNTED: Final = 10_000
+
+#: Characters of the results of all steps that are read at once: a workflow may have gigabytes.
+MAX_RESULTS: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +39,9 @@ class StepDetail:
     """A step that has a job, and what its job says about it.
 
     `depends_on` are the names of the steps that it waits for, their keys where they have none.
-    `attempt` is that of the job; 0 where there is none any more.
+    `attempt` is that of the job; 0 where there is none any more. `job` is what the client sent, of
+    the callbacks of the workflow itself only. `result` is None for one that is too large, and for
+    those that are over MAX_RESULTS together.
     """
 
     step: WorkflowStep
@@ -41,6 +49,8 @@ class StepDetail:
     job_state: str | None
     started_at: datetime | None
     attempt: int
+    job: dict[str, Any] | None
+    result: JSON
 
 
 def page(
@@ -120,7 +130,9 @@ def steps_of(workflow: Workflow) -> QuerySet[WorkflowStep]:
 
 def details(workflow: Workflow) -> list[StepDetail]:
     """Return the steps of a workflow that have a job, with what their jobs say, in order."""
-    steps = list(steps_of(workflow))
+    steps = list(steps_of(workflow).defer("job", "parents", "result"))
+    results = _results(steps)
+    sent = _callbacks(workflow) if any(step.callback for step in steps) else {}
     depends_on: dict[int, list[str]] = {step.position: [] for step in steps}
     for step in steps:
         for position in step.dependents:
@@ -143,6 +155,26 @@ def details(workflow: Workflow) -> list[StepDetail]:
                     job_state=state if step.state == StepState.ENQUEUED else None,
                     started_at=step.started_at or started_at,
                     attempt=attempt,
+                    job=sent.get(step.pk),
+                    result=results.get(step.pk),
                 )
             )
     return found
+
+
+def _results(steps: Iterable[WorkflowStep]) -> dict[UUID, JSON]:
+    """Return the results of the steps, in their order, as far as there is room for them."""
+    room = MAX_RESULTS
+    keys = []
+    for step in steps:
+        # A larger one was not copied.
+        if step.result_size is not None and step.result_size <= min(MAX_COPIED, room):
+            room -= step.result_size
+            keys.append(step.pk)
+    found = WorkflowStep.primary.filter(OneOf("pk", keys)) if keys else WorkflowStep.primary.none()
+    return dict(found.values_list("pk", "result"))
+
+
+def _callbacks(workflow: Workflow) -> dict[UUID, Any]:
+    """Return the jobs of the callbacks of the workflow itself, whose keys have no prefix."""
+    return dict(steps_of(workflow).filter(key__in=CALLBACKS).values_list("pk", "job"))

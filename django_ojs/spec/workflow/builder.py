@@ -23,6 +23,9 @@ MAX_DEPTH: Final = 10
 MAX_JOBS: Final = 20_000
 #: Each step of a chain gets the results of all before it: their number grows with the square.
 MAX_CHAIN_STEPS: Final = 1_000
+#: `depends_on` and `parents` of all steps together; a chain of MAX_CHAIN_STEPS jobs has 500,499.
+#: Nesting multiplies them: each job of a nested workflow has those of the whole.
+MAX_EDGES: Final = 600_000
 
 _CONDITIONS: Final[Mapping[CallbackName, Condition]] = {
     "on_complete": Condition.ALL_ENDED,
@@ -58,6 +61,7 @@ class GraphBuilder:
     limits: Limits
     steps: list[GraphStep] = field(default_factory=list)
     jobs: int = 0
+    edges: int = 0
 
     def parts(self, data: Mapping[str, Any], here: Position) -> tuple[str, ...]:
         """Add the parts of a chain, group or batch; return the keys that stand for each part."""
@@ -155,7 +159,7 @@ class GraphBuilder:
         self.jobs += 1
         if self.jobs > MAX_JOBS:
             raise InvalidRequest.of(here.path, f"is over the limit of {MAX_JOBS} jobs")
-        self.steps.append(
+        self._add(
             GraphStep(
                 key=here.key,
                 job=job_of(item, here.options, here.path, self.limits),
@@ -183,7 +187,7 @@ class GraphBuilder:
         fails_workflow: bool | None = None,
     ) -> str:
         results = depends_on if parents is None else parents
-        self.steps.append(
+        self._add(
             GraphStep(
                 key=key,
                 job=None,
@@ -197,6 +201,18 @@ class GraphBuilder:
             )
         )
         return key
+
+    def _add(self, step: GraphStep) -> None:
+        self.edges += len(step.depends_on) + len(step.parents)
+        if self.edges > MAX_EDGES:
+            # Only the join in front of the callbacks of the workflow itself has no path.
+            raise InvalidRequest.of(
+                step.path or "callbacks",
+                f"is over the limit of {MAX_EDGES} dependencies and parent results",
+                hint="Each job of a nested workflow has the dependencies and the parent results"
+                " of the nested workflow.",
+            )
+        self.steps.append(step)
 
     def _check_no_callbacks(self, data: Mapping[str, Any], here: Position) -> None:
         if data.get("callbacks"):

@@ -24,11 +24,16 @@ def at(path: str, attribute: str) -> str:
 
 def is_nested(item: Mapping[str, Any]) -> bool:
     """Return whether a step is a nested workflow, and not a job whose type is named like one."""
-    return item.get("type") in _LISTS and "args" not in item
+    return _is_type(item.get("type")) and "args" not in item
+
+
+def _is_type(value: object) -> bool:
+    # An array or object has no hash.
+    return isinstance(value, str) and value in _LISTS
 
 
 def type_of(data: Mapping[str, Any], path: str) -> WorkflowType:
-    if data.get("type") not in _LISTS:
+    if not _is_type(data.get("type")):
         raise InvalidRequest.of(
             at(path, "type"),
             "must be chain, group or batch",

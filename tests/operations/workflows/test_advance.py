@@ -183,6 +183,15 @@ class TestRetryByHand:
         finish("b")
         assert read(workflow).state == "failed"
 
+    def test_the_result_of_a_later_run_is_not_that_of_the_failed_member(self) -> None:
+        workflow = create(batch(job("a"), on_failure=job("badly")))
+        claimed = take("a")
+        fail.fail(claimed.id, FATAL)
+        retry.retry(claimed.id)
+        finish("a", "late")
+        assert (step_of(workflow, "a").state, step_of(workflow, "a").result) == ("failed", None)
+        assert finish("badly").parent_results == [None]
+
 
 class TestStarting:
     @pytest.mark.django_db(transaction=True)

@@ -1,11 +1,13 @@
 -- Ends steps of workflows, given as one JSON array of `{id, state}`, as their jobs ended.
 --
--- A job may have been retried since, or deleted: its state is the one that was given.
+-- A job may have been retried since, or deleted: its state is the one that was given, and
+-- it has a result if it was completed then.
 UPDATE ojs_workflow_step AS s
 SET state = e.state, started_at = j.started_at,
     finished_at = coalesce(j.finished_at, statement_timestamp()), error = j.error,
-    result = CASE WHEN length(j.result::text) <= %(most)s THEN j.result END,
-    result_size = length(j.result::text)
+    result = CASE WHEN e.state = 'completed' AND length(j.result::text) <= %(most)s
+             THEN j.result END,
+    result_size = CASE WHEN e.state = 'completed' THEN length(j.result::text) END
 FROM json_to_recordset(%(ended)s::json) AS e (id uuid, state text)
 LEFT JOIN ojs_job AS j ON j.id = e.id
 WHERE s.id = e.id AND s.state = 'enqueued'

@@ -1,11 +1,13 @@
 -- Ends steps of workflows, given as one JSON array of `{id, state}`, as their jobs ended.
 --
--- A job may have been retried since, or deleted: its state is the one that was given.
+-- A job may have been retried since, or deleted: its state is the one that was given, and
+-- it has a result if it was completed then.
 UPDATE ojs_workflow_step
 SET state = e.value ->> 'state', started_at = j.started_at,
     finished_at = coalesce(j.finished_at, {now}), error = j.error,
-    result = CASE WHEN length(j.result) <= %(most)s THEN j.result END,
-    result_size = length(j.result)
+    result = CASE WHEN e.value ->> 'state' = 'completed' AND length(j.result) <= %(most)s
+             THEN j.result END,
+    result_size = CASE WHEN e.value ->> 'state' = 'completed' THEN length(j.result) END
 FROM json_each(%(ended)s) AS e LEFT JOIN ojs_job AS j ON j.id = replace(e.value ->> 'id', '-', '')
 WHERE ojs_workflow_step.id = replace(e.value ->> 'id', '-', '')
   AND ojs_workflow_step.state = 'enqueued'
