@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import Min
 from django.db.models.functions import Now
 
@@ -54,21 +55,41 @@ def advance_after_commit(workflow_id: UUID | None) -> None:
 
 
 def advance_all(workflow_ids: Iterable[UUID]) -> None:
-    """Advance workflows. An error is logged: the maintenance tries again."""
+    """Advance workflows. An error is logged: the maintenance tries again.
+
+    One that fails, with a statement timeout for example, does not keep the others from it.
+    """
     for workflow_id in workflow_ids:
         try:
             advance(workflow_id)
         except Exception as error:
-            if database.is_unavailable(error):
+            if _is_about_all(error):
                 return
             logger.exception(
                 "The workflow %s was not advanced; it will be tried again.", workflow_id
             )
 
 
+def _is_about_all(error: Exception) -> bool:
+    """Whether the next workflow would fail in the same way: the database cannot be used now."""
+    if not isinstance(error, (InterfaceError, OperationalError)):
+        return database.is_unavailable(error)  # It is read-only.
+    link = database.connection()
+    dialect = database.dialect_of(link)
+    is_locked = isinstance(error, OperationalError) and dialect.is_contention_error(error)
+    if dialect.has_one_writer and is_locked:
+        return True
+    if link.is_usable():
+        return False
+    if not link.in_atomic_block:
+        # A thread that lives on gets a new connection the next time.
+        link.close()
+    return True
+
+
 def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
     """Advance the workflows of which a job has ended. Return how many there were."""
-    due = workflows.due(limit)
+    due = workflows.due.next(limit)
     advance_all(due)
     return len(due)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -25,7 +27,7 @@ from django_ojs.operations import (
     workflows,
 )
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import due, pruning
+from django_ojs.operations.workflows import due, pruning, starting
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
@@ -46,6 +48,9 @@ from tests.operations.workflows.scenes import (
     step_of,
     take,
 )
+
+#: The package has a function of this name.
+advancing = importlib.import_module("django_ojs.operations.workflows.advance")
 
 pytestmark = pytest.mark.django_db
 
@@ -314,6 +319,76 @@ class TestLocks:
         workflows.advance_due()
         assert states(second)["d"] == "enqueued"
         assert "will be tried again" in caplog.text
+
+    def test_one_that_meets_a_statement_timeout_keeps_no_other_from_it(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = create(chain(job("a"), job("b")))
+        second = create(chain(job("c"), job("d")))
+        for each in ("a", "c"):
+            ack.ack(take(each).id)
+        push_jobs = starting.push
+
+        def slow(envelopes: Any) -> Any:
+            if envelopes[0].type == "b":
+                raise OperationalError("canceling statement due to statement timeout")
+            return push_jobs(envelopes)
+
+        monkeypatch.setattr(starting, "push", slow)
+        workflows.advance_due()
+        assert states(first)["b"] == "waiting"
+        assert states(second)["d"] == "enqueued"
+        assert str(first.pk) in caplog.text
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_closed_connection_ends_the_round_and_the_next_one_gets_a_new_connection(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        ack.ack(take("a").id)
+        workflow_ids = [workflow.pk, workflow.pk]
+        tried = []
+
+        def lose(workflow_id: Any) -> None:
+            tried.append(workflow_id)
+            raise OperationalError("the connection is lost")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(advancing, "_advance", lose)
+            patch.setattr(connection, "is_usable", lambda: False)
+            advancing.advance_all(workflow_ids)
+        assert (len(tried), caplog.text) == (1, "")
+        workflows.advance_due()
+        assert states(workflow)["b"] == "enqueued"
+
+
+class TestTurns:
+    @pytest.mark.django_db(transaction=True)
+    def test_those_that_wait_for_a_full_queue_do_not_keep_another_from_its_start(self) -> None:
+        for queue in ("full", "small"):
+            queues.configure(queue, {"backpressure": {"max_depth": 1}})
+        push(queue="full")
+        other = push(queue="small")
+        for _ in range(4):
+            create(chain(job("a"), job("b", queue="full")))
+        last = create(chain(job("a"), job("b", queue="small")))
+        for claimed in fetch.fetch(["default"], count=5, due=False):
+            ack.ack(claimed.id)
+        assert workflows.advance_due() == 5
+        assert states(last)["b"] == "ready"
+        cancel.cancel(other.pk)
+        for _ in range(3):
+            workflows.advance_due(2)
+        assert states(last)["b"] == "enqueued"
+
+    def test_all_of_which_a_job_has_ended_have_their_turn(self) -> None:
+        for number in range(5):
+            EndedWorkflowJob.primary.create(
+                workflow_id=UUID(int=number), job_id=UUID(int=number), state="completed"
+            )
+        found = [[each.int for each in stored.due.next(2)] for _ in range(4)]
+        assert found == [[0, 1], [2, 3], [4, 0], [1, 2]]
+        assert len(stored.due.next(9)) == 5
 
 
 class TestCancel:
