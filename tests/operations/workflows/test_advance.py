@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -26,6 +27,7 @@ from django_ojs.operations import (
     retry,
     workflows,
 )
+from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import due, pruning, starting
 from django_ojs.spec.errors import Conflict, QueueFull
@@ -204,6 +206,49 @@ class TestStarting:
         assert states(workflow)["b"] == "enqueued"
 
     @pytest.mark.django_db(transaction=True)
+    def test_many_steps_start_as_their_queue_has_room_with_few_tries(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queues.configure("small", {"backpressure": {"max_depth": 3}})
+        workflow = create(chain(job("a"), group(*[job("b", queue="small")] * 64)))
+        tries, rejected = [], []
+        push_jobs = starting.push
+
+        def count(envelopes: Any, *options: Any) -> Any:
+            tries.append(len(envelopes))
+            return push_jobs(envelopes, *options)
+
+        def reject(full: QueueFull, jobs: Any) -> None:
+            rejected.append((full.queue, len(jobs)))
+
+        monkeypatch.setattr(starting, "push", count)
+        monkeypatch.setattr(rejections.recorder, "reject", reject)
+        ack.ack(take("a").id)
+        workflows.advance_due()
+        assert tries[:6] == [64, 32, 16, 8, 4, 2]
+        assert len(tries) <= 9
+        tries.clear()
+        workflows.advance_due()
+        assert tries == [61, 30, 15, 7, 3, 1]
+        assert rejected == [("small", 61)]
+        assert Counter(each.state for each in workflows.steps_of(workflow)) == {
+            "completed": 1,
+            "enqueued": 3,
+            "ready": 61,
+            "waiting": 1,
+        }
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_job_that_its_queue_can_never_hold_fails_its_step(self) -> None:
+        queues.configure("small", {"backpressure": {"max_size_bytes": 2000}})
+        workflow = create(
+            chain(job("a"), group(job("b", queue="small"), job("c", "x" * 3000, queue="small")))
+        )
+        finish("a")
+        assert states(workflow) == {"a": "completed", "b": "enqueued", "c": "failed"}
+        assert step_of(workflow, "c").error["code"] == "QUEUE_FULL"
+
+    @pytest.mark.django_db(transaction=True)
     def test_a_workflow_whose_first_jobs_have_no_room_is_not_created(self) -> None:
         queues.configure("small", {"backpressure": {"max_depth": 1}})
         with pytest.raises(QueueFull):
@@ -329,10 +374,10 @@ class TestLocks:
             ack.ack(take(each).id)
         push_jobs = starting.push
 
-        def slow(envelopes: Any) -> Any:
+        def slow(envelopes: Any, *options: Any) -> Any:
             if envelopes[0].type == "b":
                 raise OperationalError("canceling statement due to statement timeout")
-            return push_jobs(envelopes)
+            return push_jobs(envelopes, *options)
 
         monkeypatch.setattr(starting, "push", slow)
         workflows.advance_due()
