@@ -59,7 +59,7 @@ class PushOptions:
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
-    #: Count the jobs that a full queue rejects. False: the caller does, which tries them repeatedly.
+    #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
     records_rejections: bool = True
 
 

@@ -515,7 +515,8 @@ class TestPruning:
         for each in (kept, old):
             workflows.cancel(each.pk)
         Workflow.primary.filter(pk=old.pk).update(finished_at=F("finished_at") - timedelta(days=31))
-        assert pruning.prune() == 1
+        # The workflow and its step.
+        assert pruning.prune() == 2
         assert set(Workflow.primary.values_list("pk", flat=True)) == {kept.pk, running.pk}
         assert not WorkflowStep.primary.filter(workflow_id=old.pk).exists()
         assert pruning.prune() == 0
@@ -540,3 +541,12 @@ def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
     due.last_query.reset()
     fetch.fetch(["default"])
     assert read(workflow).state == "completed"
+
+    def test_many_steps_are_deleted_in_transactions_of_bounded_size(self) -> None:
+        workflow = create(group(*[job("a")] * 5))
+        workflows.cancel(workflow.pk)
+        Workflow.primary.update(finished_at=F("finished_at") - timedelta(days=31))
+        # Five jobs and the join of the group, then the workflow.
+        assert [pruning.prune(steps=4) for _ in range(3)] == [4, 3, 0]
+        assert not WorkflowStep.primary.exists()
+        assert not Workflow.primary.exists()
