@@ -7,7 +7,7 @@ process that dies has done nothing, and none does it twice.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -121,11 +121,23 @@ def _advance(workflow_id: UUID) -> bool:
     return True
 
 
+def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
+    """Count the jobs that have ended, but for those that the caller has cancelled; start none.
+
+    The caller has locked the workflow, and cancels it unless it has ended by that.
+    """
+    while taken := workflows.take_ended_jobs(workflow.pk, AT_ONCE):
+        ended = {key: state for key, state in taken.items() if key not in cancelled}
+        if ended:
+            _Advance(workflow, starts=False).run(workflows.end_steps(ended))
+
+
 class _Advance:
     """One transaction that advances one workflow."""
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: Workflow, *, starts: bool = True) -> None:
         self._workflow = workflow
+        self._starts = starts
         self._events: list[NewEvent] = []
         self._has_changed = False
         self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
@@ -175,7 +187,7 @@ class _Advance:
 
     def _start(self, steps: Sequence[WorkflowStep]) -> list[WorkflowStep]:
         """Start steps. Return those that have failed because their jobs were rejected."""
-        if not steps:
+        if not steps or not self._starts:
             return []
         started = start(self._workflow.pk, steps)
         workflows.set_state(started.enqueued, StepState.ENQUEUED)

@@ -462,13 +462,43 @@ class TestCancel:
         with pytest.raises(Conflict, match="completed"):
             workflows.cancel(workflow.pk)
 
-    def test_one_whose_jobs_ended_just_now_is_cancelled_and_stays_so(self) -> None:
-        workflow = create(chain(job("a"), job("b")))
-        ack.ack(take("a").id)
+    def test_a_job_that_ended_just_now_is_counted_and_starts_nothing(self) -> None:
+        workflow = create(chain(job("a"), job("b"), job("c")))
+        ack.ack(take("a").id, result=5)
         workflows.cancel(workflow.pk)
         workflows.advance_due()
-        assert read(workflow).state == "cancelled"
+        cancelled = read(workflow)
+        assert (cancelled.state, cancelled.jobs_completed, cancelled.jobs_failed) == (
+            "cancelled",
+            1,
+            0,
+        )
+        assert states(workflow) == {"a": "completed", "b": "cancelled", "c": "cancelled"}
+        assert step_of(workflow, "a").result == 5
         assert available() == []
+
+    @pytest.mark.parametrize(("fails", "state"), [(False, "completed"), (True, "failed")])
+    def test_one_whose_last_job_ended_just_now_has_ended(self, fails: bool, state: str) -> None:
+        last = [job("b")] if fails else []
+        workflow = create(chain(job("a"), *last))
+        claimed = take("a")
+        if fails:
+            fail.fail(claimed.id, FATAL)
+        else:
+            ack.ack(claimed.id, result=5)
+        with pytest.raises(Conflict, match=state):
+            workflows.cancel(workflow.pk)
+        ended = read(workflow)
+        assert (ended.state, ended.steps_left) == (state, 0)
+        assert workflows.advance_due() == 0
+
+    def test_a_job_that_was_cancelled_just_before_counts_as_failed(self) -> None:
+        workflow = create(group(job("a"), job("b")))
+        cancel.cancel(job_of(workflow, "a").pk)
+        workflows.cancel(workflow.pk)
+        ended = read(workflow)
+        assert (ended.state, ended.jobs_failed) == ("cancelled", 1)
+        assert states(workflow) == {"a": "cancelled", "b": "cancelled"}
 
 
 @pytest.mark.usefixtures("all_events")
