@@ -21,16 +21,17 @@ _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
 _AT_ONCE = 1_000
 
 
-def cancel(workflow_id: UUID) -> Workflow:
+def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 
-    Raises WorkflowNotFound, and Conflict when it has ended.
+    Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
+    the caller's transaction `completes`.
     """
     active = interceptor.current()
     kept = None if active is None else active.cancel_workflow(workflow_id)
     if kept is not None:
         return kept
-    workflow = _cancel(workflow_id)
+    workflow = _cancel(workflow_id, completes)
     if workflow.state != WorkflowState.CANCELLED:
         # Its last jobs had ended. The transaction that counted them has committed.
         check_running(workflow)
@@ -51,7 +52,7 @@ def check_running(workflow: Workflow) -> None:
 
 
 @database.write_transaction
-def _cancel(workflow_id: UUID) -> Workflow:
+def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
     """Cancel a workflow, unless it ends when the jobs that have ended are counted."""
     workflow = lock(workflow_id)
     check_running(workflow)
@@ -68,6 +69,14 @@ def _cancel(workflow_id: UUID) -> Workflow:
         found = list(jobs.select_for_update(no_key=True).order_by("pk"))
         stop(found)
         cancelled.update(job.pk for job in found)
+    if completes in cancelled:
+        # Its completion would fail, and roll back all that its handler has done, at each attempt.
+        raise Conflict(
+            "A job of the workflow cancels it, and its handler is atomic: the job could not complete "
+            "after that.",
+            details={"workflow_id": str(workflow_id), "job_id": str(completes)},
+            hint="Cancel the workflow with transaction.on_commit(...).",
+        )
     # None can end from here on.
     count_ended(workflow, cancelled)
     if workflow.state != WorkflowState.RUNNING:

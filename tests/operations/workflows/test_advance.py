@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.context import enter
 from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import (
     ack,
@@ -30,9 +32,12 @@ from django_ojs.operations import (
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import due, pruning, starting
+from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
+from django_ojs.worker.executor import run_handler
+from django_ojs.workflows import cancel_workflow
 from tests.factories import jobs, push
 from tests.operations.workflows.scenes import (
     FATAL,
@@ -50,6 +55,7 @@ from tests.operations.workflows.scenes import (
     step_of,
     take,
 )
+from tests.worker.parts import run_of
 
 #: The package has a function of this name.
 advancing = importlib.import_module("django_ojs.operations.workflows.advance")
@@ -499,6 +505,38 @@ class TestCancel:
         ended = read(workflow)
         assert (ended.state, ended.jobs_failed) == ("cancelled", 1)
         assert states(workflow) == {"a": "cancelled", "b": "cancelled"}
+
+
+class TestAtomicHandlers:
+    """A handler whose rows commit with its completion cancels the workflow of its own job."""
+
+    @pytest.fixture(autouse=True)
+    def context(self) -> Iterator[None]:
+        yield
+        enter(None)
+
+    def run(self, function: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+        run = run_of(function, atomic=True, job=take("a"))
+        monkeypatch.setitem(registry.handlers, "a", run.handler)
+        enter(run.context)
+        run_handler(run)
+
+    def test_it_cannot_do_so_before_its_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        with pytest.raises(Conflict, match="handler is atomic") as caught:
+            self.run(lambda: cancel_workflow(workflow.pk), monkeypatch)
+        assert "on_commit" in str(caught.value.hint)
+        assert read(workflow).state == "running"
+
+    @pytest.mark.django_db(transaction=True)
+    def test_it_does_so_after_its_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        self.run(
+            lambda: transaction.on_commit(lambda: cancel_workflow(workflow.pk)),
+            monkeypatch,
+        )
+        assert read(workflow).state == "cancelled"
+        assert states(workflow) == {"a": "completed", "b": "cancelled"}
 
 
 @pytest.mark.usefixtures("all_events")
