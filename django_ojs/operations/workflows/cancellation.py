@@ -72,8 +72,8 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
     if completes in cancelled:
         # Its completion would fail, and roll back all that its handler has done, at each attempt.
         raise Conflict(
-            "A job of the workflow cancels it, and its handler is atomic: the job could not complete "
-            "after that.",
+            "A job of the workflow cancels it, and its handler is atomic: the job could not "
+            "complete after that.",
             details={"workflow_id": str(workflow_id), "job_id": str(completes)},
             hint="Cancel the workflow with transaction.on_commit(...).",
         )

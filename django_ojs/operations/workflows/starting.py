@@ -1,7 +1,7 @@
 """Start steps of a workflow: enqueue their jobs, with the results of their parents."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -18,9 +18,14 @@ from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull
 from django_ojs.spec.json import JSON, dumps
 from django_ojs.storage import bounds, database, workflows
+from django_ojs.storage.dialects import job_row
 
 #: A larger result is passed on by reference (ojs-workflows §7.5).
 MAX_INLINE_BYTES: Final = 64 * 1024
+
+#: Jobs, and bytes of jobs, that one statement inserts: each may have large parent results.
+JOBS_AT_ONCE: Final = 500
+BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
@@ -84,7 +89,9 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
     """
     try:
         with database.atomic():
-            results = push([envelope for _, envelope in jobs], _LATER)
+            results: list[EnqueuedJob] = []
+            for some in _batches([envelope for _, envelope in jobs]):
+                results += push(some, _LATER)
     except (InterfaceError, OperationalError):
         raise
     except QueueFull as full:
@@ -111,6 +118,20 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
         else:
             started.rejected.append((step, rejection_of(result)))
     return None
+
+
+def _batches(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
+    """Split jobs, in order, so that one statement gets a bounded number, and bounded bytes."""
+    batch: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        added = job_row.size_of(job_row.row_of(envelope))
+        if batch and (len(batch) == JOBS_AT_ONCE or size + added > BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(envelope)
+        size += added
+    yield batch
 
 
 def _push_parts(

@@ -244,6 +244,27 @@ class TestStarting:
             "waiting": 1,
         }
 
+    @pytest.mark.parametrize(
+        ("limit", "value", "sizes"),
+        [("JOBS_AT_ONCE", 4, [4, 1]), ("BYTES_AT_ONCE", 3000, [2, 2, 1])],
+    )
+    def test_many_steps_start_in_statements_of_bounded_size(
+        self, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, sizes: list[int]
+    ) -> None:
+        create(chain(job("a"), group(*[job("b")] * 5)))
+        pushed = []
+        push_jobs = starting.push
+
+        def count(envelopes: Any, *options: Any) -> Any:
+            pushed.append(len(envelopes))
+            return push_jobs(envelopes, *options)
+
+        monkeypatch.setattr(starting, limit, value)
+        monkeypatch.setattr(starting, "push", count)
+        finish("a", "x" * 1000)
+        assert pushed == sizes
+        assert available() == ["b"] * 5
+
     @pytest.mark.django_db(transaction=True)
     def test_a_job_that_its_queue_can_never_hold_fails_its_step(self) -> None:
         queues.configure("small", {"backpressure": {"max_size_bytes": 2000}})
