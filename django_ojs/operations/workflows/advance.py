@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError
 from django.db.models import Min
 from django.db.models.functions import Now
 
@@ -81,10 +81,15 @@ def _is_about_all(error: Exception) -> bool:
         return True
     if link.is_usable():
         return False
-    if not link.in_atomic_block:
-        # A thread that lives on gets a new connection the next time.
-        link.close()
-    return True
+    if link.in_atomic_block:
+        return True
+    # The workflow itself may have cost the connection: the others get a new one.
+    link.close()
+    try:
+        link.ensure_connection()
+    except Error:
+        return True
+    return False
 
 
 def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:

@@ -412,26 +412,35 @@ class TestLocks:
         assert states(second)["d"] == "enqueued"
         assert str(first.pk) in caplog.text
 
+    @pytest.mark.parametrize("is_away", [False, True])
     @pytest.mark.django_db(transaction=True)
-    def test_a_closed_connection_ends_the_round_and_the_next_one_gets_a_new_connection(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    def test_one_that_loses_its_connection_keeps_others_from_it_only_if_there_is_no_new_one(
+        self, monkeypatch: pytest.MonkeyPatch, is_away: bool
     ) -> None:
-        workflow = create(chain(job("a"), job("b")))
-        ack.ack(take("a").id)
-        workflow_ids = [workflow.pk, workflow.pk]
-        tried = []
+        first = create(chain(job("a"), job("b")))
+        second = create(chain(job("c"), job("d")))
+        for each in ("a", "c"):
+            ack.ack(take(each).id)
+        take_ended = stored.take_ended_jobs
 
-        def lose(workflow_id: Any) -> None:
-            tried.append(workflow_id)
-            raise OperationalError("the connection is lost")
+        def refuse() -> None:
+            raise OperationalError("connection refused")
 
         with monkeypatch.context() as patch:
-            patch.setattr(advancing, "_advance", lose)
-            patch.setattr(connection, "is_usable", lambda: False)
-            advancing.advance_all(workflow_ids)
-        assert (len(tried), caplog.text) == (1, "")
+
+            def lose(workflow_id: Any, limit: int) -> Any:
+                if workflow_id != first.pk:
+                    return take_ended(workflow_id, limit)
+                patch.setattr(connection, "is_usable", lambda: False)
+                if is_away:
+                    patch.setattr(connection, "ensure_connection", refuse)
+                raise OperationalError("server closed the connection unexpectedly")
+
+            patch.setattr(stored, "take_ended_jobs", lose)
+            advancing.advance_all([first.pk, second.pk])
+        assert states(second)["d"] == ("waiting" if is_away else "enqueued")
         workflows.advance_due()
-        assert states(workflow)["b"] == "enqueued"
+        assert (states(first)["b"], states(second)["d"]) == ("enqueued", "enqueued")
 
 
 class TestTurns:
