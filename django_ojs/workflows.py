@@ -17,10 +17,12 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from django_ojs.conf import settings
+from django_ojs.context import current_context
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations import workflows as operations
 from django_ojs.options import Request, envelope_of
+from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -218,9 +220,19 @@ def get_workflow(workflow_id: UUID | str) -> Workflow:
 def cancel_workflow(workflow_id: UUID | str) -> Workflow:
     """Cancel a workflow and its jobs that have not ended, and return it.
 
-    Raises WorkflowNotFound, and Conflict when it has ended.
+    Raises WorkflowNotFound, and Conflict when it has ended, or when an atomic handler calls this
+    for the workflow of its own job: it must do so with `transaction.on_commit`.
     """
-    return operations.cancel(ids.parse_id(workflow_id))
+    return operations.cancel(ids.parse_id(workflow_id), completes=_job_of_atomic_handler())
+
+
+def _job_of_atomic_handler() -> UUID | None:
+    """Return the job that is running here, if its handler is atomic."""
+    context = current_context()
+    handler = None if context is None else registry.handlers.get(context.job.type)
+    return (
+        context.job.id if context is not None and handler is not None and handler.atomic else None
+    )
 
 
 aget_workflow = sync_to_async(get_workflow)

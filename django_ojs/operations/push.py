@@ -59,6 +59,8 @@ class PushOptions:
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
+    #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
+    records_rejections: bool = True
 
 
 ONE: Final = PushOptions()
@@ -188,7 +190,8 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
             return _insert_unique(envelopes, options)
         return wait_for_room(partial(_insert_unique, envelopes, options), options.wait)
     except QueueFull as full:
-        rejections.recorder.reject(full, envelopes)
+        if options.records_rejections:
+            rejections.recorder.reject(full, envelopes)
         if not options.outbox_when_full:
             raise
     return _add_to_outbox(envelopes, [LOCAL] * len(envelopes), database.alias(), options)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import F, Value
+from django.db.models import F, QuerySet, Value
 from django.db.models.functions import Now
 
 from django_ojs.models import EndedWorkflowJob, WorkflowStep
@@ -14,7 +14,7 @@ from django_ojs.models.workflow import StepState
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import StepOutcome
-from django_ojs.storage import database
+from django_ojs.storage import database, process_state
 from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -119,13 +119,42 @@ def set_state(steps: Sequence[WorkflowStep], state: StepState) -> None:
 _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})
 
 
-def due(limit: int) -> list[UUID]:
-    """Return workflows of which a job has ended, or a step waits for room in its queue."""
-    ended = EndedWorkflowJob.primary.order_by("workflow_id").values_list("workflow_id", flat=True)
-    found = list(ended.distinct()[:limit])
-    ready = WorkflowStep.primary.filter(state=StepState.READY).order_by("workflow_id")
-    found += ready.values_list("workflow_id", flat=True).distinct()[:limit]
-    return list(dict.fromkeys(found))
+class DueWorkflows:
+    """The workflows of which a job has ended, or a step waits for room in its queue.
+
+    They are returned in turns, in order of their ids: many that cannot advance now, because their
+    queues are full, do not keep the others from it.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._ended_after: UUID | None = None
+        self._ready_after: UUID | None = None
+
+    def next(self, limit: int) -> list[UUID]:
+        """Return up to `limit` of each kind, all of them if there are no more."""
+        ended = _in_turn(EndedWorkflowJob.primary.all(), self._ended_after, limit)
+        self._ended_after = ended[-1] if len(ended) == limit else None
+        steps = WorkflowStep.primary.filter(state=StepState.READY)
+        ready = _in_turn(steps, self._ready_after, limit)
+        self._ready_after = ready[-1] if len(ready) == limit else None
+        return list(dict.fromkeys(ended + ready))
+
+
+due: Final = process_state.register(DueWorkflows())
+
+
+def _in_turn(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:
+    """Return the workflows of some rows: those after the cursor, then the first ones."""
+    keys = rows.order_by("workflow_id").values_list("workflow_id", flat=True).distinct()
+    if after is None:
+        return list(keys[:limit])
+    found = list(keys.filter(workflow_id__gt=after)[:limit])
+    if len(found) < limit:
+        found += keys.filter(workflow_id__lte=after)[: limit - len(found)]
+    return found
 
 
 def has_ended_jobs(workflow_id: UUID) -> bool:

@@ -23,8 +23,8 @@ from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.maintenance import lease, pruning, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows import pruning as workflow_pruning
 from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
-from django_ojs.operations.workflows.pruning import prune as prune_workflows
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
 from django_ojs.storage import database
@@ -91,7 +91,7 @@ class MaintenanceThread:
             Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(RunPruner().prune, 10.0, WALK),
-            Step(prune_workflows, 10.0),
+            Step(workflow_pruning.prune, 10.0, workflow_pruning.AT_ONCE),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),

@@ -7,10 +7,11 @@ process that dies has done nothing, and none does it twice.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
+from django.db import Error, InterfaceError, OperationalError
 from django.db.models import Min
 from django.db.models.functions import Now
 
@@ -54,21 +55,46 @@ def advance_after_commit(workflow_id: UUID | None) -> None:
 
 
 def advance_all(workflow_ids: Iterable[UUID]) -> None:
-    """Advance workflows. An error is logged: the maintenance tries again."""
+    """Advance workflows. An error is logged: the maintenance tries again.
+
+    One that fails, with a statement timeout for example, does not keep the others from it.
+    """
     for workflow_id in workflow_ids:
         try:
             advance(workflow_id)
         except Exception as error:
-            if database.is_unavailable(error):
+            if _is_about_all(error):
                 return
             logger.exception(
                 "The workflow %s was not advanced; it will be tried again.", workflow_id
             )
 
 
+def _is_about_all(error: Exception) -> bool:
+    """Whether the next workflow would fail in the same way: the database cannot be used now."""
+    if not isinstance(error, (InterfaceError, OperationalError)):
+        return database.is_unavailable(error)  # It is read-only.
+    link = database.connection()
+    dialect = database.dialect_of(link)
+    is_locked = isinstance(error, OperationalError) and dialect.is_contention_error(error)
+    if dialect.has_one_writer and is_locked:
+        return True
+    if link.is_usable():
+        return False
+    if link.in_atomic_block:
+        return True
+    # The workflow itself may have cost the connection: the others get a new one.
+    link.close()
+    try:
+        link.ensure_connection()
+    except Error:
+        return True
+    return False
+
+
 def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
     """Advance the workflows of which a job has ended. Return how many there were."""
-    due = workflows.due(limit)
+    due = workflows.due.next(limit)
     advance_all(due)
     return len(due)
 
@@ -100,11 +126,23 @@ def _advance(workflow_id: UUID) -> bool:
     return True
 
 
+def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
+    """Count the jobs that have ended, but for those that the caller has cancelled; start none.
+
+    The caller has locked the workflow, and cancels it unless it has ended by that.
+    """
+    while taken := workflows.take_ended_jobs(workflow.pk, AT_ONCE):
+        ended = {key: state for key, state in taken.items() if key not in cancelled}
+        if ended:
+            _Advance(workflow, starts=False).run(workflows.end_steps(ended))
+
+
 class _Advance:
     """One transaction that advances one workflow."""
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: Workflow, *, starts: bool = True) -> None:
         self._workflow = workflow
+        self._starts = starts
         self._events: list[NewEvent] = []
         self._has_changed = False
         self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
@@ -154,7 +192,7 @@ class _Advance:
 
     def _start(self, steps: Sequence[WorkflowStep]) -> list[WorkflowStep]:
         """Start steps. Return those that have failed because their jobs were rejected."""
-        if not steps:
+        if not steps or not self._starts:
             return []
         started = start(self._workflow.pk, steps)
         workflows.set_state(started.enqueued, StepState.ENQUEUED)

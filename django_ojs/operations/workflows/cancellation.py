@@ -8,6 +8,7 @@ from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.events import publish
+from django_ojs.operations.workflows.advance import count_ended
 from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
@@ -20,14 +21,21 @@ _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
 _AT_ONCE = 1_000
 
 
-def cancel(workflow_id: UUID) -> Workflow:
+def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 
-    Raises WorkflowNotFound, and Conflict when it has ended.
+    Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
+    the caller's transaction `completes`.
     """
     active = interceptor.current()
-    cancelled = None if active is None else active.cancel_workflow(workflow_id)
-    return _cancel(workflow_id) if cancelled is None else cancelled
+    kept = None if active is None else active.cancel_workflow(workflow_id)
+    if kept is not None:
+        return kept
+    workflow = _cancel(workflow_id, completes)
+    if workflow.state != WorkflowState.CANCELLED:
+        # Its last jobs had ended. The transaction that counted them has committed.
+        check_running(workflow)
+    return workflow
 
 
 def check_running(workflow: Workflow) -> None:
@@ -44,19 +52,35 @@ def check_running(workflow: Workflow) -> None:
 
 
 @database.write_transaction
-def _cancel(workflow_id: UUID) -> Workflow:
+def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
+    """Cancel a workflow, unless it ends when the jobs that have ended are counted."""
     workflow = lock(workflow_id)
     check_running(workflow)
     steps = WorkflowStep.primary.filter(workflow_id=workflow_id, state__in=_UNENDED)
     enqueued = sorted(
         steps.filter(state=StepState.ENQUEUED).values_list("pk", flat=True), key=lambda key: key.hex
     )
+    cancelled: set[UUID] = set()
     for start in range(0, len(enqueued), _AT_ONCE):
         some = enqueued[start : start + _AT_ONCE]
         jobs = Job.primary.filter(
             OneOf("pk", some), state__in=sources(Trigger.CANCEL, State.CANCELLED)
         )
-        stop(list(jobs.select_for_update(no_key=True).order_by("pk")))
+        found = list(jobs.select_for_update(no_key=True).order_by("pk"))
+        stop(found)
+        cancelled.update(job.pk for job in found)
+    if completes in cancelled:
+        # Its completion would fail, and roll back all that its handler has done, at each attempt.
+        raise Conflict(
+            "A job of the workflow cancels it, and its handler is atomic: the job could not "
+            "complete after that.",
+            details={"workflow_id": str(workflow_id), "job_id": str(completes)},
+            hint="Cancel the workflow with transaction.on_commit(...).",
+        )
+    # None can end from here on.
+    count_ended(workflow, cancelled)
+    if workflow.state != WorkflowState.RUNNING:
+        return workflow
     steps.update(state=StepState.CANCELLED, finished_at=Now())
     Workflow.primary.filter(pk=workflow_id).update(
         state=WorkflowState.CANCELLED, finished_at=Now(), steps_left=0

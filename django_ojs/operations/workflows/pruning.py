@@ -1,5 +1,6 @@
 """Delete workflows that ended long ago."""
 
+from typing import Final
 from uuid import UUID
 
 from django.db.models.functions import Now
@@ -8,13 +9,15 @@ from django_ojs.conf import settings
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.storage import database
+from django_ojs.storage.dialects.expressions import OneOf
 
-#: Workflows that one transaction deletes: each may have many steps.
-_AT_ONCE = 20
+#: Workflows, and steps of them, that one transaction deletes: a workflow may have very many.
+AT_ONCE: Final = 20
+STEPS_AT_ONCE: Final = 2_000
 
 
-def prune(limit: int = _AT_ONCE) -> int:
-    """Delete workflows, with their steps, that ended before KEEP_WORKFLOWS. Return how many.
+def prune(limit: int = AT_ONCE, *, steps: int = STEPS_AT_ONCE) -> int:
+    """Delete workflows that ended before KEEP_WORKFLOWS, after their steps. Return how many rows.
 
     Their jobs are pruned as others are.
     """
@@ -23,12 +26,15 @@ def prune(limit: int = _AT_ONCE) -> int:
         state__in=ended, finished_at__lte=Now() - settings().keep_workflows
     )
     keys = list(old.order_by("finished_at").values_list("pk", flat=True)[:limit])
-    return _delete(keys) if keys else 0
+    return _delete(keys, steps) if keys else 0
 
 
 @database.write_transaction
-def _delete(keys: list[UUID]) -> int:
+def _delete(keys: list[UUID], limit: int) -> int:
     locked = Workflow.primary.select_for_update(skip_locked=True).filter(pk__in=keys)
     found = list(locked.values_list("pk", flat=True))
-    WorkflowStep.primary.filter(workflow_id__in=found).delete()
-    return Workflow.primary.filter(pk__in=found).delete()[0]
+    steps = WorkflowStep.primary.filter(workflow_id__in=found).values_list("pk", flat=True)[:limit]
+    deleted = WorkflowStep.primary.filter(OneOf("pk", list(steps))).delete()[0]
+    if deleted < limit:
+        deleted += Workflow.primary.filter(pk__in=found).delete()[0]
+    return deleted

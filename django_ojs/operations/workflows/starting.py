@@ -1,8 +1,8 @@
 """Start steps of a workflow: enqueue their jobs, with the results of their parents."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,17 +10,26 @@ from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.models import WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull
 from django_ojs.spec.json import JSON, dumps
-from django_ojs.storage import database, workflows
+from django_ojs.storage import bounds, database, workflows
+from django_ojs.storage.dialects import job_row
 
 #: A larger result is passed on by reference (ojs-workflows §7.5).
 MAX_INLINE_BYTES: Final = 64 * 1024
 
-_PUSH: Final = PushOptions(batch=True, generated_ids=True, local=True)
+#: Jobs, and bytes of jobs, that one statement inserts: each may have large parent results.
+JOBS_AT_ONCE: Final = 500
+BYTES_AT_ONCE: Final = 8 * 1024 * 1024
+
+#: How to push the first jobs of a workflow, and those of later steps.
+FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
+_LATER: Final = replace(FIRST, records_rejections=False)
 
 logger = logging.getLogger("django_ojs.workflows")
 
@@ -62,46 +71,94 @@ def start(workflow_id: UUID, steps: Sequence[WorkflowStep]) -> Started:
             by_queue.setdefault(envelope.queue, []).append((step, envelope))
     # In order, so that two processes that lock bounded queues do not deadlock.
     for queue in sorted(by_queue):
-        _push(by_queue[queue], started)
+        full = _push(by_queue[queue], started)
+        if full is not None:
+            _record_rejection(full, by_queue[queue], started)
     return started
 
 
-def push(envelopes: Sequence[Envelope]) -> list[EnqueuedJob]:
+def push(envelopes: Sequence[Envelope], options: PushOptions = FIRST) -> list[EnqueuedJob]:
     """Store the jobs of steps: all or none."""
-    return push_batch(envelopes, _PUSH)
+    return push_batch(envelopes, options)
 
 
-def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> None:
-    """Store jobs of one queue. One that is rejected does not reject the others."""
+def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> QueueFull | None:
+    """Store jobs of one queue, as many as it has room for. One that is rejected rejects no other.
+
+    Return the error of the queue if it is full.
+    """
     try:
         with database.atomic():
-            results = push([envelope for _, envelope in jobs])
+            results: list[EnqueuedJob] = []
+            for some in _batches([envelope for _, envelope in jobs]):
+                results += push(some, _LATER)
     except (InterfaceError, OperationalError):
         raise
-    except QueueFull:
+    except QueueFull as full:
         if len(jobs) > 1:
-            # As many as there is room for.
             middle = len(jobs) // 2
-            _push(jobs[:middle], started)
-            _push(jobs[middle:], started)
-        else:
-            started.ready += [step for step, _ in jobs]
+            return _push_parts([jobs[:middle], jobs[middle:]], started)
+        if full.can_never_fit:
+            started.rejected.append((jobs[0][0], _error(full)))
+            return None
+        started.ready.append(jobs[0][0])
+        return full
     except Exception as error:
         # A middleware may raise anything, and no job must keep the others from running.
-        if len(jobs) == 1:
-            step = jobs[0][0]
-            if not isinstance(error, OJSError):
-                logger.error("The job of the step %s was not enqueued.", step.key, exc_info=error)
-            started.rejected.append((step, _error(error)))
-            return
-        for job in jobs:
-            _push([job], started)
+        if len(jobs) > 1:
+            return _push_parts([[job] for job in jobs], started)
+        step = jobs[0][0]
+        if not isinstance(error, OJSError):
+            logger.error("The job of the step %s was not enqueued.", step.key, exc_info=error)
+        started.rejected.append((step, _error(error)))
+        return None
+    for (step, _), result in zip(jobs, results, strict=True):
+        if result.outcome is Outcome.STORED:
+            started.enqueued.append(step)
+        else:
+            started.rejected.append((step, rejection_of(result)))
+    return None
+
+
+def _batches(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
+    """Split jobs, in order, so that one statement gets a bounded number, and bounded bytes."""
+    batch: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        added = job_row.size_of(job_row.row_of(envelope))
+        if batch and (len(batch) == JOBS_AT_ONCE or size + added > BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(envelope)
+        size += added
+    yield batch
+
+
+def _push_parts(
+    parts: Sequence[Sequence[tuple[WorkflowStep, Envelope]]], started: Started
+) -> QueueFull | None:
+    """Store jobs of one queue part by part; once it is full, the rest are ready without a try."""
+    full: QueueFull | None = None
+    for part in parts:
+        if full is None:
+            full = _push(part, started)
+        else:
+            started.ready += [step for step, _ in part]
+    return full
+
+
+def _record_rejection(
+    full: QueueFull, jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started
+) -> None:
+    """Count the jobs that their full queue has rejected: each one the first time only."""
+    ready = {step.pk for step in started.ready}
+    new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
+    if new:
+        rejections.recorder.reject(full, new)
     else:
-        for (step, _), result in zip(jobs, results, strict=True):
-            if result.outcome is Outcome.STORED:
-                started.enqueued.append(step)
-            else:
-                started.rejected.append((step, rejection_of(result)))
+        # As the recorder does: a transaction that needs a ticket finds one the next time.
+        queue = str(full.queue)
+        database.after_commit(lambda: bounds.renew_tickets(queue))
 
 
 def rejection_of(result: EnqueuedJob) -> dict[str, Any]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.context import enter
 from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import (
     ack,
@@ -24,11 +29,15 @@ from django_ojs.operations import (
     retry,
     workflows,
 )
+from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import due, pruning
+from django_ojs.operations.workflows import due, pruning, starting
+from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
+from django_ojs.worker.executor import run_handler
+from django_ojs.workflows import cancel_workflow
 from tests.factories import jobs, push
 from tests.operations.workflows.scenes import (
     FATAL,
@@ -46,6 +55,10 @@ from tests.operations.workflows.scenes import (
     step_of,
     take,
 )
+from tests.worker.parts import run_of
+
+#: The package has a function of this name.
+advancing = importlib.import_module("django_ojs.operations.workflows.advance")
 
 pytestmark = pytest.mark.django_db
 
@@ -208,6 +221,70 @@ class TestStarting:
         assert states(workflow)["b"] == "enqueued"
 
     @pytest.mark.django_db(transaction=True)
+    def test_many_steps_start_as_their_queue_has_room_with_few_tries(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queues.configure("small", {"backpressure": {"max_depth": 3}})
+        workflow = create(chain(job("a"), group(*[job("b", queue="small")] * 64)))
+        tries, rejected = [], []
+        push_jobs = starting.push
+
+        def count(envelopes: Any, *options: Any) -> Any:
+            tries.append(len(envelopes))
+            return push_jobs(envelopes, *options)
+
+        def reject(full: QueueFull, jobs: Any) -> None:
+            rejected.append((full.queue, len(jobs)))
+
+        monkeypatch.setattr(starting, "push", count)
+        monkeypatch.setattr(rejections.recorder, "reject", reject)
+        ack.ack(take("a").id)
+        workflows.advance_due()
+        assert tries[:6] == [64, 32, 16, 8, 4, 2]
+        assert len(tries) <= 9
+        tries.clear()
+        workflows.advance_due()
+        assert tries == [61, 30, 15, 7, 3, 1]
+        assert rejected == [("small", 61)]
+        assert Counter(each.state for each in workflows.steps_of(workflow)) == {
+            "completed": 1,
+            "enqueued": 3,
+            "ready": 61,
+            "waiting": 1,
+        }
+
+    @pytest.mark.parametrize(
+        ("limit", "value", "sizes"),
+        [("JOBS_AT_ONCE", 4, [4, 1]), ("BYTES_AT_ONCE", 3000, [2, 2, 1])],
+    )
+    def test_many_steps_start_in_statements_of_bounded_size(
+        self, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, sizes: list[int]
+    ) -> None:
+        create(chain(job("a"), group(*[job("b")] * 5)))
+        pushed = []
+        push_jobs = starting.push
+
+        def count(envelopes: Any, *options: Any) -> Any:
+            pushed.append(len(envelopes))
+            return push_jobs(envelopes, *options)
+
+        monkeypatch.setattr(starting, limit, value)
+        monkeypatch.setattr(starting, "push", count)
+        finish("a", "x" * 1000)
+        assert pushed == sizes
+        assert available() == ["b"] * 5
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_job_that_its_queue_can_never_hold_fails_its_step(self) -> None:
+        queues.configure("small", {"backpressure": {"max_size_bytes": 2000}})
+        workflow = create(
+            chain(job("a"), group(job("b", queue="small"), job("c", "x" * 3000, queue="small")))
+        )
+        finish("a")
+        assert states(workflow) == {"a": "completed", "b": "enqueued", "c": "failed"}
+        assert step_of(workflow, "c").error["code"] == "QUEUE_FULL"
+
+    @pytest.mark.django_db(transaction=True)
     def test_a_workflow_whose_first_jobs_have_no_room_is_not_created(self) -> None:
         queues.configure("small", {"backpressure": {"max_depth": 1}})
         with pytest.raises(QueueFull):
@@ -324,6 +401,85 @@ class TestLocks:
         assert states(second)["d"] == "enqueued"
         assert "will be tried again" in caplog.text
 
+    def test_one_that_meets_a_statement_timeout_keeps_no_other_from_it(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        first = create(chain(job("a"), job("b")))
+        second = create(chain(job("c"), job("d")))
+        for each in ("a", "c"):
+            ack.ack(take(each).id)
+        push_jobs = starting.push
+
+        def slow(envelopes: Any, *options: Any) -> Any:
+            if envelopes[0].type == "b":
+                raise OperationalError("canceling statement due to statement timeout")
+            return push_jobs(envelopes, *options)
+
+        monkeypatch.setattr(starting, "push", slow)
+        workflows.advance_due()
+        assert states(first)["b"] == "waiting"
+        assert states(second)["d"] == "enqueued"
+        assert str(first.pk) in caplog.text
+
+    @pytest.mark.parametrize("is_away", [False, True])
+    @pytest.mark.django_db(transaction=True)
+    def test_one_that_loses_its_connection_keeps_others_from_it_only_if_there_is_no_new_one(
+        self, monkeypatch: pytest.MonkeyPatch, is_away: bool
+    ) -> None:
+        first = create(chain(job("a"), job("b")))
+        second = create(chain(job("c"), job("d")))
+        for each in ("a", "c"):
+            ack.ack(take(each).id)
+        take_ended = stored.take_ended_jobs
+
+        def refuse() -> None:
+            raise OperationalError("connection refused")
+
+        with monkeypatch.context() as patch:
+
+            def lose(workflow_id: Any, limit: int) -> Any:
+                if workflow_id != first.pk:
+                    return take_ended(workflow_id, limit)
+                patch.setattr(connection, "is_usable", lambda: False)
+                if is_away:
+                    patch.setattr(connection, "ensure_connection", refuse)
+                raise OperationalError("server closed the connection unexpectedly")
+
+            patch.setattr(stored, "take_ended_jobs", lose)
+            advancing.advance_all([first.pk, second.pk])
+        assert states(second)["d"] == ("waiting" if is_away else "enqueued")
+        workflows.advance_due()
+        assert (states(first)["b"], states(second)["d"]) == ("enqueued", "enqueued")
+
+
+class TestTurns:
+    @pytest.mark.django_db(transaction=True)
+    def test_those_that_wait_for_a_full_queue_do_not_keep_another_from_its_start(self) -> None:
+        for queue in ("full", "small"):
+            queues.configure(queue, {"backpressure": {"max_depth": 1}})
+        push(queue="full")
+        other = push(queue="small")
+        for _ in range(4):
+            create(chain(job("a"), job("b", queue="full")))
+        last = create(chain(job("a"), job("b", queue="small")))
+        for claimed in fetch.fetch(["default"], count=5, due=False):
+            ack.ack(claimed.id)
+        assert workflows.advance_due() == 5
+        assert states(last)["b"] == "ready"
+        cancel.cancel(other.pk)
+        for _ in range(3):
+            workflows.advance_due(2)
+        assert states(last)["b"] == "enqueued"
+
+    def test_all_of_which_a_job_has_ended_have_their_turn(self) -> None:
+        for number in range(5):
+            EndedWorkflowJob.primary.create(
+                workflow_id=UUID(int=number), job_id=UUID(int=number), state="completed"
+            )
+        found = [[each.int for each in stored.due.next(2)] for _ in range(4)]
+        assert found == [[0, 1], [2, 3], [4, 0], [1, 2]]
+        assert len(stored.due.next(9)) == 5
+
 
 class TestCancel:
     def test_it_cancels_what_has_not_ended_and_starts_nothing(self) -> None:
@@ -351,13 +507,75 @@ class TestCancel:
         with pytest.raises(Conflict, match="completed"):
             workflows.cancel(workflow.pk)
 
-    def test_one_whose_jobs_ended_just_now_is_cancelled_and_stays_so(self) -> None:
-        workflow = create(chain(job("a"), job("b")))
-        ack.ack(take("a").id)
+    def test_a_job_that_ended_just_now_is_counted_and_starts_nothing(self) -> None:
+        workflow = create(chain(job("a"), job("b"), job("c")))
+        ack.ack(take("a").id, result=5)
         workflows.cancel(workflow.pk)
         workflows.advance_due()
-        assert read(workflow).state == "cancelled"
+        cancelled = read(workflow)
+        assert (cancelled.state, cancelled.jobs_completed, cancelled.jobs_failed) == (
+            "cancelled",
+            1,
+            0,
+        )
+        assert states(workflow) == {"a": "completed", "b": "cancelled", "c": "cancelled"}
+        assert step_of(workflow, "a").result == 5
         assert available() == []
+
+    @pytest.mark.parametrize(("fails", "state"), [(False, "completed"), (True, "failed")])
+    def test_one_whose_last_job_ended_just_now_has_ended(self, fails: bool, state: str) -> None:
+        last = [job("b")] if fails else []
+        workflow = create(chain(job("a"), *last))
+        claimed = take("a")
+        if fails:
+            fail.fail(claimed.id, FATAL)
+        else:
+            ack.ack(claimed.id, result=5)
+        with pytest.raises(Conflict, match=state):
+            workflows.cancel(workflow.pk)
+        ended = read(workflow)
+        assert (ended.state, ended.steps_left) == (state, 0)
+        assert workflows.advance_due() == 0
+
+    def test_a_job_that_was_cancelled_just_before_counts_as_failed(self) -> None:
+        workflow = create(group(job("a"), job("b")))
+        cancel.cancel(job_of(workflow, "a").pk)
+        workflows.cancel(workflow.pk)
+        ended = read(workflow)
+        assert (ended.state, ended.jobs_failed) == ("cancelled", 1)
+        assert states(workflow) == {"a": "cancelled", "b": "cancelled"}
+
+
+class TestAtomicHandlers:
+    """A handler whose rows commit with its completion cancels the workflow of its own job."""
+
+    @pytest.fixture(autouse=True)
+    def context(self) -> Iterator[None]:
+        yield
+        enter(None)
+
+    def run(self, function: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+        run = run_of(function, atomic=True, job=take("a"))
+        monkeypatch.setitem(registry.handlers, "a", run.handler)
+        enter(run.context)
+        run_handler(run)
+
+    def test_it_cannot_do_so_before_its_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        with pytest.raises(Conflict, match="handler is atomic") as caught:
+            self.run(lambda: cancel_workflow(workflow.pk), monkeypatch)
+        assert "on_commit" in str(caught.value.hint)
+        assert read(workflow).state == "running"
+
+    @pytest.mark.django_db(transaction=True)
+    def test_it_does_so_after_its_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        self.run(
+            lambda: transaction.on_commit(lambda: cancel_workflow(workflow.pk)),
+            monkeypatch,
+        )
+        assert read(workflow).state == "cancelled"
+        assert states(workflow) == {"a": "completed", "b": "cancelled"}
 
 
 @pytest.mark.usefixtures("all_events")
@@ -404,7 +622,8 @@ class TestPruning:
         for each in (kept, old):
             workflows.cancel(each.pk)
         Workflow.primary.filter(pk=old.pk).update(finished_at=F("finished_at") - timedelta(days=31))
-        assert pruning.prune() == 1
+        # The workflow and its step.
+        assert pruning.prune() == 2
         assert set(Workflow.primary.values_list("pk", flat=True)) == {kept.pk, running.pk}
         assert not WorkflowStep.primary.filter(workflow_id=old.pk).exists()
         assert pruning.prune() == 0
@@ -429,3 +648,12 @@ def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
     due.last_query.reset()
     fetch.fetch(["default"])
     assert read(workflow).state == "completed"
+
+    def test_many_steps_are_deleted_in_transactions_of_bounded_size(self) -> None:
+        workflow = create(group(*[job("a")] * 5))
+        workflows.cancel(workflow.pk)
+        Workflow.primary.update(finished_at=F("finished_at") - timedelta(days=31))
+        # Five jobs and the join of the group, then the workflow.
+        assert [pruning.prune(steps=4) for _ in range(3)] == [4, 3, 0]
+        assert not WorkflowStep.primary.exists()
+        assert not Workflow.primary.exists()
