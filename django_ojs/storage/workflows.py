@@ -122,7 +122,7 @@ _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED
 class DueWorkflows:
     """The workflows of which a job has ended, or a step waits for room in its queue.
 
-    They are returned in turns, in order of their ids: many that cannot advance now, because their
+    Round-robin, in order of their ids: many that cannot advance now, because their
     queues are full, do not keep the others from it.
     """
 
@@ -135,10 +135,10 @@ class DueWorkflows:
 
     def next(self, limit: int) -> list[UUID]:
         """Return up to `limit` of each kind, all of them if there are no more."""
-        ended = _in_turn(EndedWorkflowJob.primary.all(), self._ended_after, limit)
+        ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
         self._ended_after = ended[-1] if len(ended) == limit else None
         steps = WorkflowStep.primary.filter(state=StepState.READY)
-        ready = _in_turn(steps, self._ready_after, limit)
+        ready = _from_cursor(steps, self._ready_after, limit)
         self._ready_after = ready[-1] if len(ready) == limit else None
         return list(dict.fromkeys(ended + ready))
 
@@ -146,8 +146,8 @@ class DueWorkflows:
 due: Final = process_state.register(DueWorkflows())
 
 
-def _in_turn(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:
-    """Return the workflows of some rows: those after the cursor, then the first ones."""
+def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:
+    """Return the workflows of some rows: those after the cursor, then from the first one on."""
     keys = rows.order_by("workflow_id").values_list("workflow_id", flat=True).distinct()
     if after is None:
         return list(keys[:limit])

@@ -63,15 +63,15 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
         try:
             advance(workflow_id)
         except Exception as error:
-            if _is_about_all(error):
+            if _is_database_unusable(error):
                 return
             logger.exception(
                 "The workflow %s was not advanced; it will be tried again.", workflow_id
             )
 
 
-def _is_about_all(error: Exception) -> bool:
-    """Whether the next workflow would fail in the same way: the database cannot be used now."""
+def _is_database_unusable(error: Exception) -> bool:
+    """Whether the database cannot be used now, so that each other workflow would fail as well."""
     if not isinstance(error, (InterfaceError, OperationalError)):
         return database.is_unavailable(error)  # It is read-only.
     link = database.connection()

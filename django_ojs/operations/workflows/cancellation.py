@@ -33,7 +33,7 @@ def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
         return kept
     workflow = _cancel(workflow_id, completes)
     if workflow.state != WorkflowState.CANCELLED:
-        # Its last jobs had ended. The transaction that counted them has committed.
+        # Its last jobs had ended. Raised here, so that their counts are not rolled back.
         check_running(workflow)
     return workflow
 

@@ -452,7 +452,7 @@ class TestLocks:
         assert (states(first)["b"], states(second)["d"]) == ("enqueued", "enqueued")
 
 
-class TestTurns:
+class TestRoundRobin:
     @pytest.mark.django_db(transaction=True)
     def test_those_that_wait_for_a_full_queue_do_not_keep_another_from_its_start(self) -> None:
         for queue in ("full", "small"):
@@ -471,7 +471,7 @@ class TestTurns:
             workflows.advance_due(2)
         assert states(last)["b"] == "enqueued"
 
-    def test_all_of_which_a_job_has_ended_have_their_turn(self) -> None:
+    def test_each_of_which_a_job_has_ended_is_returned(self) -> None:
         for number in range(5):
             EndedWorkflowJob.primary.create(
                 workflow_id=UUID(int=number), job_id=UUID(int=number), state="completed"
