@@ -15,11 +15,19 @@ from django.db.models.functions import Now
 from django_ojs.models import Event, Job, Webhook, WebhookDelivery
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.events import log, publish
+from django_ojs.operations.push import push_batch
 from django_ojs.operations.webhooks import deliveries, dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus
 from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.payloads.schemes import https
 from django_ojs.spec import webhooks
-from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import (
+    InvalidRequest,
+    NotFound,
+    PayloadUnavailable,
+    UnsupportedFeature,
+)
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.testing import TestContext
@@ -167,6 +175,29 @@ def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
     assert rest == [first, first]
 
 
+@pytest.mark.parametrize("is_out_of_time", [False, True])
+def test_a_response_without_the_rest_of_its_body_is_a_response(
+    receiver: Receiver, ojs: Any, monkeypatch: pytest.MonkeyPatch, is_out_of_time: bool
+) -> None:
+    receiver.headers = {"Content-Length": "100"}
+    reads: list[bytes] = []
+    read = https._TimedStream.read
+
+    def read_headers(stream: Any, size: int, timeout: float | None = None) -> bytes:
+        if reads and is_out_of_time:
+            raise PayloadUnavailable("out of time")
+        reads.append(read(stream, size, timeout))
+        return reads[-1]
+
+    monkeypatch.setattr(https._TimedStream, "read", read_headers)
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+    assert len(receiver.received) == 1
+
+
 @pytest.mark.parametrize("status", [400, 404, 410, 302])
 @pytest.mark.requirement("WH-R005")
 def test_what_the_receiver_refuses_is_not_repeated_until_somebody_asks(
@@ -293,13 +324,69 @@ def test_events_that_are_not_recorded_cannot_be_subscribed_to() -> None:
         subscribe("https://a.test", "job.discarded", "job.completed")
 
 
-def test_records_of_deliveries_are_kept_as_long_as_events() -> None:
-    subscribe()
+def test_records_of_deliveries_are_kept_as_long_as_events(receiver: Receiver, ojs: Any) -> None:
+    receiver.responses = [400]
+    subscribe(receiver.url)
+    happen("a", "b")
+    dispatch.dispatch()
+    WebhookDelivery.primary.update(created_at=F("created_at") - 31 * DAY)
+    # Their jobs have not run.
+    assert dispatch.prune() == 0
+    run(ojs)
+    # The first one is a dead letter, which may be retried.
+    assert dispatch.prune() == 1
+    deliveries.retry(deliveries.latest()[0].row.pk)
+    run(ojs)
+    assert dispatch.prune() == 1
+    happen("c")
+    dispatch.dispatch()
+    run(ojs)
+    assert dispatch.prune() == 0
+
+
+def test_a_job_that_is_no_delivery_of_an_event_sends_nothing(receiver: Receiver, ojs: Any) -> None:
+    webhook = subscribe(receiver.url)
+    other = subscribe(receiver.url)
     happen("a")
     dispatch.dispatch()
-    assert dispatch.prune() == 0
-    WebhookDelivery.primary.update(created_at=F("created_at") - 31 * DAY)
-    assert dispatch.prune() == 1
+    first, second = jobs()
+    event = first.args[1]
+    Job.primary.filter(pk=first.pk).update(args=[str(other.pk), event])
+    Job.primary.filter(pk=second.pk).update(args=[str(other.pk), event | {"id": "evt_1"}])
+    made_up: list[Any] = [{}, event, event | {"subject": "made up"}]
+    arguments = [*([str(webhook.pk), each] for each in made_up), ["x", {}]]
+    push_batch(
+        [Envelope(type=webhooks.JOB_TYPE, queue=webhooks.QUEUE, args=args) for args in arguments]
+    )
+    run(ojs)
+    assert receiver.received == []
+    assert [job.state for job in jobs()] == [State.DISCARDED] * 6
+    assert [job.attempt for job in jobs()] == [1] * 6
+
+
+def test_claims_that_were_given_back_spend_no_attempt(receiver: Receiver, ojs: Any) -> None:
+    receiver.responses = [500]
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    Job.primary.filter(queue=webhooks.QUEUE).update(
+        attempt=webhooks.MAX_ATTEMPTS, returned=webhooks.MAX_ATTEMPTS
+    )
+    ojs.drain(webhooks.QUEUE)
+    (job,) = jobs()
+    assert (job.state, job.spent) == (State.RETRYABLE, 1)
+    age_all(webhooks.DELAYS[0] + MINUTE)
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+
+
+def test_a_success_counts_although_others_failed_while_it_was_sent() -> None:
+    webhook = subscribe()
+    deliveries.died(webhook)
+    assert webhook.failures == 0
+    deliveries.succeeded(webhook)
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
 
 
 def test_without_a_webhook_the_events_are_not_read(django_assert_num_queries: Any) -> None:

@@ -3,7 +3,7 @@
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -103,10 +103,12 @@ def post(
                 pool.stream("POST", where, headers=fields, content=body) as response,
             ):
                 received = b""
-                for chunk in response.iter_stream():
-                    received += chunk
-                    if len(received) >= max_bytes:
-                        break
+                # The receiver has responded: the status counts without the rest of the body.
+                with suppress(PayloadUnavailable, *_FAILURES):
+                    for chunk in response.iter_stream():
+                        received += chunk
+                        if len(received) >= max_bytes:
+                            break
         except _FAILURES:
             raise PayloadUnavailable(f"the host of {field} did not send a valid response") from None
     found = {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in response.headers}
