@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Webhook, WebhookDelivery
+from django_ojs.models import Job, Webhook, WebhookDelivery
 from django_ojs.operations.events import log
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import webhooks
@@ -99,8 +100,15 @@ def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:
 
 
 def prune() -> int:
-    """Delete the records of deliveries that are older than the events that are kept."""
-    old = WebhookDelivery.primary.filter(created_at__lt=Now() - settings().keep_events_for)
+    """Delete the records of deliveries that are older than the events that are kept.
+
+    Those whose job may still run stay: without its record a job sends nothing.
+    """
+    may_run = Q(finished_at=None) | Q(dead_letter=True)
+    old = WebhookDelivery.primary.filter(
+        ~Exists(Job.primary.filter(may_run, pk=OuterRef("pk"))),
+        created_at__lt=Now() - settings().keep_events_for,
+    )
     keys = list(old.order_by("created_at").values_list("pk", flat=True)[: database.BATCH])
     if not keys:
         return 0
