@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import OperationalError, connection
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -30,9 +32,11 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 from django_ojs.testing import TestContext
-from tests.factories import MINUTE, age_all, in_state
+from tests.factories import MINUTE, age_all, in_state, own_connections
 from tests.webhooks.conftest import Receiver
+from tests.worker.waiting import eventually
 
 DAY = timedelta(days=1)
 
@@ -110,17 +114,68 @@ def test_deliveries_cause_no_deliveries(settings: Any, receiver: Receiver, ojs: 
 
 
 def test_a_dispatch_that_fails_is_made_again_from_the_same_event(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    failing, other = subscribe(), subscribe()
+    happen("a")
+    enqueue = dispatch.enqueue
+
+    def enqueue_or_fail(webhook: Webhook, events: Any) -> Any:
+        stored = enqueue(webhook, events)
+        return 1 / 0 if webhook == failing else stored
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatch, "enqueue", enqueue_or_fail)
+        assert dispatch.dispatch() == 1
+    assert [job.args[0] for job in jobs()] == [str(other.pk)]
+    assert "ZeroDivisionError" in caplog.text
+    dispatch.dispatch()
+    assert [job.args[0] for job in jobs()] == [str(other.pk), str(failing.pk)]
+    assert subjects() == ["a", "a"]
+
+
+def test_no_pass_goes_on_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     subscribe()
     happen("a")
-    with monkeypatch.context() as patch:
-        patch.setattr(WebhookDelivery.primary, "bulk_create", lambda rows: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            dispatch.dispatch()
-    assert jobs() == []
-    dispatch.dispatch()
-    assert subjects() == ["a"]
+
+    def fail(*arguments: Any) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(dispatch, "enqueue", fail)
+    monkeypatch.setattr(database, "is_unavailable", lambda error: True)
+    with pytest.raises(OperationalError):
+        dispatch.dispatch()
+
+
+def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MAX_SECONDS", 0)
+    found = sorted(str(subscribe().pk) for _ in range(3))
+    happen(*["a"] * (dispatch.BATCH + 1))
+    dispatcher = dispatch.Dispatcher()
+    served = []
+    for _ in range(4):
+        before = {job.pk for job in jobs()}
+        dispatcher.dispatch()
+        served += sorted({job.args[0] for job in jobs() if job.pk not in before})
+    assert served == [*found, found[0]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bound_below_a_batch_does_not_stop_deliveries(
+    receiver: Receiver, ojs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues.configure(webhooks.QUEUE, {"backpressure": {"max_depth": 7}})
+    subscribe(receiver.url)
+    names = [f"q{number}" for number in range(20)]
+    happen(*names)
+    dispatcher = dispatch.Dispatcher()
+    while receiver.subjects != names:
+        sent = len(receiver.received)
+        while dispatcher.dispatch():
+            pass
+        run(ojs)
+        assert sent < len(receiver.received) <= sent + 7
+    assert caplog.text.count("wait until the queue") == 2
 
 
 def test_more_events_than_one_batch_are_all_delivered() -> None:
@@ -265,6 +320,55 @@ def test_a_removed_webhook_gets_nothing_more(receiver: Receiver, ojs: Any) -> No
     assert [job.state for job in jobs()] == [State.DISCARDED]
 
 
+def test_a_webhook_with_more_deliveries_than_a_batch_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database, "BATCH", 2)
+    webhook, other = subscribe(), subscribe()
+    happen("a", "b", "c", "d", "e")
+    dispatch.dispatch()
+    subscriptions.remove(webhook.pk)
+    assert list(Webhook.primary.all()) == [other]
+    assert set(WebhookDelivery.primary.values_list("webhook", flat=True)) == {other.pk}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_webhook_is_removed_while_its_events_are_dispatched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    webhook = subscribe()
+    happen("a")
+    removals: list[Future[None]] = []
+    enqueue = dispatch.enqueue
+
+    def remove() -> None:
+        with own_connections():
+            subscriptions.remove(webhook.pk)
+
+    def is_waited_for() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks"
+                " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            return bool(cursor.fetchone()[0])
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def enqueue_during_removal(*arguments: Any) -> Any:
+            stored = enqueue(*arguments)
+            removals.append(pool.submit(remove))
+            eventually(is_waited_for, "the removal waits for the dispatch")
+            return stored
+
+        monkeypatch.setattr(dispatch, "enqueue", enqueue_during_removal)
+        assert dispatch.dispatch() == 1
+        removals[0].result()
+    assert not Webhook.primary.exists()
+    assert not WebhookDelivery.primary.exists()
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -280,7 +384,9 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(
     url: str, receiver: Receiver, ojs: Any, settings: Any
 ) -> None:
     settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
-    subscribe(url.format(port=receiver.port))
+    subscribe()
+    # The last one is refused at the creation too.
+    Webhook.primary.update(url=url.format(port=receiver.port))
     happen("a")
     dispatch.dispatch()
     run(ojs)
@@ -399,3 +505,10 @@ def test_without_a_webhook_the_events_are_not_read(django_assert_num_queries: An
 def test_a_delivery_that_is_not_known_is_not_found() -> None:
     with pytest.raises(NotFound):
         deliveries.get(UUID(int=1))
+
+
+def test_the_name_of_a_webhook_shows_no_token() -> None:
+    webhook = subscribe("https://hooks.test:8443/token?key=secret")
+    assert str(webhook) == "https://hooks.test"
+    webhook.url = "https://user:password@hooks.test/"
+    assert str(webhook) == str(webhook.pk)
