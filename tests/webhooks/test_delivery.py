@@ -151,7 +151,7 @@ def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.Monkey
     monkeypatch.setattr(dispatch, "MAX_SECONDS", 0)
     found = sorted(str(subscribe().pk) for _ in range(3))
     happen(*["a"] * (dispatch.BATCH + 1))
-    dispatcher = dispatch.Dispatcher()
+    dispatcher = dispatch.WebhookDispatcher()
     served = []
     for _ in range(4):
         before = {job.pk for job in jobs()}
@@ -168,7 +168,7 @@ def test_a_bound_below_a_batch_does_not_stop_deliveries(
     subscribe(receiver.url)
     names = [f"q{number}" for number in range(20)]
     happen(*names)
-    dispatcher = dispatch.Dispatcher()
+    dispatcher = dispatch.WebhookDispatcher()
     while receiver.subjects != names:
         sent = len(receiver.received)
         while dispatcher.dispatch():

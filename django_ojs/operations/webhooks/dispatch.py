@@ -36,7 +36,7 @@ _TIMEOUT_MS = 2 * int(webhooks.TIMEOUT * 1000)
 _OPTIONS = PushOptions(batch=True, generated_ids=True, admitted=True)
 
 
-class Dispatcher:
+class WebhookDispatcher:
     """Enqueues deliveries of new events. A pass is bounded, and the next one continues from it."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Dispatcher:
 
 def dispatch() -> int:
     """Make one pass. Return how many events were read for webhooks."""
-    return Dispatcher().dispatch()
+    return WebhookDispatcher().dispatch()
 
 
 @database.write_transaction
