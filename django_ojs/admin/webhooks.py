@@ -1,5 +1,6 @@
 """Webhooks: created with a secret that is shown once, changed, tested, and their deliveries."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -16,7 +17,7 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 from django_ojs.webhooks import sending
@@ -66,7 +67,9 @@ class WebhookForm(_Form):
         return values
 
     def subscription(self) -> Subscription:
-        return Subscription(**{name: self.cleaned_data[name] for name in _FIELDS})
+        """Return what is new: the fields that stay may break rules of today."""
+        names = _FIELDS if self.instance._state.adding else self.changed_data
+        return Subscription(**{name: self.cleaned_data[name] for name in names})
 
 
 class WebhookAdmin(_Admin):
@@ -105,17 +108,33 @@ class WebhookAdmin(_Admin):
         return [str(each) for each in objs], {"webhooks": len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
-        subscriptions.remove(obj.pk, by=request.user.get_username())
+        with suppress(NotFound):  # Another user has removed it meanwhile.
+            subscriptions.remove(obj.pk, by=request.user.get_username())
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
         for webhook in queryset:
             self.delete_model(request, webhook)
 
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: Any = None,
+    ) -> HttpResponse:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except OJSError as error:
+            # Such as one that was removed since the form was checked.
+            self.message_user(request, error.message, messages.ERROR)
+            return HttpResponseRedirect(
+                reverse(f"{self.admin_site.name}:django_ojs_webhook_changelist")
+            )
+
     def save_model(self, request: HttpRequest, obj: Webhook, form: Any, change: bool) -> None:
         by = request.user.get_username()
         if change:
-            given = {name: form.cleaned_data[name] for name in form.changed_data}
-            subscriptions.update(obj.pk, Subscription(**given), by=by)
+            subscriptions.update(obj.pk, form.subscription(), by=by)
             return
         created, secret = subscriptions.create(form.subscription(), by=by)
         obj.pk = created.pk

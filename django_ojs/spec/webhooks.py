@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.urls import locate
 
 #: The reserved queue of deliveries, and the type of their jobs. Events of this queue are delivered
 #: to no webhook: a delivery would cause the next one.
@@ -44,8 +45,10 @@ MAX_URL: Final = 2000
 
 
 def is_url(text: object) -> bool:
-    """Return whether a text can be the URL of a webhook; sending it checks the rest."""
-    return isinstance(text, str) and len(text) <= MAX_URL and _URL(text) is not None
+    """Return whether a text can be the URL of a webhook; sending checks its addresses."""
+    if not isinstance(text, str) or len(text) > MAX_URL or not _URL(text):
+        return False
+    return locate(text) is not None
 
 
 def signature(secrets: Iterable[str], timestamp: str, body: bytes) -> str:

@@ -100,7 +100,7 @@ class MaintenanceThread:
             # Readers of the events settle them too.
             Step(log.settle, 2.0),
             Step(log.prune, 10.0),
-            Step(dispatch.dispatch, 1.0, dispatch.BATCH),
+            Step(dispatch.WebhookDispatcher().dispatch, 1.0, dispatch.BATCH),
             Step(dispatch.prune, 60.0),
             Step(local.deliver, 1.0),
             Step(outbox.prune, 10.0),

@@ -108,6 +108,36 @@ def test_a_webhook_is_disabled_and_removed(root: Client) -> None:
     assert not Webhook.primary.exists()
 
 
+def test_a_webhook_is_disabled_although_its_events_are_not_recorded_any_more(root: Client) -> None:
+    webhook, _ = create(root)
+    Webhook.primary.update(events=["job.completed"])
+    change = f"{LIST}{webhook.pk}/change/"
+    form = FORM | {"events": "job.completed"}
+    root.post(change, {name: value for name, value in form.items() if name != "active"})
+    webhook.refresh_from_db()
+    assert not webhook.active
+    assert "errorlist" in root.post(change, form | {"events": "job.started"}).content.decode()
+
+
+@pytest.mark.parametrize("page", ["change", "delete"])
+def test_a_webhook_that_is_removed_meanwhile_is_a_message(
+    root: Client, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    webhook, _ = create(root)
+    name = {"change": "update", "delete": "remove"}[page]
+    operation = getattr(subscriptions, name)
+
+    def late(*arguments: Any, **values: Any) -> Any:
+        Webhook.primary.all().delete()
+        return operation(*arguments, **values)
+
+    monkeypatch.setattr(subscriptions, name, late)
+    form = FORM | {"url": "https://other.test", "post": "yes"}
+    response = root.post(f"{LIST}{webhook.pk}/{page}/", form, follow=True)
+    assert response.status_code == 200
+    assert ("There is no webhook" in response.content.decode()) == (page == "change")
+
+
 def test_only_a_user_with_the_scope_admin_changes_webhooks() -> None:
     permissions = ("view_webhook", "add_webhook", "change_webhook", "delete_webhook")
     client = staff(*permissions, "operate_job")

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import OperationalError, connection
 from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs.models import Event, Job, Webhook, WebhookDelivery
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.events import log, publish
+from django_ojs.operations.push import push_batch
 from django_ojs.operations.webhooks import deliveries, dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus
 from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.payloads.schemes import https
 from django_ojs.spec import webhooks
-from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import (
+    InvalidRequest,
+    NotFound,
+    PayloadUnavailable,
+    UnsupportedFeature,
+)
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 from django_ojs.testing import TestContext
-from tests.factories import MINUTE, age_all, in_state
+from tests.factories import MINUTE, age_all, in_state, own_connections
 from tests.webhooks.conftest import Receiver
+from tests.worker.waiting import eventually
 
 DAY = timedelta(days=1)
 
@@ -102,17 +114,68 @@ def test_deliveries_cause_no_deliveries(settings: Any, receiver: Receiver, ojs: 
 
 
 def test_a_dispatch_that_fails_is_made_again_from_the_same_event(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    failing, other = subscribe(), subscribe()
+    happen("a")
+    enqueue = dispatch.enqueue
+
+    def enqueue_or_fail(webhook: Webhook, events: Any) -> Any:
+        stored = enqueue(webhook, events)
+        return 1 / 0 if webhook == failing else stored
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatch, "enqueue", enqueue_or_fail)
+        assert dispatch.dispatch() == 1
+    assert [job.args[0] for job in jobs()] == [str(other.pk)]
+    assert "ZeroDivisionError" in caplog.text
+    dispatch.dispatch()
+    assert [job.args[0] for job in jobs()] == [str(other.pk), str(failing.pk)]
+    assert subjects() == ["a", "a"]
+
+
+def test_no_pass_goes_on_without_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     subscribe()
     happen("a")
-    with monkeypatch.context() as patch:
-        patch.setattr(WebhookDelivery.primary, "bulk_create", lambda rows: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            dispatch.dispatch()
-    assert jobs() == []
-    dispatch.dispatch()
-    assert subjects() == ["a"]
+
+    def fail(*arguments: Any) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(dispatch, "enqueue", fail)
+    monkeypatch.setattr(database, "is_unavailable", lambda error: True)
+    with pytest.raises(OperationalError):
+        dispatch.dispatch()
+
+
+def test_a_pass_is_bounded_and_the_next_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MAX_SECONDS", 0)
+    found = sorted(str(subscribe().pk) for _ in range(3))
+    happen(*["a"] * (dispatch.BATCH + 1))
+    dispatcher = dispatch.WebhookDispatcher()
+    served = []
+    for _ in range(4):
+        before = {job.pk for job in jobs()}
+        dispatcher.dispatch()
+        served += sorted({job.args[0] for job in jobs() if job.pk not in before})
+    assert served == [*found, found[0]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bound_below_a_batch_does_not_stop_deliveries(
+    receiver: Receiver, ojs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues.configure(webhooks.QUEUE, {"backpressure": {"max_depth": 7}})
+    subscribe(receiver.url)
+    names = [f"q{number}" for number in range(20)]
+    happen(*names)
+    dispatcher = dispatch.WebhookDispatcher()
+    while receiver.subjects != names:
+        sent = len(receiver.received)
+        while dispatcher.dispatch():
+            pass
+        run(ojs)
+        assert sent < len(receiver.received) <= sent + 7
+    assert caplog.text.count("wait until the queue") == 2
 
 
 def test_more_events_than_one_batch_are_all_delivered() -> None:
@@ -165,6 +228,29 @@ def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
     assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
     first, *rest = [each.headers["X-OJS-Delivery-ID"] for each in receiver.received]
     assert rest == [first, first]
+
+
+@pytest.mark.parametrize("is_out_of_time", [False, True])
+def test_a_response_without_the_rest_of_its_body_is_a_response(
+    receiver: Receiver, ojs: Any, monkeypatch: pytest.MonkeyPatch, is_out_of_time: bool
+) -> None:
+    receiver.headers = {"Content-Length": "100"}
+    reads: list[bytes] = []
+    read = https._TimedStream.read
+
+    def read_headers(stream: Any, size: int, timeout: float | None = None) -> bytes:
+        if reads and is_out_of_time:
+            raise PayloadUnavailable("out of time")
+        reads.append(read(stream, size, timeout))
+        return reads[-1]
+
+    monkeypatch.setattr(https._TimedStream, "read", read_headers)
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+    assert len(receiver.received) == 1
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 302])
@@ -234,6 +320,55 @@ def test_a_removed_webhook_gets_nothing_more(receiver: Receiver, ojs: Any) -> No
     assert [job.state for job in jobs()] == [State.DISCARDED]
 
 
+def test_a_webhook_with_more_deliveries_than_a_batch_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(database, "BATCH", 2)
+    webhook, other = subscribe(), subscribe()
+    happen("a", "b", "c", "d", "e")
+    dispatch.dispatch()
+    subscriptions.remove(webhook.pk)
+    assert list(Webhook.primary.all()) == [other]
+    assert set(WebhookDelivery.primary.values_list("webhook", flat=True)) == {other.pk}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_webhook_is_removed_while_its_events_are_dispatched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    webhook = subscribe()
+    happen("a")
+    removals: list[Future[None]] = []
+    enqueue = dispatch.enqueue
+
+    def remove() -> None:
+        with own_connections():
+            subscriptions.remove(webhook.pk)
+
+    def is_waited_for() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks"
+                " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            return bool(cursor.fetchone()[0])
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def enqueue_during_removal(*arguments: Any) -> Any:
+            stored = enqueue(*arguments)
+            removals.append(pool.submit(remove))
+            eventually(is_waited_for, "the removal waits for the dispatch")
+            return stored
+
+        monkeypatch.setattr(dispatch, "enqueue", enqueue_during_removal)
+        assert dispatch.dispatch() == 1
+        removals[0].result()
+    assert not Webhook.primary.exists()
+    assert not WebhookDelivery.primary.exists()
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -249,7 +384,9 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(
     url: str, receiver: Receiver, ojs: Any, settings: Any
 ) -> None:
     settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
-    subscribe(url.format(port=receiver.port))
+    subscribe()
+    # The last one is refused at the creation too.
+    Webhook.primary.update(url=url.format(port=receiver.port))
     happen("a")
     dispatch.dispatch()
     run(ojs)
@@ -293,13 +430,69 @@ def test_events_that_are_not_recorded_cannot_be_subscribed_to() -> None:
         subscribe("https://a.test", "job.discarded", "job.completed")
 
 
-def test_records_of_deliveries_are_kept_as_long_as_events() -> None:
-    subscribe()
+def test_records_of_deliveries_are_kept_as_long_as_events(receiver: Receiver, ojs: Any) -> None:
+    receiver.responses = [400]
+    subscribe(receiver.url)
+    happen("a", "b")
+    dispatch.dispatch()
+    WebhookDelivery.primary.update(created_at=F("created_at") - 31 * DAY)
+    # Their jobs have not run.
+    assert dispatch.prune() == 0
+    run(ojs)
+    # The first one is a dead letter, which may be retried.
+    assert dispatch.prune() == 1
+    deliveries.retry(deliveries.latest()[0].row.pk)
+    run(ojs)
+    assert dispatch.prune() == 1
+    happen("c")
+    dispatch.dispatch()
+    run(ojs)
+    assert dispatch.prune() == 0
+
+
+def test_a_job_that_is_no_delivery_of_an_event_sends_nothing(receiver: Receiver, ojs: Any) -> None:
+    webhook = subscribe(receiver.url)
+    other = subscribe(receiver.url)
     happen("a")
     dispatch.dispatch()
-    assert dispatch.prune() == 0
-    WebhookDelivery.primary.update(created_at=F("created_at") - 31 * DAY)
-    assert dispatch.prune() == 1
+    first, second = jobs()
+    event = first.args[1]
+    Job.primary.filter(pk=first.pk).update(args=[str(other.pk), event])
+    Job.primary.filter(pk=second.pk).update(args=[str(other.pk), event | {"id": "evt_1"}])
+    made_up: list[Any] = [{}, event, event | {"subject": "made up"}]
+    arguments = [*([str(webhook.pk), each] for each in made_up), ["x", {}]]
+    push_batch(
+        [Envelope(type=webhooks.JOB_TYPE, queue=webhooks.QUEUE, args=args) for args in arguments]
+    )
+    run(ojs)
+    assert receiver.received == []
+    assert [job.state for job in jobs()] == [State.DISCARDED] * 6
+    assert [job.attempt for job in jobs()] == [1] * 6
+
+
+def test_claims_that_were_given_back_spend_no_attempt(receiver: Receiver, ojs: Any) -> None:
+    receiver.responses = [500]
+    subscribe(receiver.url)
+    happen("a")
+    dispatch.dispatch()
+    Job.primary.filter(queue=webhooks.QUEUE).update(
+        attempt=webhooks.MAX_ATTEMPTS, returned=webhooks.MAX_ATTEMPTS
+    )
+    ojs.drain(webhooks.QUEUE)
+    (job,) = jobs()
+    assert (job.state, job.spent) == (State.RETRYABLE, 1)
+    age_all(webhooks.DELAYS[0] + MINUTE)
+    run(ojs)
+    assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
+
+
+def test_a_success_counts_although_others_failed_while_it_was_sent() -> None:
+    webhook = subscribe()
+    deliveries.died(webhook)
+    assert webhook.failures == 0
+    deliveries.succeeded(webhook)
+    webhook.refresh_from_db()
+    assert webhook.failures == 0
 
 
 def test_without_a_webhook_the_events_are_not_read(django_assert_num_queries: Any) -> None:
@@ -312,3 +505,10 @@ def test_without_a_webhook_the_events_are_not_read(django_assert_num_queries: An
 def test_a_delivery_that_is_not_known_is_not_found() -> None:
     with pytest.raises(NotFound):
         deliveries.get(UUID(int=1))
+
+
+def test_the_name_of_a_webhook_shows_no_token() -> None:
+    webhook = subscribe("https://hooks.test:8443/token?key=secret")
+    assert str(webhook) == "https://hooks.test"
+    webhook.url = "https://user:password@hooks.test/"
+    assert str(webhook) == str(webhook.pk)

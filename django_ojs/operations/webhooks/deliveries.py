@@ -96,8 +96,8 @@ def retry(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
 
 def succeeded(webhook: Webhook) -> None:
     """A delivery succeeded."""
-    if webhook.failures:
-        Webhook.primary.filter(pk=webhook.pk).update(failures=0)
+    # Not by the webhook as it was read: others may have failed while this one waited.
+    Webhook.primary.filter(pk=webhook.pk, failures__gt=0).update(failures=0)
 
 
 def died(webhook: Webhook) -> None:

@@ -6,14 +6,16 @@ that dies has done neither or both.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Webhook, WebhookDelivery
+from django_ojs.models import Job, Webhook, WebhookDelivery
 from django_ojs.operations.events import log
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import webhooks
@@ -26,32 +28,72 @@ logger = logging.getLogger("django_ojs")
 
 #: Events that are read for a webhook in one transaction.
 BATCH = 100
+#: Seconds after which a pass ends with the webhook that it is at.
+MAX_SECONDS = 0.5
 
 _TIMEOUT_MS = 2 * int(webhooks.TIMEOUT * 1000)
 # The middleware of the project and its outbox are for its own jobs.
 _OPTIONS = PushOptions(batch=True, generated_ids=True, admitted=True)
 
 
+class WebhookDispatcher:
+    """Enqueues deliveries of new events. A pass is bounded, and the next one continues from it."""
+
+    def __init__(self) -> None:
+        self._last: UUID | None = None
+        self._waiting: set[UUID] = set()
+
+    def dispatch(self) -> int:
+        """Return how many events were read for webhooks."""
+        active = Webhook.primary.filter(active=True)
+        # Most sites have none; then the log is not read.
+        if active.first() is None:
+            return 0
+        behind = active.filter(cursor__lt=log.latest())
+        keys = sorted(behind.values_list("pk", flat=True))
+        last = self._last
+        if last is not None:
+            keys.sort(key=lambda key: key <= last)
+        total, until = 0, time.monotonic() + MAX_SECONDS
+        for key in keys:
+            self._last = key
+            try:
+                total += self._dispatch(key)
+            except Exception as error:
+                if database.is_unavailable(error):
+                    raise
+                logger.exception("The events for the webhook %s were not dispatched.", key)
+            if time.monotonic() >= until:
+                break
+        return total
+
+    def _dispatch(self, key: UUID) -> int:
+        limit = BATCH
+        while limit:
+            try:
+                moved = _in_transaction(key, limit)
+            except QueueFull:
+                # The bound of the queue may be below a batch.
+                limit //= 2
+            else:
+                self._waiting.discard(key)
+                return moved
+        # Once, and not with each pass.
+        if key not in self._waiting:
+            self._waiting.add(key)
+            logger.warning(
+                "Events for the webhook %s wait until the queue %s has room.", key, webhooks.QUEUE
+            )
+        return 0
+
+
 def dispatch() -> int:
-    """Enqueue deliveries of new events. Return how many events were read for webhooks."""
-    active = Webhook.primary.filter(active=True)
-    # Most sites have none; then the log is not read.
-    if active.first() is None:
-        return 0
-    behind = active.filter(cursor__lt=log.latest()).order_by("cursor")
-    return sum(_dispatch(key) for key in behind.values_list("pk", flat=True))
-
-
-def _dispatch(key: UUID) -> int:
-    try:
-        return _in_transaction(key)
-    except QueueFull:
-        logger.debug("Deliveries of webhooks wait until their queue has room.")
-        return 0
+    """Make one pass. Return how many events were read for webhooks."""
+    return WebhookDispatcher().dispatch()
 
 
 @database.write_transaction
-def _in_transaction(key: UUID) -> int:
+def _in_transaction(key: UUID, limit: int) -> int:
     rows = Webhook.primary.select_for_update(skip_locked=True).filter(pk=key, active=True)
     webhook = rows.first()
     if webhook is None:  # Another process has it, or it was removed or disabled.
@@ -61,7 +103,7 @@ def _in_transaction(key: UUID) -> int:
         queues=webhook.queues or None,
         job_types=webhook.job_types or None,
         after=str(webhook.cursor),
-        limit=BATCH,
+        limit=limit,
     )
     events = [event for event in page.events if event["data"].get("queue") != webhooks.QUEUE]
     if events:
@@ -99,8 +141,15 @@ def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:
 
 
 def prune() -> int:
-    """Delete the records of deliveries that are older than the events that are kept."""
-    old = WebhookDelivery.primary.filter(created_at__lt=Now() - settings().keep_events_for)
+    """Delete the records of deliveries that are older than the events that are kept.
+
+    Those whose job may still run stay: without its record a job sends nothing.
+    """
+    may_run = Q(finished_at=None) | Q(dead_letter=True)
+    old = WebhookDelivery.primary.filter(
+        ~Exists(Job.primary.filter(may_run, pk=OuterRef("pk"))),
+        created_at__lt=Now() - settings().keep_events_for,
+    )
     keys = list(old.order_by("created_at").values_list("pk", flat=True)[: database.BATCH])
     if not keys:
         return 0

@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import Webhook
+from django_ojs.models import Webhook, WebhookDelivery
 from django_ojs.operations.access import audit
 from django_ojs.operations.events import log
 from django_ojs.spec import webhooks
@@ -96,9 +96,27 @@ def _change(key: UUID, values: dict[str, Any], latest: int) -> None:
 
 def remove(key: UUID, *, by: str = "") -> None:
     """Remove a webhook. Its deliveries that have not been sent are not sent any more."""
-    webhook = get(key)
-    webhook.delete(using=database.alias())
+    while not _remove_batch(key):
+        pass
     audit.note("webhook.removed", principal=by, webhook=str(key))
+
+
+@database.write_transaction
+def _remove_batch(key: UUID) -> bool:
+    """Delete a batch of a webhook's deliveries; with the last one the webhook: then True."""
+    # The lock keeps dispatch from storing deliveries, which would refer to the deleted row.
+    webhook = _rows().select_for_update().filter(pk=key).first()
+    if webhook is None:
+        get(key)
+        return True
+    found = WebhookDelivery.primary.filter(webhook=key)
+    keys = list(found.values_list("pk", flat=True)[: database.BATCH])
+    WebhookDelivery.primary.filter(pk__in=keys)._raw_delete(database.alias())
+    if len(keys) == database.BATCH:
+        _rows().filter(pk=key).update(active=False)
+        return False
+    webhook.delete(using=database.alias())
+    return True
 
 
 def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
@@ -169,7 +187,10 @@ def _checked(given: Subscription) -> dict[str, Any]:
 
 def _checked_url(url: str) -> str:
     if not webhooks.is_url(url):
-        raise InvalidRequest.of("url", f"must be a URL of at most {webhooks.MAX_URL} characters")
+        raise InvalidRequest.of(
+            "url",
+            f"must be a URL with a host and no user, of at most {webhooks.MAX_URL} characters",
+        )
     if not url.startswith("https://") and not settings().webhook_http:
         raise InvalidRequest.of("url", "must begin with https://")
     return url

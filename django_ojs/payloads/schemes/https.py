@@ -1,9 +1,8 @@
 """https://host/path: a public or pre-signed URL, on a host that is allowed."""
 
-import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -16,11 +15,11 @@ from django_ojs.payloads.reference import Reference
 from django_ojs.payloads.ssrf import addresses_of
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 from django_ojs.spec.payload_config import Network
+from django_ojs.spec.urls import locate
 
 #: Seconds without a byte, or without a connection, after which a request fails.
 NETWORK_TIMEOUT: Final = 20.0
 
-_AUTHORITY: Final = re.compile(r"([A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?").fullmatch
 _HEADERS: Final = [
     (b"Accept", b"*/*"),
     # The checksum is that of the payload as it is stored.
@@ -103,10 +102,12 @@ def post(
                 pool.stream("POST", where, headers=fields, content=body) as response,
             ):
                 received = b""
-                for chunk in response.iter_stream():
-                    received += chunk
-                    if len(received) >= max_bytes:
-                        break
+                # The receiver has responded: the status counts without the rest of the body.
+                with suppress(PayloadUnavailable, *_FAILURES):
+                    for chunk in response.iter_stream():
+                        received += chunk
+                        if len(received) >= max_bytes:
+                            break
         except _FAILURES:
             raise PayloadUnavailable(f"the host of {field} did not send a valid response") from None
     found = {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in response.headers}
@@ -131,15 +132,10 @@ def ssl_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _split(uri: str, field: str, default_port: int = 443) -> tuple[str, int, str]:
-    # Not a general parser: two of them may read the same URL differently. Such URLs are refused.
-    rest = uri.partition("://")[2]
-    cut = min((i for c in "/?#" if (i := rest.find(c)) >= 0), default=len(rest))
-    found = _AUTHORITY(rest[:cut])
-    target = rest[cut:].partition("#")[0]
-    port = int(found[2] or default_port) if found is not None else 0
-    if found is None or not 0 < port < 65_536:
+    found = locate(uri, default_port)
+    if found is None:
         raise PayloadRefused(f"{field} must be https:// with a host, and no user in it")
-    return found[1].lower(), port, target if target.startswith("/") else f"/{target}"
+    return found.host, found.port, found.target
 
 
 def is_allowed(host: str, port: int, allowed: Iterable[str]) -> bool:
