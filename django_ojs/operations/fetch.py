@@ -108,7 +108,10 @@ def _within_limits(
     queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
 ) -> list[Claimed]:
     """Claim as many jobs as the limits of the queue leave room for, under their lock."""
-    limit = queue_limits.lock(queue)
+    if not queue_limits.try_lock(queue):
+        queue_limits.next_starts.note(queue, queue_limits.RETRY_AFTER)
+        return []
+    limit = queue_limits.limit_of(queue)
     if limit is None:
         return claim(queue, wanted)
     used = queue_limits.use(queue, limit)
@@ -116,6 +119,7 @@ def _within_limits(
         # A caller's transaction does not see the claims that were committed since it began.
         return []
     if not used.room:
+        queue_limits.add_starts(queue, used, 0)
         queue_limits.next_starts.note(queue, used.retry_after)
         return []
     queue_limits.next_starts.forget(queue)

@@ -348,6 +348,19 @@ class Dialect(ABC):
         Transactions that lock the same subject run one after the other.
         """
 
+    @abstractmethod
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        """Lock a subject as `lock_subject` does. Return False where another transaction holds it.
+
+        A database with one write lock waits for that instead.
+        """
+
+    def read_committed(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one writer
+        """Let each statement of a transaction that begins see what was committed before it.
+
+        A caller's transaction keeps its isolation level.
+        """
+
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
         self._run(connection, "add_events", {"events": events})

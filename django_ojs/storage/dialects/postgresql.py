@@ -252,6 +252,13 @@ class PostgreSQL(Dialect):
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self._run(connection, "lock_subject", [subject])
 
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        return bool(self._rows(connection, "try_lock_subject", [subject])[0][0])
+
+    def read_committed(self, connection: BaseDatabaseWrapper) -> None:
+        if not connection.savepoint_ids:
+            self._run(connection, "set_read_committed")
+
     def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (
             _DEADLOCK,
