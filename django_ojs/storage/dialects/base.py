@@ -4,8 +4,8 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
@@ -360,6 +360,14 @@ class Dialect(ABC):
 
         A caller's transaction keeps its isolation level.
         """
+
+    @contextmanager
+    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
+        """Let statements in a transaction fail that wait longer for a lock.
+
+        The error is a contention error. A database with one write lock has no other to wait for.
+        """
+        yield
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""

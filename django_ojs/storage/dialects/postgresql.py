@@ -259,6 +259,13 @@ class PostgreSQL(Dialect):
         if not connection.savepoint_ids:
             self._run(connection, "set_read_committed")
 
+    @contextmanager
+    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
+        former, _ = self._rows(connection, "set_lock_timeout", [f"{milliseconds}ms"])[0]
+        yield
+        # After an error the rollback does this.
+        self._run(connection, "set_lock_timeout", [former])
+
     def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (
             _DEADLOCK,
