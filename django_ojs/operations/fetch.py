@@ -1,23 +1,27 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+
+from django.db import DatabaseError, InterfaceError
 
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import liveness, promotion
+from django_ojs.operations import fail, liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs, queue_limits, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.transitions import Claim
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -99,7 +103,11 @@ def fetch(
         if len(jobs) >= count or may_be_cut(left, most):
             # A smaller job of the next queue must not overtake one of this queue that did not fit.
             break
-    _read_checkpoints(jobs)
+    try:
+        _read_checkpoints(jobs)
+    except Exception:
+        _give_back(jobs)
+        raise
     return jobs
 
 
@@ -134,6 +142,14 @@ def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
     found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
     for job in jobs:
         job.checkpoint = found.get(job.id)
+
+
+def _give_back(jobs: Sequence[Claimed]) -> None:
+    """Return jobs to their queues that were claimed and that the caller does not get."""
+    for job in jobs:
+        # In a caller's transaction that is broken, the rollback returns them.
+        with suppress(DatabaseError, InterfaceError, Conflict, JobNotFound):
+            fail.requeue(job.id, claim=Claim(worker_id=job.worker_id, run=job.run))
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int) -> int:

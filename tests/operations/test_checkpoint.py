@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import OperationalError, connection
@@ -68,6 +69,20 @@ def test_the_next_run_gets_the_checkpoint_after_a_failure_and_a_return() -> None
     (third,) = fetch.fetch([job.queue])
     assert third.envelope()["last_checkpoint"] == {"row": 5}
     assert read(job.id).envelope()["checkpoint"] == {"state": {"row": 5}, "sequence": 1}
+
+
+def test_a_claim_whose_checkpoints_cannot_be_read_keeps_no_job(monkeypatch: Any) -> None:
+    job = saved(retry=hourly(3))
+    other = push(queue=job.queue)
+    fail.requeue(job.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "of", Mock(side_effect=OperationalError))
+        with pytest.raises(OperationalError):
+            fetch.fetch([job.queue], count=5, worker_id="worker-a")
+    assert {read(key).state for key in (job.id, other.pk)} == {"available"}
+    found = {each.id: each for each in fetch.fetch([job.queue], count=5, worker_id="worker-a")}
+    assert found.keys() == {job.id, other.pk}
+    assert found[job.id].checkpoint is not None
 
 
 @pytest.mark.requirement("DUR-004")
