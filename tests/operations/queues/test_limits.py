@@ -213,14 +213,14 @@ def test_a_retried_job_counts_as_a_start_again() -> None:
     assert claim() == []
 
 
-def test_a_deleted_queue_leaves_no_starts() -> None:
-    queues.configure("carrier", {"rate_limit": {"max_per_second": 2}})
-    push_many(1, queue="carrier")
-    ack.ack(claim()[0].id)
-    assert LimitedQueue.primary.exists()
-    jobs().delete()
+@override_settings(OJS={"QUEUES": {"carrier": {"rate_limit": {"limit": 2, "period": "PT1H"}}}})
+def test_a_queue_that_was_deleted_does_not_exceed_a_rate_of_the_settings() -> None:
+    push_many(2, queue="carrier")
+    for job in claim():
+        ack.ack(job.id)
     queues.delete("carrier")
-    assert not LimitedQueue.primary.exists()
+    push(queue="carrier")
+    assert claim() == []
 
 
 def earlier(milliseconds: int) -> None:
