@@ -166,9 +166,7 @@ def _steps(selection: Selection, start: log.Resumed) -> _Steps:
                 _event(event["type"], at, event)
                 for event, at in zip(page.events, page.positions, strict=True)
             )
-        if page.has_more:
-            continue
-        if ended is not None:
+        if ended is not None and not page.has_more:
             yield _event("job.state_changed", position, _ending(ended))
             return
         silence = HEARTBEAT - (time.monotonic() - last_sent)
@@ -176,6 +174,8 @@ def _steps(selection: Selection, start: log.Resumed) -> _Steps:
             last_sent, silence = time.monotonic(), HEARTBEAT
             # The id moves the client's cursor over events that its filters omit.
             yield f":heartbeat\nid: {position}\n\n"
+        if page.has_more:
+            continue
         check = HEARTBEAT if selection.job is None else STATE_CHECK
         changed = feed.changed(position)
         try:

@@ -1,5 +1,7 @@
 """Checkpoints (ojs-durable-execution §4 to §6): where the next run of a job can continue."""
 
+from contextlib import AbstractContextManager
+from typing import Final
 from uuid import UUID
 
 from django_ojs.conf import settings
@@ -14,6 +16,10 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import checkpoints, database, transitions
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
+
+#: Milliseconds to wait for the row of a checkpoint under the lock of its job: a short transaction
+#: ends within them.
+ROW_TIMEOUT_MS: Final = 20
 
 
 def save(
@@ -68,7 +74,8 @@ def encoded(state: object) -> str:
 def store(job: Job, text: str) -> SavedCheckpoint:
     """Store the checkpoint of an active job, which the caller has locked."""
     _mark(job)
-    return _store(job, text)
+    with _no_wait():
+        return _store(job, text)
 
 
 def read(job_id: UUID) -> SavedCheckpoint:
@@ -88,8 +95,20 @@ def found(job: Job) -> SavedCheckpoint:
 def delete(job_id: UUID) -> None:
     """Delete the checkpoint: the next run starts from the beginning. Raises as `read` does."""
     job = transitions.lock(job_id)
-    if job.checkpoint is None or not checkpoints.delete(job_id):
+    with _no_wait():
+        found = job.checkpoint is not None and checkpoints.delete(job_id)
+    if not found:
         raise _none(job)
+
+
+def _no_wait() -> AbstractContextManager[None]:
+    """Fail instead of waiting for the row of a checkpoint while the row of its job is locked.
+
+    The open transaction of a handler may hold the row for as long as the handler runs; meanwhile
+    the lock of the job would block the heartbeats of its worker. The error is a contention error:
+    the operation is repeated, without the lock of the job in between.
+    """
+    return database.dialect().lock_timeout(database.connection(), ROW_TIMEOUT_MS)
 
 
 def _check(job: Job, claim: Claim) -> None:

@@ -1,23 +1,27 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+
+from django.db import DatabaseError, InterfaceError
 
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import liveness, promotion
+from django_ojs.operations import fail, liveness, promotion
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs, queue_limits, raw_queries, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.transitions import Claim
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -99,7 +103,11 @@ def fetch(
         if len(jobs) >= count or may_be_cut(left, most):
             # A smaller job of the next queue must not overtake one of this queue that did not fit.
             break
-    _read_checkpoints(jobs)
+    try:
+        _read_checkpoints(jobs)
+    except Exception:
+        _give_back(jobs)
+        raise
     return jobs
 
 
@@ -108,7 +116,10 @@ def _within_limits(
     queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
 ) -> list[Claimed]:
     """Claim as many jobs as the limits of the queue leave room for, under their lock."""
-    limit = queue_limits.lock(queue)
+    if not queue_limits.try_lock(queue):
+        queue_limits.next_starts.note(queue, queue_limits.RETRY_AFTER)
+        return []
+    limit = queue_limits.limit_of(queue)
     if limit is None:
         return claim(queue, wanted)
     used = queue_limits.use(queue, limit)
@@ -116,6 +127,7 @@ def _within_limits(
         # A caller's transaction does not see the claims that were committed since it began.
         return []
     if not used.room:
+        queue_limits.add_starts(queue, used, 0)
         queue_limits.next_starts.note(queue, used.retry_after)
         return []
     queue_limits.next_starts.forget(queue)
@@ -130,6 +142,14 @@ def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
     found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
     for job in jobs:
         job.checkpoint = found.get(job.id)
+
+
+def _give_back(jobs: Sequence[Claimed]) -> None:
+    """Return jobs to their queues that were claimed and that the caller does not get."""
+    for job in jobs:
+        # In a caller's transaction that is broken, the rollback returns them.
+        with suppress(DatabaseError, InterfaceError, Conflict, JobNotFound):
+            fail.requeue(job.id, claim=Claim(worker_id=job.worker_id, run=job.run))
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int) -> int:

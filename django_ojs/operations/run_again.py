@@ -19,7 +19,8 @@ def run_again(job_id: UUID) -> EnqueuedJob:
     """Enqueue a new job with the type, arguments, metadata and options of one that has ended.
 
     That one stays as it is. The copy is available at once and has no deadline. Raises JobNotFound,
-    Conflict when the job has not ended, and what PUSH raises: DuplicateJob, QueueFull.
+    Conflict when the job has not ended or has offloaded arguments, and what PUSH raises:
+    DuplicateJob, QueueFull.
     """
     job = transitions.get(job_id)
     if State(job.state) not in TERMINAL:
@@ -30,6 +31,14 @@ def run_again(job_id: UUID) -> EnqueuedJob:
                 "current_state": job.state,
                 "expected_state": sorted(TERMINAL),
             },
+        )
+    if "offloaded" in job.options:
+        # The objects belong to that job: a worker reads them for no other, and they are removed
+        # with it.
+        raise Conflict(
+            "The job has arguments in the bucket of OFFLOAD, which only this job can read; enqueue "
+            "it anew from your code.",
+            details={"job_id": str(job_id), "current_state": job.state},
         )
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}

@@ -93,6 +93,19 @@ class Starts:
             "throttles": {repr(interval): due for interval, due in self.throttles.items()},
         }
 
+    def until(self, now: int) -> "Starts":
+        """Return the starts with those that are later than now moved to now.
+
+        There are such starts after the clock was set back. Moved only for one decision, they would
+        never become older: the result has to be stored.
+        """
+        windows = {
+            ms: tuple((min(at, _part_end(ms, now)), n) for at, n in log)
+            for ms, log in self.windows.items()
+        }
+        throttles = {interval: min(due, now + interval) for interval, due in self.throttles.items()}
+        return replace(self, windows=windows, throttles=throttles)
+
     def in_window(self, rate: Rate, now: int) -> int:
         """Return how many started within the period of a rate."""
         return sum(n for _, n in self._log(rate, now))
@@ -123,8 +136,7 @@ class Starts:
         """Return the starts with `number` more of them now; what no rate needs is dropped."""
         windows = {}
         for rate in limit.windows:
-            part = max(1, rate.period_ms // PARTS)
-            end = (now // part + 1) * part - 1
+            end = _part_end(rate.period_ms, now)
             log = [*self._log(rate, now)]
             if log and log[-1][0] >= end:
                 at, before = log.pop()
@@ -160,6 +172,11 @@ def _rate(given: Mapping[str, Any] | None) -> Rate | None:
     if not given or not given.get("limit") or given.get("period") is None:
         return None
     return Rate.of(given["limit"], given["period"])
+
+
+def _part_end(period_ms: int, now: int) -> int:
+    part = max(1, period_ms // PARTS)
+    return (now // part + 1) * part - 1
 
 
 def _interval(rate: Rate) -> float:

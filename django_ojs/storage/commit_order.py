@@ -5,9 +5,11 @@ transaction commits late. Positions are assigned to committed rows only, by one 
 time: a row that is committed later always has a higher one.
 """
 
-from typing import Final
+import time
+from typing import Any, Final
 
-from django.db import IntegrityError, OperationalError
+from django.db import OperationalError
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_ojs.storage import database
@@ -15,23 +17,31 @@ from django_ojs.storage.dialects import sql_files
 
 _ASSIGN_POSITIONS: Final = sql_files.load("common", "assign_positions", table="{table}")
 
+#: Seconds to wait for the lock. Its holder needs some milliseconds, unless it is stopped.
+LOCK_TIMEOUT: Final = 0.2
+
 
 def assign(model: type[Model], using: str, limit: int) -> int:
     """Assign positions to committed rows that have none, in the order of ids. Return how many.
 
-    Without such rows it takes no lock. A session that may only read assigns none.
+    Without such rows it takes no lock. A session that may only read assigns none. Neither does a
+    caller's transaction: it would hold the lock until its end, and other readers would get nothing
+    new. Where another process holds the lock, it assigns them, or the next call does.
     """
     connection, dialect = database.connection(using), database.dialect(using)
     rows = model._default_manager.using(using).filter(position=None)
     # Not `exists()`: with the order the planner takes the index, which is usually empty.
     if rows.order_by("pk").values_list("pk", flat=True).first() is None:
         return 0
-    if not dialect.can_write(connection):
+    if _is_callers_transaction(connection) or not dialect.can_write(connection):
         return 0
     table = model._meta.db_table
 
     def operation() -> int:
-        dialect.lock_subject(connection, table)
+        # Under REPEATABLE READ, a position could be assigned twice.
+        dialect.read_committed(connection)
+        if not _try_lock(connection, table):
+            return 0
         # A separate statement, so that it sees rows committed during the wait for the lock.
         with connection.cursor() as cursor:
             cursor.execute(_ASSIGN_POSITIONS.format(table=table), [limit])
@@ -39,12 +49,26 @@ def assign(model: type[Model], using: str, limit: int) -> int:
 
     try:
         return database.in_write_transaction(operation, using)
-    except IntegrityError:
-        # Under REPEATABLE READ it does not see that, and assigns a position twice. The transaction
-        # is rolled back, and nothing is lost: another process has assigned it, or the next call
-        # does.
-        return 0
     except OperationalError as error:
         if dialect.is_contention_error(error):
             return 0
         raise
+
+
+def _is_callers_transaction(connection: BaseDatabaseWrapper) -> bool:
+    if not connection.in_atomic_block:
+        return not connection.get_autocommit()
+    # Not that of a TestCase: its test stands for a program without a transaction.
+    blocks: list[Any] = connection.atomic_blocks
+    return not all(block._from_testcase for block in blocks)
+
+
+def _try_lock(connection: BaseDatabaseWrapper, table: str) -> bool:
+    """Lock the positions of a table. Return False if another process holds the lock for long."""
+    dialect = database.dialect_of(connection)
+    until = time.monotonic() + LOCK_TIMEOUT
+    while not dialect.try_lock_subject(connection, table):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.005)
+    return True

@@ -18,7 +18,7 @@ from django_ojs.spec.rate_limit import RateLimit, Starts
 from django_ojs.storage import database, process_state, queue_configs
 
 #: Seconds until a queue with as many active jobs as it may have is tried again: one of them may
-#: end at any time, in any process.
+#: end at any time, in any process. So may the transaction that holds the lock of the limits.
 RETRY_AFTER: Final = 0.05
 
 
@@ -32,6 +32,8 @@ class Use:
     now: int
     #: Whether it contains all that was committed before the lock was taken.
     is_exact: bool
+    #: Whether stored starts were later than now: the clock was set back.
+    was_ahead: bool = False
 
     @property
     def room(self) -> int:
@@ -108,21 +110,40 @@ def are_known(queue: str) -> bool:
     return queue_configs.remembered(queue).has_limits
 
 
-def lock(queue: str) -> RateLimit | None:
-    """Lock the limits of a queue until the transaction ends, and return them as they are then."""
+def try_lock(queue: str) -> bool:
+    """Lock the limits of a queue until the transaction ends, at the start of the transaction.
+
+    Return False where another transaction holds the lock. A wait for it would stop the other queues
+    of the worker as well, for as long as a process that holds it is stopped.
+    """
     connection = database.connection()
-    database.dialect_of(connection).lock_subject(connection, f"limits of {queue}")
+    dialect = database.dialect_of(connection)
+    # The database or the role may have another default, which the connection does not know.
+    dialect.read_committed(connection)
+    return dialect.try_lock_subject(connection, f"limits of {queue}")
+
+
+def limit_of(queue: str) -> RateLimit | None:
+    """Return the limits of a queue as they are stored now."""
     return queue_configs.config_of(queue).rate_limit
 
 
 def use(queue: str, limit: RateLimit) -> Use:
-    """Return how much of its limits a queue uses; exact while `lock` holds."""
+    """Return how much of its limits a queue uses; exact under the lock."""
     connection = database.connection()
     active, starts, now, is_exact = database.dialect_of(connection).limit_use(connection, queue)
     stored = {} if starts is None else json.loads_stored(starts)
     assert isinstance(stored, dict)
-    starts_so_far = Starts.parse(stored)
-    return Use(limit=limit, active=active, starts=starts_so_far, now=now, is_exact=is_exact)
+    parsed = Starts.parse(stored)
+    starts_so_far = parsed.until(now)
+    return Use(
+        limit=limit,
+        active=active,
+        starts=starts_so_far,
+        now=now,
+        is_exact=is_exact,
+        was_ahead=starts_so_far != parsed,
+    )
 
 
 def is_still_full(queue: str) -> bool:
@@ -135,7 +156,7 @@ def is_still_full(queue: str) -> bool:
     if limit is None or not next_starts.was_full(queue):
         return False
     used = use(queue, limit)
-    if used.room:
+    if used.room or used.was_ahead:
         return False
     next_starts.note(queue, used.retry_after)
     return True
@@ -143,8 +164,8 @@ def is_still_full(queue: str) -> bool:
 
 def add_starts(queue: str, used: Use, number: int) -> None:
     """Count the jobs that were claimed, for the rates of their queue."""
-    if number and (used.limit.windows or used.limit.throttles):
-        starts = used.after(number).starts.render()
+    if (number or used.was_ahead) and (used.limit.windows or used.limit.throttles):
+        starts = (used.after(number) if number else used).starts.render()
         LimitedQueue.primary.bulk_create(
             [LimitedQueue(queue=queue, starts=starts)],
             update_conflicts=True,

@@ -289,6 +289,24 @@ def test_silence_is_filled_with_comments_that_move_the_cursor(
         response.close()
 
 
+def test_a_stream_sends_comments_while_it_reads_events_that_its_filters_omit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_stream, "HEARTBEAT", 0.0)
+    happen("a", "b")
+    position = int(api.get("events").ok()["cursor"])
+    monkeypatch.setattr(log, "LOOKED_AT_ONCE", 1)
+    client = Client(headers=SSE)
+    path = "/ojs/v1/events/stream?channel=queue:other&after=0"
+    response = client.get(path, **{"wsgi.multithread": True})
+    try:
+        chunks = iter(response)  # type: ignore[call-overload]  # of a streaming response
+        found = [next(chunks).decode() for _ in range(3)]
+    finally:
+        response.close()
+    assert found[1:] == [f":heartbeat\nid: {at}\n\n" for at in (position - 1, position)]
+
+
 def test_a_stream_ends_after_its_maximum_time(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "HTTP_EVENT_STREAM_TIME": 0.05}
     with stream() as found:

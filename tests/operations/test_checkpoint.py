@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
@@ -15,7 +16,7 @@ from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, NotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.progress import Report
 from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.storage import checkpoints
+from django_ojs.storage import checkpoints, database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 from tests.factories import BOOM, HOUR, active, age, claim, held, hourly, in_state, jobs, push, read
@@ -68,6 +69,20 @@ def test_the_next_run_gets_the_checkpoint_after_a_failure_and_a_return() -> None
     (third,) = fetch.fetch([job.queue])
     assert third.envelope()["last_checkpoint"] == {"row": 5}
     assert read(job.id).envelope()["checkpoint"] == {"state": {"row": 5}, "sequence": 1}
+
+
+def test_a_claim_whose_checkpoints_cannot_be_read_keeps_no_job(monkeypatch: Any) -> None:
+    job = saved(retry=hourly(3))
+    other = push(queue=job.queue)
+    fail.requeue(job.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "of", Mock(side_effect=OperationalError))
+        with pytest.raises(OperationalError):
+            fetch.fetch([job.queue], count=5, worker_id="worker-a")
+    assert {read(key).state for key in (job.id, other.pk)} == {"available"}
+    found = {each.id: each for each in fetch.fetch([job.queue], count=5, worker_id="worker-a")}
+    assert found.keys() == {job.id, other.pk}
+    assert found[job.id].checkpoint is not None
 
 
 @pytest.mark.requirement("DUR-004")
@@ -195,6 +210,46 @@ def test_the_checkpoint_of_a_report_is_the_checkpoint_of_the_job() -> None:
     progress.report(job.id, Report(progress=0.6))
     assert checkpoint.read(job.id).state == {"row": 7}
     assert "checkpoint" not in read(job.id).progress
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "change",
+    [
+        checkpoint.delete,
+        lambda key: checkpoint.save(key, 2),
+        lambda key: progress.report(key, Report(progress=0.5, checkpoint={"row": 7})),
+    ],
+    ids=["delete", "save", "report"],
+)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_nothing_waits_for_a_checkpoint_under_the_lock_of_its_job(
+    change: Any, is_new: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(database, "FIRST_PAUSE", 0.001)
+    job = active() if is_new and change is not checkpoint.delete else saved()
+    other = connection.copy()
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            # As the transaction of a handler, which has saved one and goes on.
+            cursor.execute(
+                "INSERT INTO ojs_checkpoint (job_id, run, sequence, state, created_at) "
+                "VALUES (%s, 1, 1, '1', now()) ON CONFLICT (job_id) DO UPDATE SET state = '1'",
+                [job.id],
+            )
+        with pytest.raises(OperationalError):
+            change(job.id)
+        with other.cursor() as cursor:
+            cursor.execute("SELECT id FROM ojs_job FOR UPDATE NOWAIT")
+        other.rollback()
+        change(job.id)
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW lock_timeout")
+            assert cursor.fetchone() == ("0",)
+    finally:
+        other.close()
 
 
 def test_a_plain_job_costs_no_statement_for_checkpoints() -> None:

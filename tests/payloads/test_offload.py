@@ -12,7 +12,7 @@ from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import delete, queues
+from django_ojs.operations import cancel, delete, queues, run_again
 from django_ojs.operations.enqueue import outbox as ojs_outbox
 from django_ojs.operations.maintenance import pruning
 from django_ojs.outbox import local
@@ -21,6 +21,7 @@ from django_ojs.payloads.reference import KEY
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
+    Conflict,
     ConnectionError,
     DuplicateJob,
     InvalidRequest,
@@ -45,6 +46,18 @@ def enqueue(*args: Any, **options: Any) -> Job:
 def value_of(job: Job) -> Any:
     with Resolved(job.pk, job.args, kinds(Any)) as found:
         return found.args
+
+
+def test_a_job_with_offloaded_arguments_cannot_be_run_again(offloading: Bucket) -> None:
+    for argument, is_offloaded in ((LARGE, True), ("small", False)):
+        job = enqueue(argument)
+        cancel.cancel(job.pk)
+        if is_offloaded:
+            with pytest.raises(Conflict, match="OFFLOAD"):
+                run_again.run_again(job.pk)
+        else:
+            assert run_again.run_again(job.pk).job().args == ["small"]
+    assert len(offloading.keys) == 1
 
 
 def test_large_arguments_are_put_into_s3_and_small_ones_are_not(offloading: Bucket) -> None:

@@ -57,6 +57,16 @@ def test_a_fast_throttle_makes_up_for_the_last_tenth_of_a_second() -> None:
     assert starts.room(limit, NOW + 60_000) == 100
 
 
+def test_starts_later_than_now_are_moved_to_now() -> None:
+    limit = RateLimit(
+        windows=(Rate(limit=2, period_ms=1000),), throttles=(Rate(limit=2, period_ms=3000),)
+    )
+    starts = Starts.parse({}).after(limit, 1, NOW)
+    assert starts.until(NOW) == starts
+    moved = starts.until(NOW - 3_600_000)
+    assert moved == Starts.parse({}).after(limit, 1, NOW - 3_600_000)
+
+
 def test_it_says_when_the_next_job_may_start() -> None:
     limit = RateLimit(
         windows=(Rate(limit=2, period_ms=1000),), throttles=(Rate(limit=2, period_ms=3000),)

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django_ojs.context import JobContext
 from django_ojs.operations import cancel, checkpoint
 from django_ojs.spec.progress import Report
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import progress
 from django_ojs.worker.executor import Executor
@@ -69,6 +70,38 @@ def test_a_coroutine_reports_too_and_its_last_word_is_kept(outcomes: Outcomes) -
     assert executed(outcomes, job, function).error is None
     assert stored(job)["progress"] == 0.9
     assert checkpoint.read(job.id).state == {"row": 9}
+
+
+@pytest.mark.postgresql
+def test_the_checkpoint_of_a_report_commits_with_the_transaction_of_the_handler() -> None:
+    job = active()
+    with transaction.atomic():
+        # The transaction holds the row of the checkpoint from the first report on.
+        for row in (1, 2):
+            assert progress.report(job, Report(progress=0.5, checkpoint={"row": row}))
+    assert checkpoint.read(job.id).state == {"row": 2}
+    with transaction.atomic():
+        assert progress.report(job, Report(progress=0.9, checkpoint={"row": 9}))
+        transaction.set_rollback(True)
+    assert checkpoint.read(job.id).state == {"row": 2}
+    assert stored(job)["progress"] == 0.9
+
+
+@pytest.mark.postgresql
+def test_a_report_is_stored_without_a_checkpoint_that_is_locked(monkeypatch: Any) -> None:
+    monkeypatch.setattr(database, "RETRIES", 1)
+    job = active()
+    checkpoint.save(job.id, {"row": 1})
+    other = connection.copy()
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("UPDATE ojs_checkpoint SET sequence = 9")
+        assert progress.report(job, Report(progress=0.5, checkpoint={"row": 2}))
+    finally:
+        other.close()
+    assert stored(job)["progress"] == 0.5
+    assert checkpoint.read(job.id).state == {"row": 1}
 
 
 @pytest.mark.postgresql

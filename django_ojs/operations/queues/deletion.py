@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Job, LimitedQueue
+from django_ojs.models import Job
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
@@ -181,6 +181,5 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    LimitedQueue.primary.filter(pk=name).delete()
     remove_bound(name)
     queue_configs.changed()

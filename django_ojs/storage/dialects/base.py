@@ -4,8 +4,8 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
@@ -347,6 +347,27 @@ class Dialect(ABC):
 
         Transactions that lock the same subject run one after the other.
         """
+
+    @abstractmethod
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        """Lock a subject as `lock_subject` does. Return False where another transaction holds it.
+
+        A database with one write lock waits for that instead.
+        """
+
+    def read_committed(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one writer
+        """Let each statement of a transaction that begins see what was committed before it.
+
+        A caller's transaction keeps its isolation level.
+        """
+
+    @contextmanager
+    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
+        """Let statements in a transaction fail that wait longer for a lock.
+
+        The error is a contention error. A database with one write lock has no other to wait for.
+        """
+        yield
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""

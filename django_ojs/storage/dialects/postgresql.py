@@ -252,6 +252,20 @@ class PostgreSQL(Dialect):
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self._run(connection, "lock_subject", [subject])
 
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        return bool(self._rows(connection, "try_lock_subject", [subject])[0][0])
+
+    def read_committed(self, connection: BaseDatabaseWrapper) -> None:
+        if not connection.savepoint_ids:
+            self._run(connection, "set_read_committed")
+
+    @contextmanager
+    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
+        former, _ = self._rows(connection, "set_lock_timeout", [f"{milliseconds}ms"])[0]
+        yield
+        # After an error the rollback does this.
+        self._run(connection, "set_lock_timeout", [former])
+
     def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (
             _DEADLOCK,

@@ -208,6 +208,10 @@ class SQLite(Dialect):
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self.begin_write(connection)
 
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        self.begin_write(connection)
+        return True
+
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from django_ojs.operations import queues
 from django_ojs.operations.events import log, publish
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
+from django_ojs.storage import commit_order
 from django_ojs.storage import events as stored
 from tests.factories import HOUR, own_connections, push, worker
 
@@ -184,58 +186,74 @@ def test_what_was_inserted_first_and_commits_last_is_read_last_and_never_passed_
 
 
 @pytest.mark.postgresql
-def test_one_at_a_time_places_events_and_the_next_one_sees_what_it_did() -> None:
+def test_a_process_that_holds_the_lock_of_positions_stops_no_reader() -> None:
     happen("a")
+    log.settle()
     happen("b")
     with elsewhere() as other:
+        holding = transaction.atomic()
+        other(holding.__enter__)
+        other(
+            lambda: connection.cursor().execute(
+                "SELECT pg_advisory_xact_lock(20297, hashtext('ojs_event'))"
+            )
+        )
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+        try:
+            assert names(log.read()) == ["a"]
+        finally:
+            with connection.cursor() as cursor:
+                cursor.execute("RESET lock_timeout")
+        other(lambda: holding.__exit__(None, None, None))
+    assert names(log.read()) == ["a", "b"]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("default", ["read committed", "repeatable read"])
+def test_the_next_one_who_assigns_sees_what_was_assigned_while_it_waited(
+    default: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happen("a")
+    happen("b")
+    monkeypatch.setattr(commit_order, "LOCK_TIMEOUT", PATIENCE)
+    with elsewhere() as other, ThreadPoolExecutor(1) as pool:
         placing = transaction.atomic()
         other(placing.__enter__)
-        assert other(lambda: stored.assign_positions(1)) == 1
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(_place_in_own_connection)
-            _until(_somebody_waits)
-            other(lambda: placing.__exit__(None, None, None))
-            assert waiting.result(PATIENCE) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(commit_order, "_is_callers_transaction", lambda _: False)
+            assert other(lambda: stored.assign_positions(1)) == 1
+        waits = threading.Event()
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: waits.set())
+        monkeypatch.setattr(commit_order, "time", clock)
+        waiting = pool.submit(_assign_in_own_connection, default)
+        assert waits.wait(PATIENCE)
+        other(lambda: placing.__exit__(None, None, None))
+        assert waiting.result(PATIENCE) == 1
     assert list(Event.objects.order_by("position").values_list("subject", "position")) == [
         ("a", 1),
         ("b", 2),
     ]
 
 
-@pytest.mark.postgresql
-def test_under_repeatable_read_a_lost_race_places_nothing_and_loses_nothing() -> None:
-    happen("a")
-    with elsewhere() as other:
-        old = transaction.atomic()
-        other(old.__enter__)
-        other(
-            lambda: connection.cursor().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        )
-        assert other(lambda: Event.objects.count()) == 1
-        assert stored.assign_positions() == 1
-        assert other(stored.assign_positions) == 0
-        # The transaction goes on.
-        assert other(lambda: Event.objects.count()) == 1
-        other(lambda: old.__exit__(None, None, None))
-    assert names(log.read()) == ["a"]
-
-
-def _place_in_own_connection() -> int:
+def _assign_in_own_connection(default: str) -> int:
     with own_connections():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET default_transaction_isolation = '{default}'")
         return stored.assign_positions()
 
 
-def _somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-        return bool(cursor.fetchone()[0])
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def test_a_transaction_that_reads_events_assigns_no_positions() -> None:
+    happen("a")
+    log.settle()
+    happen("b")
+    with transaction.atomic():
+        page = log.read()
+        assert names(page) == ["a"]
+        with elsewhere() as other:
+            if connection.vendor == "postgresql":
+                assert other(log.settle) == 1
+    assert names(log.read(after=page.cursor)) == ["b"]
 
 
 def test_a_reader_under_eight_writers_sees_every_event_once() -> None:

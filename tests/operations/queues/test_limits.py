@@ -179,6 +179,21 @@ def test_a_throttle_gives_one_start_at_a_time() -> None:
     assert len(claim()) == 1
 
 
+@pytest.mark.parametrize(
+    "limit", [{"limit": 2, "period": "PT1S"}, {"throttle": {"limit": 60, "period": "PT1M"}}]
+)
+def test_a_clock_that_is_set_back_does_not_stop_a_queue(limit: Any) -> None:
+    queues.configure("carrier", {"rate_limit": limit})
+    push_many(9, queue="carrier")
+    started = len(claim())
+    earlier(-3_600_000)
+    # The starts count as if they were made now.
+    assert claim() == []
+    assert (next_starts.seconds() or 0) < 2
+    earlier(1100)
+    assert len(claim()) == started
+
+
 def test_all_limits_of_a_queue_hold() -> None:
     queues.configure("carrier", {"concurrency": 3, "rate_limit": {"limit": 4, "period": "PT1H"}})
     push_many(9, queue="carrier")
@@ -198,14 +213,14 @@ def test_a_retried_job_counts_as_a_start_again() -> None:
     assert claim() == []
 
 
-def test_a_deleted_queue_leaves_no_starts() -> None:
-    queues.configure("carrier", {"rate_limit": {"max_per_second": 2}})
-    push_many(1, queue="carrier")
-    ack.ack(claim()[0].id)
-    assert LimitedQueue.primary.exists()
-    jobs().delete()
+@override_settings(OJS={"QUEUES": {"carrier": {"rate_limit": {"limit": 2, "period": "PT1H"}}}})
+def test_a_queue_that_was_deleted_does_not_exceed_a_rate_of_the_settings() -> None:
+    push_many(2, queue="carrier")
+    for job in claim():
+        ack.ack(job.id)
     queues.delete("carrier")
-    assert not LimitedQueue.primary.exists()
+    push(queue="carrier")
+    assert claim() == []
 
 
 def earlier(milliseconds: int) -> None:
@@ -241,6 +256,45 @@ def test_a_transaction_with_an_old_snapshot_starts_no_job_of_a_limited_queue() -
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         assert claim() == []
     assert len(claim()) == 1
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_limits_hold_where_the_session_has_another_default_isolation_level() -> None:
+    queues.configure("carrier", {"concurrency": 1})
+    push_many(2, queue="carrier")
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_isolation = 'repeatable read'")
+    try:
+        assert len(claim()) == 1
+        assert claim() == []
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("RESET default_transaction_isolation")
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_holds_the_lock_of_a_limit_delays_no_other_queue() -> None:
+    queues.configure("carrier", {"concurrency": 3})
+    push(queue="carrier")
+    push(queue="plain")
+    other = connection.copy()
+    try:
+        other.set_autocommit(False)
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(20297, hashtext('limits of carrier'))")
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+        found = fetch.fetch(["carrier", "plain"], count=5, worker_id=WORKER)
+        assert [job.queue for job in found] == ["plain"]
+        assert 0 < (next_starts.seconds() or 0) < 1
+        other.rollback()
+        assert len(claim()) == 1
+    finally:
+        other.close()
+        with connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")
 
 
 @pytest.mark.django_db(transaction=True)
