@@ -70,7 +70,7 @@ _UNSAID = re.compile(
     r"|^(steps|jobs)\S* (is required|is that of|is a second|is not the id|is the step itself)"
     r"|^(steps|jobs)\S* (is a callback|must name every|must contain|must be a job)"
     r"|^(steps|jobs)?\S*callbacks\S* (is required|must hold at least|must be a job|belong to)"
-    r"|^rate_limit\S* is required beside|^(rate\.|throttle\.)?(limit|period) is required beside"
+    r"|(limit|period) is required beside (period|limit)$"
     r"|^(cron|timezone) is invalid|^options\.(scheduled_at must be relative|pending)"
 )
 SPELLINGS = {
