@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
+from django_ojs.spec.states import State
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -554,7 +555,8 @@ class Dialect(ABC):
 
         Their jobs' results are copied, up to `most` characters, and their errors. Return their ids.
         """
-        rows = self._rows(connection, "end_steps", {"ended": ended, "most": most})
+        values = {"ended": ended, "most": most, "completed": State.COMPLETED.value}
+        rows = self._rows(connection, "end_steps", values)
         return [self.uuid(key) for (key,) in rows]
 
     def save_checkpoint(

@@ -5,9 +5,9 @@
 UPDATE ojs_workflow_step AS s
 SET state = e.state, started_at = j.started_at,
     finished_at = coalesce(j.finished_at, statement_timestamp()), error = j.error,
-    result = CASE WHEN e.state = 'completed' AND length(j.result::text) <= %(most)s
+    result = CASE WHEN e.state = %(completed)s AND length(j.result::text) <= %(most)s
              THEN j.result END,
-    result_size = CASE WHEN e.state = 'completed' THEN length(j.result::text) END
+    result_size = CASE WHEN e.state = %(completed)s THEN length(j.result::text) END
 FROM json_to_recordset(%(ended)s::json) AS e (id uuid, state text)
 LEFT JOIN ojs_job AS j ON j.id = e.id
 WHERE s.id = e.id AND s.state = 'enqueued'
