@@ -3,7 +3,7 @@
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -25,7 +25,7 @@ from django_ojs.options import (
 )
 from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.registry import registry
-from django_ojs.spec import unique_policy
+from django_ojs.spec import rate_limit_policy, unique_policy
 from django_ojs.spec.envelope import check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest
 from django_ojs.spec.json import JSON
@@ -128,6 +128,9 @@ class Handler(Enqueuer[P], Generic[P, R]):
         return Enqueuer(self, self._with_positions(read_options(options)))
 
     def _with_positions(self, options: Options) -> Options:
+        if options.rate_limit is not None:
+            template = rate_limit_policy.parse_python(options.rate_limit)["key"]
+            rate_limit_policy.check_template(template, self.parameters)
         if options.unique is None:
             return options
         policy = unique_policy.parse_python(options.unique)
@@ -146,6 +149,15 @@ class Handler(Enqueuer[P], Generic[P, R]):
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The parameters that take the arguments of a job, by name."""
         return self._signature.parameters
+
+    def arguments_by_name(self, args: Sequence[JSON]) -> dict[str, Any]:
+        """Return the arguments of a job by the names of their parameters, with the defaults."""
+        defaults = {
+            name: parameter.default
+            for name, parameter in self.parameters.items()
+            if parameter.default is not inspect.Parameter.empty
+        }
+        return {**defaults, **dict(zip(self.parameters, args, strict=False))}
 
     def split_keywords(self, args: list[JSON]) -> tuple[list[JSON], dict[str, JSON] | None]:
         """Return the arguments of a job, and those for keywords if the handler has any."""
@@ -233,7 +245,7 @@ def check_defaults(type: str, defaults: Options) -> None:
     if defaults.id is not None:
         raise InvalidRequest.of("id", "must be set for each job, not for its type.")
     wanted = Request(type=type, args=(), options=defaults)
-    validate(envelope_of(wanted), settings().limits)
+    validate(envelope_of(wanted, has_arguments=False), settings().limits)
     push_options_of(wanted)
 
 

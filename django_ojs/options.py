@@ -12,10 +12,11 @@ from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
-from django_ojs.spec import ids, retry_policy, times, unique_policy
+from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
 from django_ojs.spec.json import JSON
+from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.unique_policy import UniquePolicy
@@ -38,6 +39,7 @@ class OptionArguments(TypedDict, total=False):
     expires_at: When | None
     retry: RetryPolicy | Mapping[str, Any] | None
     unique: UniquePolicy | Mapping[str, Any] | None
+    rate_limit: RateLimitPolicy | Mapping[str, Any] | None
     timeout: Duration | None
     visibility_timeout: Duration | None
     tags: Sequence[str] | None
@@ -65,6 +67,7 @@ class Options:
     expires_at: When | None = None
     retry: RetryPolicy | Mapping[str, Any] | None = None
     unique: UniquePolicy | Mapping[str, Any] | None = None
+    rate_limit: RateLimitPolicy | Mapping[str, Any] | None = None
     timeout: Duration | None = None
     visibility_timeout: Duration | None = None
     tags: Sequence[str] | None = None
@@ -142,9 +145,12 @@ class Request:
     options: Options = NO_OPTIONS
 
 
-def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
+def envelope_of(
+    item: Request, new_id: UUID | None = None, *, has_arguments: bool = True
+) -> Envelope:
     """Make the envelope of a described job; `new_id` is its id unless its options have one.
 
+    Without `has_arguments` it has no rate limit, whose key is made of the arguments.
     PUSH checks the fields that need no conversion.
     """
     given = item.options
@@ -162,6 +168,9 @@ def envelope_of(item: Request, new_id: UUID | None = None) -> Envelope:
     )
     if options is not NO_OPTIONS:
         _apply(options, envelope)
+        if options.rate_limit is not None and has_arguments:
+            arguments = {} if handler is None else handler.arguments_by_name(envelope.args)
+            envelope.rate_limit = _rate_limit(options.rate_limit, envelope, arguments)
     if envelope.unique is not None and handler is not None:
         envelope.unique = handler.unique_arguments.at(envelope.unique)
         envelope.args = handler.unique_arguments.complete(envelope.args, envelope.unique)
@@ -263,6 +272,15 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.schema = options.schema
     if options.pending is not None:
         envelope.pending = options.pending
+
+
+def _rate_limit(given: object, envelope: Envelope, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    policy = rate_limit_policy.parse_python(given)
+    template = policy["key"]
+    key = rate_limit_policy.key_of(
+        template, type=envelope.type, queue=envelope.queue, arguments=arguments
+    )
+    return {**policy, "key": key}
 
 
 def _when(value: When, name: str) -> datetime | timedelta:

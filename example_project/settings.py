@@ -11,6 +11,7 @@ from typing import Any
 import django
 
 from example_project.embedded_postgres import database_settings
+from example_project.shop import labels
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -103,6 +104,11 @@ OJS: dict[str, Any] = {
     "HEARTBEAT_INTERVAL": 1,
     "QUEUES": {
         queue: {"backpressure": {"max_depth": 1_000_000}}
-        for queue in ("payments", "mail", "documents", "labels")
+        for queue in ("payments", "labels", "collections", "mail", "documents")
     },
+}
+# The carrier's API allows no more, whatever the number of workers and their language.
+OJS["QUEUES"]["labels"] |= {
+    "concurrency": labels.MAX_CONCURRENT,
+    "rate_limit": {"limit": labels.MAX_PER_SECOND, "period": "PT1S"},
 }

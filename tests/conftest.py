@@ -12,8 +12,9 @@ import pytest
 from django.db import connections
 
 from django_ojs.registry import registry
-from django_ojs.storage import bounds, claim_floors, process_state, queue_configs
+from django_ojs.storage import claim_floors
 from tests import fork_server
+from tests.cases import begin_as_a_new_process
 from tests.databases import ALIASES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
@@ -57,14 +58,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def process_state_is_new() -> None:
-    """Begin as a new process does, except that it knows, without a query, of no configured queue.
-
-    What a test configures is read from the database, as always.
-    """
-    process_state.reset()
-    for alias in ALIASES:
-        queue_configs.remember(alias, {}, seconds=3_600)
-    bounds.configured.queues = {}
+    begin_as_a_new_process()
 
 
 @pytest.fixture(autouse=True)

@@ -94,6 +94,15 @@ def test_postgresql_needs_no_option() -> None:
         assert checks.check_database(databases=["jobs"]) == []
 
 
+def test_w004_several_hosts_of_which_any_may_be_a_replica() -> None:
+    with connection("postgresql", host="a,b"):
+        (problem,) = checks.check_database(databases=["jobs"])
+    assert (problem.id, problem.level) == ("django_ojs.W004", django_checks.WARNING)
+    assert "{'target_session_attrs': 'read-write'}" in problem.hint
+    with connection("postgresql", host="a,b", target_session_attrs="primary"):
+        assert checks.check_database(databases=["jobs"]) == []
+
+
 def test_e004_an_sqlite_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     with connection("sqlite", transaction_mode="IMMEDIATE"):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 9))

@@ -39,6 +39,7 @@ NAMES = {
     "Outcome",
     "PayloadFile",
     "PayloadStream",
+    "RateLimitPolicy",
     "Request",
     "Retry",
     "RetryPolicy",

@@ -6,11 +6,11 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.utils.cache import add_never_cache_headers
+from django.http import HttpRequest
 
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.names_field import NamesField
+from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit
 from django_ojs.spec.errors import InvalidRequest
@@ -19,9 +19,8 @@ from django_ojs.storage import database
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[ApiKey]
-    _Admin = admin.ModelAdmin[ApiKey]
 else:
-    _Form, _Admin = forms.ModelForm, admin.ModelAdmin
+    _Form = forms.ModelForm
 
 SCOPES = {
     Scope.READ: "read jobs and queues, including arguments and results",
@@ -32,17 +31,12 @@ SCOPES = {
 }
 
 
-class QueueNamesField(forms.CharField):
+class QueueNamesField(NamesField):
     """Queue names, one per line."""
-
-    widget = forms.Textarea(attrs={"rows": 3})
-
-    def prepare_value(self, value: Any) -> Any:
-        return "\n".join(value) if isinstance(value, list) else value
 
     def to_python(self, value: Any) -> Any:
         try:
-            return api_keys.checked_queues((super().to_python(value) or "").split())
+            return api_keys.checked_queues(super().to_python(value))
         except InvalidRequest as error:
             raise forms.ValidationError(error.message) from None
 
@@ -65,10 +59,12 @@ class ApiKeyForm(_Form):
         return name
 
 
-class ApiKeyAdmin(_Admin):
+class ApiKeyAdmin(SecretPageAdmin):
     """The secret of a key is only in the response to its creation."""
 
     form = ApiKeyForm
+    secret_title = "The new API key"
+    secret_template = "admin/django_ojs/apikey/created.html"
     fields = (
         *("name", "scopes", "queues", "expires_at"),
         *("prefix", "status", "created_at", "last_used_at"),
@@ -96,7 +92,8 @@ class ApiKeyAdmin(_Admin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
         # `now`: the database's clock decides whether a key has expired.
         # A replica may not have a key that was just revoked.
-        return super().get_queryset(request).using(database.alias()).annotate(now=Now())
+        found: QuerySet[ApiKey] = super().get_queryset(request).using(database.alias())
+        return found.annotate(now=Now())
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return self.fields if obj else ApiKeyForm.Meta.fields
@@ -149,32 +146,6 @@ class ApiKeyAdmin(_Admin):
         )
         obj.pk, obj.prefix = key.pk, key.prefix
         obj.secret = text  # type: ignore[attr-defined]  # for response_add
-
-    def response_add(
-        self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None
-    ) -> HttpResponse:
-        # In the response itself: a message would store the key in a cookie or a session.
-        response = TemplateResponse(
-            request,
-            "admin/django_ojs/apikey/created.html",
-            {
-                **self.admin_site.each_context(request),
-                "title": "The new API key",
-                "opts": self.opts,
-                "key": obj,
-                "text": obj.secret,  # type: ignore[attr-defined]  # set by save_model
-            },
-        )
-        add_never_cache_headers(response)
-        return response
-
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        # The other buttons would skip the page that shows the new key.
-        if kwargs.get("add"):
-            context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
-        return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

@@ -22,6 +22,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import TERMINAL, State
 
 PER_PAGE: Final = 50
 
@@ -72,7 +73,12 @@ class BulkOperationAdmin(OperatorModelAdmin):
         operation = self.get_object(request, key)
         if operation is None:
             raise Http404("There is no such bulk operation; old ones are pruned.")
+        with timed_queries() as query:
+            retried = query("retried jobs", lambda: bulk_operations.retried(operation))
         context = _context(operation) | {
+            "retried": retried,
+            "retried_links": _links(operation, retried),
+            "timed_out": query.timed_out,
             "buttons": self.buttons(request, operation),
             "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
         }
@@ -156,3 +162,22 @@ def _context(operation: BulkOperation) -> dict[str, Any]:
         "running": operation.state in bulk_operations.OPEN,
         "changed_before": max(0, (operation.expected or 0) - operation.matched) if done else 0,
     }
+
+
+def _links(
+    operation: BulkOperation, found: bulk_operations.Retried | None
+) -> list[tuple[int, str, str]]:
+    """Return the numbers of jobs that a retry led to, in words, each with the list of the jobs."""
+    if found is None:
+        return []
+    groups: tuple[tuple[int, str, tuple[State, ...]], ...] = (
+        (found.completed, "completed", (State.COMPLETED,)),
+        (found.failed_again, "failed again", (State.DISCARDED,)),
+        (found.open, "not ended", tuple(state for state in State if state not in TERMINAL)),
+        (found.cancelled, "cancelled", (State.CANCELLED,)),
+    )
+    return [
+        (number, label, filter_query(JobFilter(retried_by=operation.pk, states=states)))
+        for number, label, states in groups
+        if number or label in ("completed", "failed again")
+    ]

@@ -4,8 +4,9 @@ Geometry is text, so that no locale adds a decimal comma. Colours are classes of
 that no page needs an inline style.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from django_ojs.formatting import duration, number, short
@@ -49,6 +50,14 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Marker:
+    """A vertical line at a column, such as of a pause; its tooltip says what happened."""
+
+    x: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
     """A chart, and the same values as a table."""
 
@@ -58,8 +67,11 @@ class Chart:
     bars: Sequence[Shape] = ()
     lines: Sequence[Shape] = ()
     columns: Sequence[Column] = ()
-    #: The labels of the axes: the largest value; the first, middle and last column.
-    y_max: str = ""
+    markers: Sequence[Marker] = ()
+    #: The labels of the axes: the largest value, half of it and zero; the first, middle and last
+    #: column.
+    y_labels: Sequence[str] = ()
+    unit: str = ""
     x_labels: Sequence[str] = ()
     legend: Sequence[tuple[str, str, str]] = ()
     head: Sequence[str] = ()
@@ -74,11 +86,14 @@ def bars(
     *,
     first: str = "time",
     seconds: bool = False,
+    unit: str = "",
+    markers: Mapping[int, str] = MappingProxyType({}),
     height: int = HEIGHT,
 ) -> Chart:
     """Return a chart of stacked bars, in the order of the series, with lines over them.
 
-    `columns` are the names of the columns; `seconds`: values are durations.
+    `columns` are the names of the columns; `seconds`: values are durations, whose labels have their
+    own unit; `unit`: what other values count; `markers`: what happened in a column.
     """
     render = duration if seconds else number
     stacked = [one for one in series if not one.line]
@@ -121,14 +136,21 @@ def bars(
             Column(
                 x=_text(index * step),
                 width=_text(step),
-                title=f"{row[0]}\n"
-                + "\n".join(
-                    f"{one.name}: {text}" for one, text in zip(series, row[1:], strict=True)
+                title="\n".join(
+                    [
+                        row[0],
+                        *(f"{one.name}: {text}" for one, text in zip(series, row[1:], strict=True)),
+                        *([markers[index]] if index in markers else ()),
+                    ]
                 ),
             )
             for index, row in enumerate(rows)
         ],
-        y_max=(duration(top) if seconds else short(top)) if highest else "",
+        markers=[
+            Marker(x=_text(index * step + step / 2), title=text) for index, text in markers.items()
+        ],
+        y_labels=_y_labels(top, seconds=seconds) if highest else (),
+        unit=unit,
         x_labels=(columns[0], columns[len(columns) // 2], columns[-1])
         if len(columns) > 2
         else columns,
@@ -137,6 +159,11 @@ def bars(
         rows=rows,
         empty=not highest,
     )
+
+
+def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
+    render = duration if seconds else short
+    return (render(top), render(top / 2), "0")
 
 
 def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Chart:
@@ -161,7 +188,7 @@ def histogram(title: str, buckets: Sequence[int], *, kind: str = "done") -> Char
     shown = range(min(used, default=0), max(used, default=0) + 1)
     names = [_range(index, len(buckets)) for index in shown]
     series = [Series(name="jobs", kind=kind, values=[buckets[index] for index in shown])]
-    return bars(title, names, series, first="duration")
+    return bars(title, names, series, first="duration", unit="number of jobs")
 
 
 def _range(index: int, number_of_buckets: int) -> str:

@@ -68,7 +68,12 @@ class Confirmation:
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return the context of confirm.html."""
         consequences = self.action.consequences
+        confirm, leave = self.action.label, "Back without changes"
+        if self.action.choices is not None:
+            confirm, leave = self.action.choices(self.existing)
         return {
+            "confirm": confirm,
+            "leave": leave,
             "action": self.action,
             "keys": list(self.objects),
             "objects": self.existing[:_MAX_NAMED],

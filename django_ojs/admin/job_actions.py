@@ -126,6 +126,13 @@ def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[
     return sentences
 
 
+def _cancel_choices(jobs: Sequence[Job]) -> tuple[str, str]:
+    running = any(job.state == State.ACTIVE for job in jobs)
+    if len(jobs) == 1:
+        return "Cancel this job", "Keep it running" if running else "Keep it"
+    return "Cancel these jobs", "Keep them running" if running else "Keep them"
+
+
 def _run_again_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     return (
         "A copy with the same arguments is enqueued, and this job stays as it is."
@@ -194,6 +201,7 @@ JOB_ACTIONS = (
         scope=Scope.OPERATOR,
         run=_cancel,
         consequences=_cancel_consequences,
+        choices=_cancel_choices,
         destructive=True,
         applies_to=_in(*_CANCELLABLE),
     ),

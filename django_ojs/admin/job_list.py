@@ -118,9 +118,9 @@ def page(
     )
     total = query("number of jobs", lambda: listing.count(which))
     jobs = found.jobs if found else []
-    previews = None
+    arguments = None
     if payload and jobs:
-        previews = query("arguments", lambda: _previews(jobs))
+        arguments = query("arguments", lambda: previews(jobs))
     running = shares(query, jobs)
     older = newer = ""
     if back and jobs:
@@ -131,7 +131,7 @@ def page(
         newer = cursor.write(cursor.of(jobs[0], order))
     return {
         "rows": [
-            _row(job, (previews or {}).get(job.pk, ""), payload, running.get(job.pk))
+            _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk))
             for job in jobs
         ],
         "known": found is not None,
@@ -175,7 +175,7 @@ def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
     }
 
 
-def _previews(jobs: Sequence[Job]) -> dict[UUID, str]:
+def previews(jobs: Sequence[Job]) -> dict[UUID, str]:
     keys = [job.pk for job in jobs]
     small = Job.primary.filter(pk__in=keys, size_bytes__lt=_PREVIEW_BYTES)
     return {key: _preview(args) for key, args in small.values_list("pk", "args")}
@@ -188,7 +188,7 @@ def _preview(args: Any) -> str:
 
 def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     """Return a tab for all states and one for each, with numbers if the counters know them."""
-    any_state = replace(which, states=(), dead_letter=None)
+    any_state = replace(which, states=(), states_excluded=None, dead_letter=None)
     numbers = None
     if any_state.counted:
         queues = [which.queue] if which.queue else None

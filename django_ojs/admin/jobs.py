@@ -1,5 +1,6 @@
 """Jobs: a list with a search box, and a page with the history of each job."""
 
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -7,36 +8,53 @@ from typing import Any, Final
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+    JsonResponse,
+)
+from django.urls import URLPattern
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from django_ojs.admin import job_list, payloads
+from django_ojs.admin import job_list, job_type_page, payloads, saved_searches
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
 from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.admin.state_diagram import state_diagram
+from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
+from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running
-from django_ojs.operations.jobs import search_query
+from django_ojs.operations.jobs import search_query, search_suggestions
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
-from django_ojs.operations.jobs.search_hints import unknown_queue
+from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.maintenance import retention
 from django_ojs.spec import json, progress
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events
+from django_ojs.storage.figures import rollups
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
 _UNFOLDED_JSON: Final = 4_000
 #: Characters of the message of a progress report.
 _MAX_MESSAGE: Final = 200
+
+#: A frame as a worker of this package writes it, and frames of libraries and of this package.
+_PYTHON_FRAME: Final = re.compile(r".+\.py:\d+ in ")
+_LIBRARY_FRAME: Final = re.compile(
+    r"[/\\](?:site-packages|dist-packages|node_modules|django_ojs|lib[/\\]python3[^/\\]*)[/\\]"
+    r"|^<frozen |node:internal"
+)
 
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
@@ -50,6 +68,54 @@ class JobAdmin(OperatorModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         # Actions need none of the large columns.
         return super().get_queryset(request).defer("args", "meta", "result")
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.pattern("type/", self.type_view, "type"),
+            self.pattern("suggestions/", self.suggestions_view, "suggestions"),
+            self.pattern("saved/", self.saved_view, "saved"),
+            *super().get_urls(),
+        ]
+
+    def suggestions_view(self, request: HttpRequest) -> HttpResponse:
+        """Return what the search box suggests, as JSON."""
+        self._check_view_permission(request)
+        with timed_queries() as query:
+            values = query("suggestions", search_suggestions.values) or {}
+        values.setdefault("type", [])
+        values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
+        return JsonResponse({"qualifiers": search_query.QUALIFIERS, "values": values})
+
+    def type_view(self, request: HttpRequest) -> HttpResponse:
+        """Return the page of the type that the query string names."""
+        self._check_view_permission(request)
+        type = request.GET.get("type", "")
+        if not type or "\0" in type:
+            return HttpResponseRedirect(self.url("changelist"))
+        rollups.flush_if_due()
+        payload = payloads.has_permission(request)
+        with timed_queries() as query:
+            context = job_type_page.context(self, request, query, type, payload=payload)
+        context["timed_out"] = query.timed_out
+        return self.render(request, "job_type", f"Type {type}", context)
+
+    def saved_view(self, request: HttpRequest) -> HttpResponse:
+        """Save a search of the user under a name, or delete the one that `delete` names."""
+        self._check_view_permission(request)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        back = self.return_url(request)
+        if name := request.POST.get("delete"):
+            saved_searches.delete(request, name)
+            return HttpResponseRedirect(back)
+        form = saved_searches.SavedSearchForm(request.POST)
+        if not form.is_valid():
+            problems = [str(each) for errors in form.errors.values() for each in errors]
+            self.message_user(request, "Not saved. " + " ".join(problems), "WARNING")
+        elif not saved_searches.save(request, **_named(form)):
+            problem = f"Not saved: you have {saved_searches.MAX_SAVED} searches. Delete one first."
+            self.message_user(request, problem, "WARNING")
+        return HttpResponseRedirect(back)
 
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
@@ -69,7 +135,8 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             page = job_list.page(query, which, after, before, payload=payload)
             tabs = job_list.tabs(query, which)
-            hint = None if page["rows"] else query("queues", lambda: unknown_queue(which))
+            saved = query("saved searches", lambda: saved_searches.of(request))
+            hint = None if page["rows"] else query("queues", lambda: unknown_name(which))
         if hint:
             page["errors"].append(hint)
         examples = [Job(state=state, dead_letter=True) for state in which.states or State]
@@ -82,8 +149,12 @@ class JobAdmin(OperatorModelAdmin):
                 "q": text,
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
+                "saved": [(each, urlencode({"q": each.query})) for each in saved or ()],
                 "qualifiers": search_query.QUALIFIERS.values(),
-                "any_state": job_list.filter_query(replace(which, states=(), dead_letter=None)),
+                "any_state": job_list.filter_query(
+                    replace(which, states=(), states_excluded=None, dead_letter=None)
+                ),
+                "type": which.type if which.type and not which.type.endswith("*") else None,
                 "buttons": self.selection_buttons(request, examples),
                 "bulk_buttons": bulk_buttons(self, request, which),
                 "timed_out": query.timed_out,
@@ -117,6 +188,7 @@ class JobAdmin(OperatorModelAdmin):
             checkpoint = query("checkpoint", lambda: job.checkpoint)
             not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
+        error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
         return self.render(
             request,
@@ -129,13 +201,14 @@ class JobAdmin(OperatorModelAdmin):
                 "buttons": self.buttons(request, job),
                 "not_running": not_running,
                 "remedies": remedies(self, request, job, not_running),
-                "diagram": state_diagram(job, attempts),
+                "strip": state_strip(job, attempts),
                 "runs": timeline(job, attempts, now),
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
                 "values": _values(job, reported.data, checkpoint) if payload else (),
                 "checkpoint": checkpoint,
                 "policies": _pretty(_policies(job)),
-                "error": redacted(job.error) if payload else None,
+                "error": error,
+                "frame": _own_frame(error),
                 "progress": reported.progress,
                 "progress_message": _message(reported.data) if payload else "",
                 "events": recorded,
@@ -147,9 +220,24 @@ class JobAdmin(OperatorModelAdmin):
         )
 
 
+def _named(form: saved_searches.SavedSearchForm) -> dict[str, str]:
+    return {"name": form.cleaned_data["name"], "query": form.cleaned_data["q"]}
+
+
 def _attempts(job: Job) -> list[Attempt]:
     newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")
     return list(newest[:_MAX_ATTEMPTS])[::-1]
+
+
+def _own_frame(error: Any) -> str | None:
+    """Return the innermost frame of an error that is not of a library."""
+    frames = error.get("backtrace") if isinstance(error, dict) else None
+    if not isinstance(frames, list):
+        return None
+    texts = [frame for frame in frames if isinstance(frame, str)]
+    # Python's innermost frame is the last one, that of other languages the first.
+    inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
+    return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
 def _log(job: Job) -> list[LogEntry]:

@@ -6,25 +6,22 @@ from typing import Any, Final
 from django import forms
 from django.http import HttpRequest, HttpResponse
 
+from django_ojs.admin import current_findings, navigation
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.admin.queue_figures import history_charts, queue_rows
+from django_ojs.admin.queue_figures import history_charts
 from django_ojs.models import Overview
-from django_ojs.operations import queues
-from django_ojs.operations.figures import health, stats
+from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.history import history
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage.figures import oldest_available, rollup_queries, rollups
+from django_ojs.storage.figures import rollup_queries, rollups
 
 #: Queues and failing types of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
-#: Queues that are checked for findings: the configured ones, and of the others those with the most
-#: waiting jobs.
-MAX_CHECKED: Final = 500
 _MAX_FINDINGS: Final = 20
 
 
@@ -104,32 +101,22 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
-    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
     jobs = query("counts", stats.by_state)
-    statuses = listing.queues if listing else []
-    waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
-    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting))
-    found = queue_rows(query, statuses, oldest)
-    workers, shown = found.listening, found.rows[:MAX_ROWS]
+    found = current_findings.read(query)
+    navigation.remember_findings(found.findings)
+    listing, workers = found.listing, found.queues.listening
+    shown = found.queues.rows[:MAX_ROWS]
     points = query("history", lambda: history("1m")) or []
-    maintenance = query("maintenance mode", mode.status)
-    findings = health.findings(
-        found.rows,
-        query("failures", health.observe) or health.Observations(),
-        maintenance=maintenance,
-        stale=workers.stale if workers else 0,
-        transaction=query("open transactions", health.oldest_transaction),
-    )
     return {
         "known": jobs is not None,
-        "checked": len(statuses) if listing and listing.has_more else None,
-        "findings": findings[:_MAX_FINDINGS],
-        "more_findings": max(0, len(findings) - _MAX_FINDINGS),
-        "maintenance_mode": maintenance,
+        "checked": len(listing.queues) if listing and listing.has_more else None,
+        "findings": found.findings[:_MAX_FINDINGS],
+        "more_findings": max(0, len(found.findings) - _MAX_FINDINGS),
+        "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),
         "rows": [(row, row.oldest) for row in shown],
-        "waits_since": min((oldest or {}).values(), default=None),
+        "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),

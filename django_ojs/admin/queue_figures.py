@@ -1,5 +1,6 @@
 """What the overview and the pages of queues share: rows of queues, and charts of a period."""
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -44,9 +45,16 @@ def queue_rows(
     return QueueRows(rows=rows or [], listening=listening)
 
 
-def history_charts(points: Sequence[Point]) -> dict[str, Any]:
-    """Return the charts of a period, and its sums and percentiles."""
-    names = _names([point.timestamp for point in points])
+def history_charts(
+    points: Sequence[Point], *, happened: Iterable[tuple[datetime, str]] = ()
+) -> dict[str, Any]:
+    """Return the charts of a period, and its sums and percentiles.
+
+    `happened`: what is marked in the charts, with its time.
+    """
+    starts = [point.timestamp for point in points]
+    markers = _markers(starts, happened)
+    names = _names(starts)
     percentiles = [stats.percentiles(point.waited, (50, 95)) for point in points]
     waited = _sum(point.waited for point in points)
     total = stats.percentiles(waited, (50, 95))
@@ -55,6 +63,14 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
     # Without the minute that is not over, which would make every line end in a drop.
     enqueued = [point.enqueued for point in points]
     whole = [*enqueued[:-1], None]
+    lost = [
+        Series(name=name, kind=kind, values=values)
+        for name, kind, values in (
+            ("refused", "warned", [point.rejected for point in points]),
+            ("dropped", "dropped", [point.dropped for point in points]),
+        )
+        if any(values)
+    ]
     return {
         "throughput": charts.bars(
             "Jobs in and out",
@@ -62,8 +78,11 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
             [
                 Series(name="completed", kind="done", values=completed),
                 Series(name="failed runs", kind="failed", values=failed),
+                *lost,
                 Series(name="enqueued", kind="in", values=whole, line=True, total=sum(enqueued)),
             ],
+            unit=_unit(starts),
+            markers=markers,
         ),
         "waits": charts.bars(
             "Waiting time before a run",
@@ -78,6 +97,7 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
                 for name, kind in (("p50", "in"), ("p95", "warned"))
             ],
             seconds=True,
+            markers=markers,
         ),
         "waited": charts.histogram("Waiting times", waited, kind="in"),
         "ran": charts.histogram("Running times", _sum(point.ran for point in points)),
@@ -86,6 +106,24 @@ def history_charts(points: Sequence[Point]) -> dict[str, Any]:
         "completed": sum(completed),
         "failed": sum(failed),
     }
+
+
+def _markers(
+    starts: Sequence[datetime], happened: Iterable[tuple[datetime, str]]
+) -> dict[int, str]:
+    found: dict[int, list[str]] = {}
+    for time, text in happened:
+        if starts and time >= starts[0]:
+            shown = f"{text}, {timezone.localtime(time):%H:%M:%S}"
+            found.setdefault(bisect_right(starts, time) - 1, []).append(shown)
+    return {index: "\n".join(texts) for index, texts in found.items()}
+
+
+def _unit(starts: Sequence[datetime]) -> str:
+    if len(starts) < 2:
+        return ""
+    minutes = (starts[1] - starts[0]) // timedelta(minutes=1)
+    return {1: "per minute", 60: "per hour"}.get(minutes, f"per {minutes} min")
 
 
 def _names(moments: Sequence[datetime]) -> list[str]:

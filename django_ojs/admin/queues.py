@@ -1,6 +1,7 @@
 """Queues: a list by pressure, and a page of charts for each queue."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,9 +18,10 @@ from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.queue_figures import history_charts, queue_rows
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.operations.figures.history import history
+from django_ojs.operations.figures.history import Period, history
 from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.queues.rows import RESERVED
+from django_ojs.operations.workers import registry
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
@@ -30,6 +32,8 @@ PER_PAGE: Final = 50
 #: Of queues without a configuration, this many are listed: those with the most waiting jobs.
 MAX_LISTED: Final = 1_000
 _MAX_EVENTS: Final = 10
+#: Workers on the page of a queue.
+_MAX_WORKERS: Final = 50
 
 #: Orders of the list; the default is by pressure.
 _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
@@ -38,6 +42,32 @@ _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
     "in": lambda row: (-row.flow.came_per_minute, row.name),
     "out": lambda row: (-row.flow.went_per_minute, row.name),
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChartPeriod:
+    """A time that the charts show, until now, and the width of their columns."""
+
+    label: str
+    length: timedelta
+    width: Period
+
+
+#: By the value of the query parameter.
+_PERIODS: Final = {
+    "hour": ChartPeriod(label="hour", length=timedelta(hours=1), width="1m"),
+    "6h": ChartPeriod(label="6 hours", length=timedelta(hours=6), width="5m"),
+    "day": ChartPeriod(label="day", length=timedelta(days=1), width="1h"),
+    "week": ChartPeriod(label="week", length=timedelta(days=7), width="1h"),
+}
+
+#: Events that the charts mark, of the latest events of the queue.
+_MARKED: Final = {
+    "queue.paused": "paused",
+    "queue.resumed": "resumed",
+    "queue.config_updated": "configured",
+}
+_MAX_READ: Final = 500
 
 
 class QueueAdmin(OperatorModelAdmin):
@@ -83,6 +113,7 @@ class QueueAdmin(OperatorModelAdmin):
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         rollups.flush_if_due()
+        period = _PERIODS.get(request.GET.get("period", ""), _PERIODS["hour"])
         with timed_queries() as query:
             try:
                 status = query("queue", lambda: queues.get(key))
@@ -90,7 +121,7 @@ class QueueAdmin(OperatorModelAdmin):
                 raise Http404(
                     "There is no such queue: it has no jobs and no configuration."
                 ) from None
-            context = {} if status is None else _context(query, status)
+            context = {} if status is None else _context(query, status, period)
         queue = Queue(name=key, paused_at=status.paused_at if status else None)
         context |= {"timed_out": query.timed_out, "buttons": self.buttons(request, queue)}
         return self.render(request, "queue", key, context)
@@ -100,22 +131,31 @@ def _sparkline(row: OverviewRow) -> charts.Chart:
     return charts.sparkline("Out in the last hour", row.flow.went[:-1])
 
 
-def _context(query: TimedQueries, status: queues.QueueStatus) -> dict[str, Any]:
+def _context(
+    query: TimedQueries, status: queues.QueueStatus, period: ChartPeriod
+) -> dict[str, Any]:
     name = status.name
     oldest = query("oldest job", lambda: oldest_available.oldest([name]))
     rows = queue_rows(query, [status], oldest).rows
-    hour = query("last hour", lambda: history("1m", queue=name)) or []
-    since = timezone.now() - timedelta(days=1)
-    day = query("last day", lambda: history("1h", since=since, queue=name)) or []
-    newest = events.kept().filter(subject=name).order_by("-id")[:_MAX_EVENTS]
-    recorded = query("events", lambda: list(newest))
+    since = timezone.now() - period.length
+    points = query("history", lambda: history(period.width, since=since, queue=name)) or []
+    listeners = query("its workers", lambda: registry.listening(name, limit=_MAX_WORKERS))
+    newest = events.kept().filter(subject=name).order_by("-id")
+    recorded = query("events", lambda: list(newest[:_MAX_EVENTS]))
+    latest = newest.values_list("time", "type")[:_MAX_READ]
+    happened = query("changes", lambda: list(latest)) or []
     return {
         "row": rows[0] if rows else None,
         "status": status,
         "limits": _limits(status.config.rate_limit),
+        "listeners": listeners,
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
-        "hour": history_charts(hour),
-        "day": history_charts(day),
+        "period": period,
+        "periods": _PERIODS.items(),
+        "figures": history_charts(
+            points,
+            happened=[(time, _MARKED[type]) for time, type in happened if type in _MARKED],
+        ),
         "events": None
         if recorded is None
         else [(event, data_of(event, visible=False)) for event in recorded],

@@ -13,7 +13,9 @@ from django.template import RequestContext
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.http import urlencode
 
+from django_ojs.admin import navigation
 from django_ojs.formatting import DASH, duration, number, short
 from django_ojs.spec import times
 
@@ -55,7 +57,8 @@ def ojs_part(some: int, whole: int) -> str:
 def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     """Show a time relative to now; the tooltip has the absolute time.
 
-    `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min") or `clock` ("14:05:09 UTC").
+    `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min"), `clock` ("14:05:09 UTC") or `time`
+    ("14:05:09", on another day "21 Nov 14:05:09").
     """
     if not isinstance(moment, datetime):
         return DASH
@@ -63,6 +66,10 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     text = duration(abs(away))
     if form == "clock":
         text = f"{timezone.localtime(moment):%H:%M:%S %Z}"
+    elif form == "time":
+        local = timezone.localtime(moment)
+        is_today = local.date() == timezone.localdate()
+        text = f"{local:%H:%M:%S}" if is_today else f"{local:%d %b %H:%M:%S}"
     elif form == "ago":
         text = f"{text} ago" if away >= timedelta(0) else f"in {text}"
     return format_html(
@@ -87,6 +94,18 @@ def ojs_breadcrumbs(
     }
 
 
+@register.inclusion_tag("django_ojs/admin/navigation.html", takes_context=True)
+def ojs_navigation(context: RequestContext) -> dict[str, Any]:
+    """Show the links to the pages, on those that Django renders too."""
+    view: Any = getattr(context.request.resolver_match, "func", None)
+    model_admin = getattr(view, "model_admin", None)
+    site = context.get("admin_site") or getattr(model_admin, "admin_site", None)
+    opts = context.get("opts")
+    if site is None or context.get("is_popup"):
+        return {"entries": ()}
+    return {"entries": navigation.entries(site, context.request, opts.model if opts else None)}
+
+
 @register.simple_tag(takes_context=True)
 def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) -> str:
     """Return a link to the page of an object, or its text alone for a user who may not see it."""
@@ -97,6 +116,15 @@ def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) ->
         if url
         else format_html("<span>{}</span>", shown)
     )
+
+
+@register.simple_tag(takes_context=True)
+def ojs_type_link(context: RequestContext, type: str, text: str | None = None) -> str:
+    """Return a link to the page of a job type, or its text alone for a user who may not see it."""
+    url = ojs_url(context, "job", "type")
+    if not url:
+        return format_html("<span>{}</span>", text or type)
+    return format_html('<a href="{}?{}">{}</a>', url, urlencode({"type": type}), text or type)
 
 
 @register.simple_tag(takes_context=True)

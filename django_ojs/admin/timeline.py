@@ -59,7 +59,7 @@ def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Timel
 
 def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> TimelineRun:
     attempt = attempts[index]
-    waited = _waited(job, attempts, index)
+    waited = waited_before(job, attempts, index)
     started, finished = attempt.started_at, attempt.finished_at
     delay = attempt.retry_delay_ms
     return TimelineRun(
@@ -96,7 +96,8 @@ def _latest_run(job: Job) -> list[TimelineRun]:
     ]
 
 
-def _waited(job: Job, attempts: Sequence[Attempt], index: int) -> timedelta | None:
+def waited_before(job: Job, attempts: Sequence[Attempt], index: int) -> timedelta | None:
+    """Return how long a job was available before one of its runs, if that is known."""
     attempt = attempts[index]
     if attempt.started_at is None:
         return None

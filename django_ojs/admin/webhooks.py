@@ -7,13 +7,13 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, reverse
-from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.names_field import NamesField
+from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -24,25 +24,12 @@ from django_ojs.webhooks import sending
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Webhook]
-    _Admin = admin.ModelAdmin[Webhook]
 else:
-    _Form, _Admin = forms.ModelForm, admin.ModelAdmin
+    _Form = forms.ModelForm
 
 #: Deliveries on the page of a webhook.
 _LISTED = 20
 _FIELDS = ("url", "events", "queues", "job_types", "active")
-
-
-class NamesField(forms.CharField):
-    """Names, one per line."""
-
-    widget = forms.Textarea(attrs={"rows": 3})
-
-    def prepare_value(self, value: Any) -> Any:
-        return "\n".join(value) if isinstance(value, list) else value
-
-    def to_python(self, value: Any) -> Any:
-        return (super().to_python(value) or "").split()
 
 
 class WebhookForm(_Form):
@@ -72,10 +59,12 @@ class WebhookForm(_Form):
         return Subscription(**{name: self.cleaned_data[name] for name in names})
 
 
-class WebhookAdmin(_Admin):
+class WebhookAdmin(SecretPageAdmin):
     """Django's own list and form. Only users with the scope admin change anything."""
 
     form = WebhookForm
+    secret_title = "The secret of the webhook"
+    secret_template = "admin/django_ojs/webhook/secret.html"
     change_form_template = "admin/django_ojs/webhook/change_form.html"
     fields = (*_FIELDS, "failures", "disabled_at", "created_at", "latest")
     readonly_fields = ("failures", "disabled_at", "created_at", "latest")
@@ -140,15 +129,10 @@ class WebhookAdmin(_Admin):
         obj.pk = created.pk
         obj.secret = secret  # type: ignore[attr-defined]  # for response_add
 
-    def response_add(
-        self, request: HttpRequest, obj: Webhook, post_url_continue: str | None = None
-    ) -> HttpResponse:
-        return self._secret_page(request, obj, obj.secret)  # type: ignore[attr-defined]  # set by save_model
-
     def response_change(self, request: HttpRequest, obj: Webhook) -> HttpResponse:
         if "_rotate" in request.POST:
             _, secret = subscriptions.rotate_secret(obj.pk, by=request.user.get_username())
-            return self._secret_page(request, obj, secret)
+            return self.secret_page(request, obj, secret)
         if "_test" not in request.POST:
             return super().response_change(request, obj)
         outcome = sending.send_test(subscriptions.get(obj.pk))
@@ -160,30 +144,6 @@ class WebhookAdmin(_Admin):
             level = messages.ERROR
         self.message_user(request, f"{text} ({outcome.milliseconds} ms).", level)
         return HttpResponseRedirect(request.path)
-
-    def _secret_page(self, request: HttpRequest, obj: Webhook, secret: str) -> HttpResponse:
-        # In the response itself: a message would store the secret in a cookie or a session.
-        response = TemplateResponse(
-            request,
-            "admin/django_ojs/webhook/secret.html",
-            {
-                **self.admin_site.each_context(request),
-                "title": "The secret of the webhook",
-                "opts": self.opts,
-                "webhook": obj,
-                "secret": secret,
-            },
-        )
-        add_never_cache_headers(response)
-        return response
-
-    def render_change_form(
-        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        # The other buttons would skip the page that shows the secret.
-        if kwargs.get("add"):
-            context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
-        return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="events")
     def event_names(self, webhook: Webhook) -> str:

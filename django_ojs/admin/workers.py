@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
 
-from django_ojs.admin import job_list
+from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
@@ -67,6 +67,9 @@ class WorkerAdmin(OperatorModelAdmin):
                 jobs = query("jobs in flight", lambda: registry.jobs_of(key))
             shown = (jobs or [])[:_MAX_JOBS]
             shares = job_list.shares(query, shown)
+            arguments = None
+            if shown and payloads.has_permission(request):
+                arguments = query("arguments", lambda: job_list.previews(shown))
         return self.render(
             request,
             "worker",
@@ -75,7 +78,11 @@ class WorkerAdmin(OperatorModelAdmin):
                 "worker": worker,
                 "queues": queues_of(worker) if worker else (),
                 "labels": _texts(worker.labels) if worker else (),
-                "jobs": None if jobs is None else [(job, shares.get(job.pk)) for job in shown],
+                "jobs": None
+                if jobs is None
+                else [
+                    (job, shares.get(job.pk), (arguments or {}).get(job.pk, "")) for job in shown
+                ],
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
                 "timed_out": query.timed_out,
                 "buttons": self.buttons(request, worker) if worker else (),

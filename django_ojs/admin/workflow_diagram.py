@@ -28,7 +28,7 @@ _LABEL: Final = 25
 #: Of steps without a job, or whose job has ended.
 _STEP_BADGES: Final[Mapping[str, Badge]] = {
     StepState.WAITING: Badge(symbol="○", word="waiting", level=""),
-    StepState.READY: Badge(symbol="○", word="no room in its queue", level="fair"),
+    StepState.READY: Badge(symbol="○", word="cannot be enqueued yet", level="fair"),
     StepState.ENQUEUED: Badge(symbol="●", word="enqueued", level=""),
     StepState.COMPLETED: STATE_BADGES[State.COMPLETED],
     StepState.FAILED: Badge(symbol="✕", word="failed", level="bad"),

@@ -38,6 +38,12 @@ def _cancel(request: HttpRequest, workflow: Workflow, values: Mapping[str, Any])
     return f"Workflow {workflow.name or workflow.pk} is cancelled."
 
 
+def _cancel_choices(workflows: Sequence[Any]) -> tuple[str, str]:
+    if len(workflows) == 1:
+        return "Cancel this workflow", "Keep it running"
+    return "Cancel these workflows", "Keep them running"
+
+
 def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
         "Its jobs that have not ended are cancelled, those that are running included.",
@@ -57,6 +63,7 @@ class WorkflowAdmin(OperatorModelAdmin):
             scope=Scope.OPERATOR,
             run=_cancel,
             consequences=_cancel_consequences,
+            choices=_cancel_choices,
             destructive=True,
             applies_to=lambda workflow: workflow.state == WorkflowState.RUNNING,
         ),

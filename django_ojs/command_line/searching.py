@@ -7,16 +7,19 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, usage_error
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
-from django_ojs.operations.jobs.search_hints import unknown_queue
+from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.jobs.search_query import QUALIFIERS, parse, parse_states
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
+_WORDS = "\n".join(f"  {example}" for example in QUALIFIERS.values())
+
 SEARCH_HELP = f"""\
-SEARCH is the search of the admin: words such as
-  {", ".join(QUALIFIERS.values())};
-the id of a job, or the beginning of a type. Quote a search that has spaces, < or > for the shell:
-'error:"card was declined" created:<2h'.
+SEARCH is the search of the admin: the id of a job, the beginning of a type, or words such as
+
+{_WORDS}
+
+Quote a search that has spaces, < or > for the shell: 'error:"card was declined" created:<2h'.
 """
 
 
@@ -42,7 +45,7 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
     if which is None:
         raise usage_error(" ".join(search.errors))
     if options["state"] is not None:
-        which = replace(which, states=_states(options["state"], which))
+        which = replace(which, states=_states(options["state"], which), states_excluded=None)
     if options["queue"] is not None:
         if which.queue not in (None, options["queue"]):
             raise usage_error("The queue is given twice: in the search, and by --queue.")
@@ -55,7 +58,7 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
             "Name the jobs: by id, or by a search such as state:discarded queue:email. "
             "A state alone selects all jobs in it."
         )
-    if hint := unknown_queue(which):
+    if hint := unknown_name(which):
         console.note(hint)
     return which
 

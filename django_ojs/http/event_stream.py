@@ -167,7 +167,7 @@ def _steps(selection: Selection, start: log.Resumed) -> _Steps:
                 for event, at in zip(page.events, page.positions, strict=True)
             )
         if ended is not None and not page.has_more:
-            yield _event("job.state_changed", position, _ending(ended))
+            yield _event("job.state_changed", _end_id(position, ended), _ending(ended))
             return
         silence = HEARTBEAT - (time.monotonic() - last_sent)
         if silence <= 0:
@@ -188,9 +188,31 @@ def _longest() -> float:
     return settings().http_event_stream_time.total_seconds()
 
 
-def _event(name: str, position: int, data: dict[str, Any]) -> str:
+def _event(name: str, key: int | str, data: dict[str, Any]) -> str:
     # JSON has no line feeds, which would end the field.
-    return f"id: {position}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
+    return f"id: {key}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
+
+
+def _end_id(position: int, job: Job) -> str:
+    """Return the id of the last event of a job: a client that has it has seen this end."""
+    return f"{position}-{_finished_ms(job)}"
+
+
+def has_seen_end(job: Job, last_id: str) -> bool:
+    """Whether a client has got the last event of a job, which has not been retried since."""
+    _, separator, finished = last_id.partition("-")
+    return bool(separator) and job.state in TERMINAL and finished == str(_finished_ms(job))
+
+
+def position_of(last_id: str) -> str:
+    """Return the cursor that the id of an event of a stream contains."""
+    position, _, finished = last_id.partition("-")
+    return position if position.isdigit() and finished.isdigit() else last_id
+
+
+def _finished_ms(job: Job) -> int:
+    assert job.finished_at is not None
+    return int(job.finished_at.timestamp() * 1000)
 
 
 def _gap(selection: Selection, missed: int | None) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
         case SuspiciousOperation():
             return InvalidRequest("The request cannot be read.")
         case DatabaseError() | InterfaceError() if database.is_unavailable(exception):
+            database.leave_if_read_only(exception)
             return BackendUnavailable("The database cannot be reached or is busy; try again.")
         case _:
             return BackendError("Something went wrong here; it has been logged.")

@@ -40,6 +40,39 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="LimitKey",
+            fields=[
+                ("key", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
+                ("expires_at", models.DateTimeField()),
+            ],
+            options={
+                "db_table": "ojs_limit_key",
+                "default_permissions": (),
+                "indexes": [models.Index(models.F("expires_at"), name="ojs_limit_key_expires")],
+            },
+        ),
+        migrations.CreateModel(
+            name="LimitCheck",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("limit_key", models.CharField(max_length=255)),
+                ("due_at", models.DateTimeField()),
+            ],
+            options={
+                "db_table": "ojs_limit_check",
+                "default_permissions": (),
+                "indexes": [
+                    models.Index(
+                        models.F("due_at"), models.F("limit_key"), name="ojs_limit_check_due"
+                    ),
+                    models.Index(
+                        models.F("limit_key"), models.F("due_at"), name="ojs_limit_check_key"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="KnownName",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -80,6 +113,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "has_limit_keys",
+                    models.BooleanField(db_default=False, default=False, editable=False),
+                ),
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
@@ -103,6 +140,13 @@ class Migration(migrations.Migration):
                 ("pid", models.PositiveBigIntegerField(null=True)),
                 ("queues", models.JSONField(default=list)),
                 ("labels", models.JSONField(default=list)),
+                (
+                    "job_types",
+                    models.JSONField(
+                        default=list,
+                        help_text="The types that it has handlers for; empty if it did not say.",
+                    ),
+                ),
                 ("concurrency", models.PositiveIntegerField(null=True)),
                 ("active_jobs", models.PositiveIntegerField(default=0)),
                 ("version", models.CharField(blank=True, max_length=64)),
@@ -266,6 +310,14 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, editable=False, max_length=64, null=True),
                 ),
                 ("size_bytes", models.BigIntegerField(blank=True, editable=False, null=True)),
+                (
+                    "limit_key",
+                    models.CharField(blank=True, editable=False, max_length=255, null=True),
+                ),
+                (
+                    "limit_hold",
+                    models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
+                ),
             ],
             options={
                 "db_table": "ojs_job",
@@ -273,6 +325,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(
                         models.F("queue"),
+                        models.F("limit_hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -281,6 +334,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("queue"),
+                        models.F("limit_hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -369,6 +423,21 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("state", "pending")),
                         name="ojs_job_pending",
+                    ),
+                    models.Index(
+                        models.F("limit_key"),
+                        condition=models.Q(("limit_key__isnull", False), ("state", "active")),
+                        name="ojs_job_limit_active",
+                    ),
+                    models.Index(
+                        models.F("limit_key"),
+                        models.F("queue"),
+                        models.F("limit_hold"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("enqueued_at"),
+                        models.F("id"),
+                        condition=models.Q(("limit_key__isnull", False), ("state", "available")),
+                        name="ojs_job_limit_waiting",
                     ),
                 ],
                 "constraints": [
@@ -550,7 +619,8 @@ class Migration(migrations.Migration):
                         models.F("queue"),
                         models.F("type"),
                         name="ojs_rollup_key",
-                    )
+                    ),
+                    models.Index(models.F("type"), models.F("minute"), name="ojs_rollup_type"),
                 ],
             },
         ),
@@ -1183,6 +1253,8 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
+                ("start_failures", models.PositiveSmallIntegerField(default=0)),
+                ("start_after", models.DateTimeField(blank=True, null=True)),
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("result_size", models.PositiveBigIntegerField(blank=True, null=True)),
                 ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
@@ -1205,6 +1277,44 @@ class Migration(migrations.Migration):
                     models.UniqueConstraint(
                         fields=("workflow_id", "position"), name="ojs_workflow_step_position"
                     )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="BulkOperationJob",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("job_id", models.UUIDField()),
+                (
+                    "operation",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="jobs",
+                        to="django_ojs.bulkoperation",
+                    ),
+                ),
+            ],
+            options={"db_table": "ojs_bulk_operation_job", "default_permissions": ()},
+        ),
+        migrations.CreateModel(
+            name="SavedSearch",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("user", models.CharField(max_length=255)),
+                ("name", models.CharField(max_length=100)),
+                ("query", models.CharField(max_length=2000)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "ojs_saved_search",
+                "default_permissions": (),
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "name"), name="ojs_saved_search_name")
                 ],
             },
         ),

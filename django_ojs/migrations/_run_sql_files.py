@@ -13,8 +13,15 @@ _FOLDER: Final = files(__package__) / "sql"
 
 #: By vendor: the files of the schema, in the order in which they are run.
 FILES: Final = {
-    "postgresql": ("checkpoints", "count_triggers", "workflow_triggers", "admission", "push"),
-    "sqlite": ("checkpoints", "count_triggers", "workflow_triggers"),
+    "postgresql": (
+        "checkpoints",
+        "count_triggers",
+        "workflow_triggers",
+        "limit_triggers",
+        "admission",
+        "push",
+    ),
+    "sqlite": ("checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
 }
 
 #: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, whether the

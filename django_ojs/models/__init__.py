@@ -3,7 +3,7 @@
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bound import Bound
-from django_ojs.models.bulk_operation import BulkOperation
+from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
 from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.cron import CronJob, CronRun
 from django_ojs.models.dead_letter import DeadLetterJob
@@ -11,11 +11,12 @@ from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
-from django_ojs.models.limit import LimitedQueue
+from django_ojs.models.limit import LimitCheck, LimitedQueue, LimitKey
 from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
+from django_ojs.models.saved_search import SavedSearch
 from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
 from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
@@ -25,6 +26,7 @@ __all__ = [
     "Attempt",
     "Bound",
     "BulkOperation",
+    "BulkOperationJob",
     "Checkpoint",
     "CronJob",
     "CronRun",
@@ -34,11 +36,14 @@ __all__ = [
     "Job",
     "KnownName",
     "Lease",
+    "LimitCheck",
+    "LimitKey",
     "LimitedQueue",
     "OutboxEntry",
     "Overview",
     "Queue",
     "Rollup",
+    "SavedSearch",
     "Webhook",
     "WebhookDelivery",
     "Worker",

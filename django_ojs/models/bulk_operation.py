@@ -74,3 +74,21 @@ class BulkOperation(StoredModel):
 
     def __str__(self) -> str:
         return f"{self.get_action_display()} #{self.pk}"
+
+
+class BulkOperationJob(StoredModel):
+    """A job that a retry made available, so that its page shows what became of it.
+
+    Kept for a week after the end of the operation, and for the first jobs of a large one.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    operation = models.ForeignKey(BulkOperation, on_delete=models.CASCADE, related_name="jobs")
+    job_id = models.UUIDField()
+
+    class Meta:
+        db_table = "ojs_bulk_operation_job"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.job_id} of {self.operation_id}"

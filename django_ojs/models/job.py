@@ -12,6 +12,7 @@ from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import checkpoint, envelope, ids
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, State
 
@@ -106,6 +107,12 @@ class Job(StoredModel):
     #: The workflow of which it is a step.
     workflow_id = models.UUIDField(null=True, blank=True, editable=False)
 
+    #: The key of its rate limit policy, and whether a claim considers it (`spec.rate_limit.Hold`).
+    limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
+    limit_hold = models.PositiveSmallIntegerField(
+        default=Hold.NONE, db_default=Hold.NONE, editable=False
+    )
+
     progress = StoredJSONField(null=True, blank=True)
     # Whether a run has saved a checkpoint, so that no other job needs a query for it.
     has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)
@@ -126,9 +133,11 @@ class Job(StoredModel):
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
-            # FETCH: the next job of a queue is the first entry of its range of the index.
+            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs with
+            # a limit by key have ranges of their own.
             models.Index(
                 "queue",
+                "limit_hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -138,6 +147,7 @@ class Job(StoredModel):
             # FETCH of the jobs that run alone: few among many others.
             models.Index(
                 "queue",
+                "limit_hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -177,6 +187,22 @@ class Job(StoredModel):
             # Uniqueness: few jobs have a policy, and a key has few jobs.
             models.Index(
                 "unique_key", name="ojs_job_unique", condition=Q(unique_key__isnull=False)
+            ),
+            # Limits by key: the running and the waiting jobs of a key.
+            models.Index(
+                "limit_key",
+                name="ojs_job_limit_active",
+                condition=Q(limit_key__isnull=False, state="active"),
+            ),
+            models.Index(
+                "limit_key",
+                "queue",
+                "limit_hold",
+                F("priority").desc(),
+                "enqueued_at",
+                "id",
+                name="ojs_job_limit_waiting",
+                condition=Q(limit_key__isnull=False, state="available"),
             ),
         ]
         constraints = [

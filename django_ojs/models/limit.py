@@ -1,4 +1,4 @@
-"""When jobs of a limited queue started, as far as its rates need it."""
+"""When jobs under limits started, as far as rates need it, and which keys are to check."""
 
 from django.db import models
 
@@ -18,3 +18,42 @@ class LimitedQueue(StoredModel):
 
     def __str__(self) -> str:
         return self.queue
+
+
+class LimitKey(StoredModel):
+    """The starts of the jobs with a limit key (see `spec.rate_limit.Starts`)."""
+
+    key = models.CharField(primary_key=True, max_length=255)
+    starts = StoredJSONField(default=dict)
+    #: From when on no rate needs them.
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "ojs_limit_key"
+        default_permissions = ()
+        indexes = [models.Index("expires_at", name="ojs_limit_key_expires")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class LimitCheck(StoredModel):
+    """The journal of keys of which held jobs may be able to start, from a time on.
+
+    A trigger appends a row when a job of the key ends, or is no longer active.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    limit_key = models.CharField(max_length=255)
+    due_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "ojs_limit_check"
+        default_permissions = ()
+        indexes = [
+            models.Index("due_at", "limit_key", name="ojs_limit_check_due"),
+            models.Index("limit_key", "due_at", name="ojs_limit_check_key"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.limit_key} {self.due_at}"

@@ -31,7 +31,11 @@ class Rollup(StoredModel):
     class Meta:
         db_table = "ojs_rollup"
         default_permissions = ()
-        indexes = [models.Index("minute", "queue", "type", name="ojs_rollup_key")]
+        indexes = [
+            models.Index("minute", "queue", "type", name="ojs_rollup_key"),
+            # The page of a type: a week of it, among the rows of all types.
+            models.Index("type", "minute", name="ojs_rollup_type"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.minute:%Y-%m-%d %H:%M} {self.queue} {self.type}"

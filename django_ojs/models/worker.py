@@ -25,6 +25,9 @@ class Worker(StoredModel):
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)
     labels = models.JSONField(default=list)
+    job_types = models.JSONField(
+        default=list, help_text="The types that it has handlers for; empty if it did not say."
+    )
     metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
     active_jobs = models.PositiveIntegerField(default=0)

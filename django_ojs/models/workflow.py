@@ -117,6 +117,9 @@ class WorkflowStep(StoredModel):
     failed = models.PositiveIntegerField(default=0)
     skipped = models.PositiveIntegerField(default=0)
     state = models.CharField(max_length=16, choices=StepState.choices, default=StepState.WAITING)
+    #: How often its job could not be enqueued, and when that is tried again.
+    start_failures = models.PositiveSmallIntegerField(default=0)
+    start_after = models.DateTimeField(null=True, blank=True)
     #: Those of its job; a result that is too large for `parent_results` is not copied.
     result = StoredJSONField(null=True, blank=True)
     #: The length of the result of its job.

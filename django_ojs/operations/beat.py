@@ -31,6 +31,7 @@ class Registration:
     pid: int | None = None
     queues: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    job_types: tuple[str, ...] = ()
     concurrency: int | None = None
     version: str = ""
     started_at: datetime | None = None

@@ -18,10 +18,17 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage import database, queue_configs, queue_limits, raw_queries, transitions
+from django_ojs.storage import (
+    database,
+    key_limits,
+    queue_configs,
+    queue_limits,
+    raw_queries,
+    transitions,
+)
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
-from django_ojs.storage.transitions import Claim
+from django_ojs.storage.transitions import Claim, ClaimValues
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -67,25 +74,31 @@ def fetch(
     most = min(most, transitions.ANY_SIZE)
 
     def claim(queue: str, wanted: int, left: int, *, limits_checked: bool = False) -> list[Claimed]:
+        values: ClaimValues = {
+            "queue": queue,
+            "limit": wanted,
+            "worker_id": worker_id,
+            "lease_ms": lease_ms,
+            "own_lease": visibility_timeout is None,
+            "isolation": isolation,
+            "max_bytes": left,
+            "at_least_one": left == most,
+        }
         with publish.atomic_if_published(*publish.STARTED):
-            claimed = transitions.claim(
-                queue=queue,
-                limit=wanted,
-                worker_id=worker_id,
-                lease_ms=lease_ms,
-                own_lease=visibility_timeout is None,
-                isolation=isolation,
-                max_bytes=left,
-                at_least_one=left == most,
-                limits_checked=limits_checked,
-            )
+            if limits_checked and queue_configs.is_limited_by_key(queue):
+                claimed = key_limits.claim(**values)
+            else:
+                claimed = transitions.claim(**values, limits_checked=limits_checked)
             publish.started(claimed)
         return claimed
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
-        if queue_limits.is_still_full(queue):
-            return []
-        return _within_limits(queue, wanted, partial(claim, left=left, limits_checked=True))
+        within = partial(claim, left=left, limits_checked=True)
+        if queue_configs.of(queue).has_limits:
+            is_full, within_limits = queue_limits.is_still_full(queue), _within_limits
+        else:
+            is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
+        return [] if is_full else within_limits(queue, wanted, within)
 
     jobs: list[Claimed] = []
     left = most
@@ -96,7 +109,7 @@ def fetch(
         else:
             claimed = database.retried(partial(claim, queue, wanted, left))
             # A queue that has got limits since has returned none.
-            if not claimed and queue_configs.of(queue).has_limits:
+            if not claimed and queue_limits.has_limits(queue):
                 claimed = claim_limited(queue, wanted, left)
         jobs += claimed
         left -= sum(job.size for job in claimed)
@@ -109,6 +122,15 @@ def fetch(
         _give_back(jobs)
         raise
     return jobs
+
+
+@database.write_transaction
+def _within_key_limits(
+    queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
+) -> list[Claimed]:
+    """Claim jobs of a queue that has no limits of its own, within the limits of their keys."""
+    database.dialect().read_committed(database.connection())
+    return claim(queue, wanted)
 
 
 @database.write_transaction
@@ -128,13 +150,17 @@ def _within_limits(
         return []
     if not used.room:
         queue_limits.add_starts(queue, used, 0)
-        queue_limits.next_starts.note(queue, used.retry_after)
+        queue_limits.next_starts.note_full(queue, used)
         return []
     queue_limits.next_starts.forget(queue)
     claimed = claim(queue, min(wanted, used.room))
+    if claimed and (started_at := claimed[0].started_at):
+        used = used.claimed_at(started_at)
+    if limit.concurrency is not None:
+        queue_limits.next_starts.concurrency_limited.add(queue)
     queue_limits.add_starts(queue, used, len(claimed))
     if len(claimed) == used.room < wanted:
-        queue_limits.next_starts.note(queue, used.after(len(claimed)).retry_after)
+        queue_limits.next_starts.note_full(queue, used.after(len(claimed)))
     return claimed
 
 

@@ -33,7 +33,7 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import database, interceptor, notify, queue_configs
+from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs
 from django_ojs.storage.dialects.base import Stored
 from django_ojs.storage.figures import rollups
 
@@ -256,6 +256,7 @@ def _insert_rows(
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
+    key_limits.mark_queues_of(envelopes)
     connection = database.connection()
     stored = database.dialect_of(connection).insert_jobs(
         connection,

@@ -11,6 +11,7 @@ from django.db import Error, connections
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue import outbox
 from django_ojs.outbox.relay import POLL_INTERVAL, Relay
+from django_ojs.storage.backoff import Backoff
 
 logger = logging.getLogger("django_ojs.outbox")
 
@@ -73,13 +74,14 @@ class Relays:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self, relay: Relay) -> None:
-        pause, is_away = 0.0, False
+        pause, is_away, backoff = 0.0, False, Backoff()
         try:
             while not self._stop.wait(pause):
                 try:
                     pause, is_away = relay.send_next(), False
+                    backoff.reset()
                 except Error as error:
-                    pause = POLL_INTERVAL
+                    pause = backoff.pause()
                     # Once, not with each try.
                     logger.log(
                         logging.DEBUG if is_away else logging.WARNING,

@@ -1,4 +1,4 @@
-"""The data of cron events (ojs-cron §9)."""
+"""The data of cron events, under the names of ojs-cron §9 and of ojs-events §4.5."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +37,14 @@ class Schedule:
     expression: str
     timezone: str
     queue: str
+    job_type: str
 
     def _event(self, type: EventType, data: Mapping[str, Any]) -> NewEvent:
         which = {
             "cron_name": self.name,
             "cron_expression": self.expression,
+            "cron_expr": self.expression,
+            "job_type": self.job_type,
             "timezone": self.timezone,
         }
         return NewEvent(type=type, subject=self.name, queue=self.queue, data={**which, **data})
@@ -62,6 +65,7 @@ class Schedule:
             "job_type": job_type,
             "run_count": run_count,
             "scheduled_time": format_timestamp(scheduled_at),
+            "scheduled_at": format_timestamp(scheduled_at),
             "actual_time": format_timestamp(at),
         }
         if by:
@@ -86,7 +90,7 @@ class Schedule:
             "scheduled_time": format_timestamp(scheduled_at),
         }
         if job_id is not None:
-            data["active_job_id"] = str(job_id)
+            data["active_job_id"] = data["existing_job_id"] = str(job_id)
         if message:
             data["message"] = clean(message, MAX_MESSAGE_CHARACTERS)
         if count > 1:

@@ -4,6 +4,7 @@ No event carries arguments, results or backtraces: permission to read events doe
 and an event outlives its job. The document requires the message of an error; it is truncated.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -15,6 +16,8 @@ from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 
 MAX_MESSAGE_CHARACTERS: Final = 1_000
+_MAX_TRACE_ID_CHARACTERS: Final = 64
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def enqueued(job: StoredJob) -> NewEvent:
@@ -117,7 +120,19 @@ def checkpointed(job: StoredJob, *, sequence: int, size: int) -> NewEvent:
 def _event(type: EventType, job: StoredJob, state: State, data: Mapping[str, Any]) -> NewEvent:
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
+    if trace_id := _trace_id(job.meta):
+        which["trace_id"] = trace_id
     return NewEvent(type=type, subject=key, queue=job.queue, data={**which, **data})
+
+
+def _trace_id(meta: Mapping[str, Any]) -> str | None:
+    """Return the trace of a job, from whichever member its meta has (ojs-events §8)."""
+    given, parent = meta.get("trace_id"), meta.get("traceparent")
+    if isinstance(given, str) and 0 < len(given) <= _MAX_TRACE_ID_CHARACTERS:
+        return given
+    if isinstance(parent, str) and (found := _TRACEPARENT.fullmatch(parent)):
+        return found[1]
+    return None
 
 
 def _run(job: StoredJob) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
-from django_ojs.spec.rate_limit import RateLimit
+from django_ojs.spec.rate_limit import MAX_STARTS, ON_LIMIT, RateLimit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
@@ -25,14 +25,8 @@ STRATEGIES: Final = ("reject", "block", "drop_oldest")
 #: The share of the bound above which a backpressure warning is raised (backpressure §6.2).
 WARNING_THRESHOLD: Final = 0.8
 
-#: What a job does that meets a limit; those of a queue wait.
-ON_LIMIT: Final = ("wait", "reschedule", "drop")
-
 #: What a claim has to check; the statement of the claim names them too.
 LIMITS: Final = frozenset({"concurrency", "rate_limit"})
-
-#: The largest limit of a rate.
-MAX_STARTS: Final = 1_000_000_000
 
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024

@@ -1,5 +1,7 @@
 """Limits on how many jobs run at once and how many start in a time (ojs-rate-limiting §5, §6).
 
+The limits of a queue are a part of its configuration; those of a key are sent with each job.
+
 A window is a sliding one: no period of its length has more starts than its limit, wherever it
 begins. A throttle is the generic cell rate algorithm (GCRA): starts are evenly spaced.
 """
@@ -8,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import IntEnum
 from math import ceil
 from typing import Any, Final, Self
 
@@ -15,6 +18,12 @@ from django_ojs.spec.times import parse_duration
 
 #: No limit, as a number of jobs.
 UNLIMITED: Final = sys.maxsize
+
+#: The largest limit of a rate.
+MAX_STARTS: Final = 1_000_000_000
+
+#: What a job does that meets a limit.
+ON_LIMIT: Final = ("wait", "reschedule", "drop")
 
 #: A window remembers starts in so many parts of its period. A part counts as if all of its starts
 #: were at its end, so a window opens up to a fiftieth of its period late, and never early.
@@ -62,6 +71,29 @@ class RateLimit:
         )
         return None if found == cls() else found
 
+    @classmethod
+    def of_job(cls, policy: Mapping[str, Any]) -> Self:
+        """Return the limits of a checked policy of a job; a concurrency of 0 holds (§6.2)."""
+        members = ("rate", "throttle", "max_per_second")
+        found = cls.of({"rate_limit": {name: policy.get(name) for name in members}}) or cls()
+        return replace(found, concurrency=policy.get("concurrency"))
+
+
+class Hold(IntEnum):
+    """Whether claims consider an available job (`Job.limit_hold`)."""
+
+    #: It has no limit by key: the statement of the claim takes it.
+    NONE = 0
+    #: It has one, which the claim checks under the lock of the key.
+    OPEN = 1
+    #: A claim found its key at a limit. It waits for an end of another job of the key, or a time.
+    HELD = 2
+
+    @classmethod
+    def of(cls, limit_key: str | None) -> "Hold":
+        """Return the value for a new job."""
+        return cls.NONE if limit_key is None else cls.OPEN
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Starts:
@@ -106,6 +138,12 @@ class Starts:
         throttles = {interval: min(due, now + interval) for interval, due in self.throttles.items()}
         return replace(self, windows=windows, throttles=throttles)
 
+    def are_over(self, now: int) -> bool:
+        """Whether no rate counts any of them any more."""
+        return all(at <= now - ms for ms, log in self.windows.items() for at, _ in log) and all(
+            due <= now for due in self.throttles.values()
+        )
+
     def in_window(self, rate: Rate, now: int) -> int:
         """Return how many started within the period of a rate."""
         return sum(n for _, n in self._log(rate, now))
@@ -149,6 +187,28 @@ class Starts:
             interval = _interval(rate)
             throttles[interval] = self._arrival(rate, now) + number * interval
         return replace(self, windows=windows, throttles=throttles)
+
+    def after_one_of_key(self, limit: RateLimit, now: int) -> "Starts":
+        """Return the starts with one more now, of a key whose jobs may have different limits.
+
+        It counts for each rate that a job of the key had, as long as that needs its starts.
+        """
+        used = [Rate(limit=1, period_ms=ms) for ms in self.windows]
+        windows = {rate for rate in used if self._log(rate, now)} | set(limit.windows)
+        started = self.after(replace(limit, windows=tuple(windows)), 1, now)
+        others = {
+            interval: max(due, now) + interval
+            for interval, due in self.throttles.items()
+            if due > now - interval
+        }
+        return replace(started, throttles={**others, **started.throttles})
+
+    @property
+    def expires_at(self) -> int:
+        """From when on no rate needs them."""
+        ends = [at + ms for ms, log in self.windows.items() for at, _ in log]
+        ends += [ceil(due + interval) for interval, due in self.throttles.items()]
+        return max(ends, default=0)
 
     def _log(self, rate: Rate, now: int) -> list[tuple[int, int]]:
         log = self.windows.get(rate.period_ms, ())

@@ -1,4 +1,4 @@
-"""The data of workflow events (ojs-workflows, appendix B)."""
+"""The data of workflow events (ojs-events §4.4, ojs-workflows appendix B)."""
 
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -24,6 +24,8 @@ class WorkflowLike(Protocol):
     def queues(self) -> list[str]: ...
     @property
     def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
     @property
     def steps_left(self) -> int: ...
     @property
@@ -78,12 +80,10 @@ def created(workflow: WorkflowLike) -> NewEvent:
 
 def started(workflow: WorkflowLike) -> NewEvent:
     """The first of its jobs that ended had started. It is recorded when that has ended."""
-    at = workflow.started_at
-    return _event(
-        EventType.WORKFLOW_STARTED,
-        workflow,
-        {} if at is None else {"started_at": format_timestamp(at)},
-    )
+    data: dict[str, Any] = {"total_steps": workflow.jobs_total}
+    if workflow.started_at is not None:
+        data["started_at"] = format_timestamp(workflow.started_at)
+    return _event(EventType.WORKFLOW_STARTED, workflow, data)
 
 
 def step_ended(workflow: WorkflowLike, step: StepLike) -> NewEvent:
@@ -93,10 +93,8 @@ def step_ended(workflow: WorkflowLike, step: StepLike) -> NewEvent:
         type = EventType.WORKFLOW_STEP_COMPLETED if succeeded else EventType.WORKFLOW_STEP_FAILED
     else:
         type = EventType.WORKFLOW_JOB_COMPLETED if succeeded else EventType.WORKFLOW_JOB_FAILED
-    data = {**_step(step), "remaining_steps": workflow.steps_left}
-    if step.started_at is not None and step.finished_at is not None:
-        seconds = (step.finished_at - step.started_at).total_seconds()
-        data["duration_ms"] = max(0, round(seconds * 1000))
+    left = workflow.steps_left
+    data = {**_step(step), "remaining_steps": left, "steps_remaining": left, **_duration(step)}
     if step.error:
         data["error"] = error_of(step.error)
     return _event(type, workflow, data)
@@ -109,29 +107,52 @@ def callback_fired(workflow: WorkflowLike, step: StepLike) -> NewEvent:
     )
 
 
-def ended(workflow: WorkflowLike) -> NewEvent:
-    """A workflow was completed, failed or was cancelled."""
+def type_of_end(state: str) -> EventType:
+    """Return the type of the event of a workflow that ended in this state."""
+    return _ENDED[state]
+
+
+def ended(workflow: WorkflowLike, failed: StepLike | None = None) -> NewEvent:
+    """A workflow was completed, failed or was cancelled. `failed` is the step that failed it."""
     data = {
         "job_count": workflow.jobs_total,
+        "total_steps": workflow.jobs_total,
         "completed_count": workflow.jobs_completed,
         "failed_count": workflow.jobs_failed,
+        **_duration(workflow),
     }
-    return _event(_ENDED[str(workflow.state)], workflow, data)
+    if failed is not None:
+        data |= {
+            "failed_step_id": failed.key,
+            "failed_step_type": failed.type,
+            "error": error_of(failed.error or {"type": failed.state}),
+        }
+    return _event(type_of_end(str(workflow.state)), workflow, data)
+
+
+def _duration(of: WorkflowLike | StepLike) -> dict[str, Any]:
+    if of.started_at is None or of.finished_at is None:
+        return {}
+    seconds = (of.finished_at - of.started_at).total_seconds()
+    return {"duration_ms": max(0, round(seconds * 1000))}
 
 
 def _step(step: StepLike) -> dict[str, Any]:
     return {
         "step_index": step.position,
         "step_key": step.key,
+        "step_id": step.key,
         "step_type": step.type,
         "job_id": str(step.pk),
     }
 
 
 def _event(type: EventType, workflow: WorkflowLike, data: dict[str, Any]) -> NewEvent:
-    which: dict[str, Any] = {"workflow_id": str(workflow.pk), "workflow_type": workflow.type}
-    if workflow.name is not None:
-        which["workflow_name"] = workflow.name
+    which = {
+        "workflow_id": str(workflow.pk),
+        "workflow_type": workflow.type,
+        "workflow_name": workflow.name or "",
+    }
     # That of the queue decides which keys see an event: a workflow in several has none.
     queue = workflow.queues[0] if len(workflow.queues) == 1 else ""
     return NewEvent(type=type, subject=str(workflow.pk), queue=queue, data={**which, **data})

@@ -109,6 +109,8 @@ class BackgroundWriter:
                 self._write()
             except Exception:
                 logger.exception("%s could not write.", self._name)
+                # A connection that was lost would fail again.
+                connections.close_all()
             self._written_at = time.monotonic()
             if self._delay > self._linger:
                 connections.close_all()

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from django.apps import apps
 from django.db import (
@@ -75,6 +75,28 @@ def is_unavailable(error: BaseException) -> bool:
     return dialect().is_unavailable_error(error)
 
 
+def client_options(using: str) -> dict[str, Any]:
+    """Return the driver's options by which a worker notices that the server of an alias is gone."""
+    found = _DIALECTS.get(connections[using].vendor)
+    return (
+        {} if found is None else found.client_options(connections[using].settings_dict["OPTIONS"])
+    )
+
+
+def leave_if_read_only(error: BaseException) -> None:
+    """Let Django close this thread's connection if the error says that its server is read-only.
+
+    The server may have been the primary until now, or the name of the primary may lead to it for a
+    while. Its connection works, so Django would keep it.
+    """
+    link = connection()
+    if link.connection is not None and dialect_of(link).is_read_only_error(error):
+        # The end of a request closes it, where a transaction is open now.
+        link.close_at = time.monotonic()
+        if not link.in_atomic_block:
+            link.close()
+
+
 def unavailable_reason(error: Exception) -> str:
     """Return why the database cannot be used: the class of the error, and the server's reason.
 
@@ -90,7 +112,7 @@ _REASONS: Final = re.compile(
     r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
     r"could not translate host name|failed to resolve host|unable to open database file|"
     r"attempt to write a readonly database|server closed the connection unexpectedly|"
-    r"database is locked",
+    r"database is locked|session is read-only",
     re.IGNORECASE,
 )
 

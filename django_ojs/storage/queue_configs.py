@@ -27,6 +27,7 @@ DELETED: Final = "_deleted_at"
 
 _NOTHING: Final = QueueConfig()
 _COLUMNS: Final = ("name", "config", "warned_at")
+_SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "has_limit_keys")
 _NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
 
@@ -38,6 +39,8 @@ class Snapshot:
     stored: Mapping[str, Mapping[str, Any]]
     #: The queues that are above their warning threshold.
     warned: frozenset[str] = frozenset()
+    #: The queues whose claims check limits by key (see `storage.key_limits`).
+    limited_by_key: frozenset[str] = frozenset()
     effective: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
@@ -107,24 +110,40 @@ def remembered(name: str) -> QueueConfig:
     return _NOTHING if snapshot is None else snapshot.of(name)
 
 
+def is_limited_by_key(name: str) -> bool:
+    """Whether claims of a queue check limits by key, as it was at most a second ago."""
+    return name in _current().limited_by_key
+
+
+def is_remembered_as_limited_by_key(name: str) -> bool:
+    """Whether claims of a queue check limits by key; False where that takes a query."""
+    snapshot = _snapshots.get(database.alias())
+    return snapshot is not None and name in snapshot.limited_by_key
+
+
 def current() -> Snapshot | None:
     """Return the configurations, at most a second old; None where no queue has one."""
-    alias = database.alias()
-    snapshot = _snapshots.get(alias)
-    if snapshot is None:
-        snapshot = remember(alias, *_read(alias))
+    snapshot = _current()
     return snapshot if snapshot.stored or settings().queues else None
+
+
+def _current() -> Snapshot:
+    alias = database.alias()
+    return _snapshots.get(alias) or remember(alias, *_read(alias))
 
 
 def remember(
     alias: str,
     stored: Mapping[str, Mapping[str, Any]],
     warned: Iterable[str] = (),
+    limited_by_key: Iterable[str] = (),
     *,
     seconds: float = LIFETIME,
 ) -> Snapshot:
-    """Keep a snapshot of these stored configurations, by name, and of the queues with a warning."""
-    snapshot = Snapshot(time.monotonic() + seconds, stored, frozenset(warned))
+    """Keep a snapshot of these stored configurations, by name, and of the other queues."""
+    snapshot = Snapshot(
+        time.monotonic() + seconds, stored, frozenset(warned), frozenset(limited_by_key)
+    )
     _snapshots.put(alias, snapshot)
     return snapshot
 
@@ -135,12 +154,13 @@ def changed() -> None:
     database.after_commit(_snapshots.reset)
 
 
-def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
     if connections[alias].in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow.
         database.dialect().begin_write(connections[alias])
-    wanted = ~Q(config={}) | Q(warned_at__isnull=False)
-    rows = list(Queue.objects.using(alias).filter(wanted).values_list(*_COLUMNS))
-    configs = {name: config for name, config, _ in rows if config}
-    return configs, [name for name, _, warned_at in rows if warned_at is not None]
+    wanted = ~Q(config={}) | Q(warned_at__isnull=False) | Q(has_limit_keys=True)
+    rows = list(Queue.objects.using(alias).filter(wanted).values_list(*_SNAPSHOT_COLUMNS))
+    configs = {name: config for name, config, _, _ in rows if config}
+    warned = [name for name, _, warned_at, _ in rows if warned_at is not None]
+    return configs, warned, [name for name, _, _, by_key in rows if by_key]

@@ -8,6 +8,8 @@ no job of the queue: the statement of the claim reads whether the configuration 
 
 import time
 from dataclasses import dataclass, replace
+from datetime import datetime
+from math import ceil
 from typing import Final
 
 from django_ojs.conf import settings
@@ -17,9 +19,11 @@ from django_ojs.spec.queue_config import LIMITS
 from django_ojs.spec.rate_limit import RateLimit, Starts
 from django_ojs.storage import database, process_state, queue_configs
 
-#: Seconds until a queue with as many active jobs as it may have is tried again: one of them may
-#: end at any time, in any process. So may the transaction that holds the lock of the limits.
+#: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
+#: active jobs as it may have: any process may end one at any time. The latter is doubled each time,
+#: up to the largest. A worker is woken by the processes that end jobs of such a queue.
 RETRY_AFTER: Final = 0.05
+LARGEST_RETRY_AFTER: Final = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +47,14 @@ class Use:
             room = min(room, self.limit.concurrency - self.active)
         return max(0, room)
 
+    def claimed_at(self, at: datetime) -> "Use":
+        """Return the use with the time at which jobs were claimed.
+
+        A process may be suspended between the two statements: starts that counted as earlier than
+        they were would leave their window too early.
+        """
+        return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
+
     def after(self, number: int) -> "Use":
         """Return the use after so many jobs have started."""
         starts = self.starts.after(self.limit, number, self.now)
@@ -54,9 +66,9 @@ class Use:
         return (self.starts.next_at(self.limit, self.now) - self.now) / 1000
 
     @property
-    def retry_after(self) -> float:
-        """Seconds until a job may start, as far as that is known."""
-        return max(self.seconds_to_rate, RETRY_AFTER)
+    def waits_for_end(self) -> bool:
+        """Whether no job may start before another one ends."""
+        return self.limit.concurrency is not None and self.active >= self.limit.concurrency
 
 
 class NextStarts:
@@ -65,6 +77,18 @@ class NextStarts:
     def __init__(self) -> None:
         self._by_queue: dict[str, float] = {}
         self._full: set[str] = set()
+        self._delays: dict[str, float] = {}
+        #: Queues with a limit on running jobs, of which this process has claimed some.
+        self.concurrency_limited: set[str] = set()
+
+    def note_full(self, queue: str, used: Use) -> None:
+        """Remember that the limits let no job start now."""
+        seconds = max(used.seconds_to_rate, RETRY_AFTER)
+        if used.waits_for_end:
+            delay = self._delays.get(queue, RETRY_AFTER)
+            self._delays[queue] = min(2 * delay, LARGEST_RETRY_AFTER)
+            seconds = max(seconds, delay)
+        self.note(queue, seconds)
 
     def note(self, queue: str, seconds: float) -> None:
         """Remember that no job may start for so many seconds."""
@@ -78,6 +102,7 @@ class NextStarts:
     def forget(self, queue: str) -> None:
         """Note that the queue has room."""
         self._full.discard(queue)
+        self._delays.pop(queue, None)
         self._by_queue.pop(queue, None)
 
     def seconds(self) -> float | None:
@@ -93,21 +118,30 @@ class NextStarts:
         """Forget all of them."""
         self._by_queue = {}
         self._full = set()
+        self._delays = {}
+        self.concurrency_limited = set()
 
 
 next_starts: Final = process_state.register(NextStarts())
 
 
 def are_known(queue: str) -> bool:
-    """Whether this process knows of limits of a queue.
+    """Whether this process knows of limits of a queue, or of limits by key of jobs in it.
 
     Where the settings limit queues it may take a query: the statement of the claim does not see
     limits that are in no row.
     """
+    if queue_configs.is_remembered_as_limited_by_key(queue):
+        return True
     in_code = settings().queues
     if in_code and any(not LIMITS.isdisjoint(config) for config in in_code.values()):
         return queue_configs.of(queue).has_limits
     return queue_configs.remembered(queue).has_limits
+
+
+def has_limits(queue: str) -> bool:
+    """Whether a queue has limits, or jobs with limits by key, as it was at most a second ago."""
+    return queue_configs.of(queue).has_limits or queue_configs.is_limited_by_key(queue)
 
 
 def try_lock(queue: str) -> bool:
@@ -158,7 +192,7 @@ def is_still_full(queue: str) -> bool:
     used = use(queue, limit)
     if used.room or used.was_ahead:
         return False
-    next_starts.note(queue, used.retry_after)
+    next_starts.note_full(queue, used)
     return True
 
 

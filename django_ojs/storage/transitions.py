@@ -9,7 +9,7 @@ belong to the dialects, and are built from the same table. `operations.push` sto
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypedDict
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -49,6 +49,19 @@ ANY_CLAIM = Claim()
 
 #: No limit of bytes, as the databases' largest integer.
 ANY_SIZE: Final = 2**63 - 1
+
+
+class ClaimValues(TypedDict):
+    """What jobs a claim takes, and for which worker."""
+
+    queue: str
+    limit: int
+    worker_id: str | None
+    lease_ms: int
+    own_lease: bool
+    isolation: Isolation
+    max_bytes: int
+    at_least_one: bool
 
 
 def claim(

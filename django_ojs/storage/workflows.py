@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import F, QuerySet, Value
+from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Now
 
 from django_ojs.models import EndedWorkflowJob, WorkflowStep
@@ -116,6 +116,23 @@ def set_state(steps: Sequence[WorkflowStep], state: StepState) -> None:
         step.state = state
 
 
+def try_again(step: WorkflowStep, error: Mapping[str, Any], delay: timedelta) -> None:
+    """Store that the job of a step could not be enqueued, and is tried again after a delay."""
+    WorkflowStep.primary.filter(pk=step.pk).update(
+        state=StepState.READY.value,
+        error=dict(error),
+        start_failures=F("start_failures") + 1,
+        start_after=Now() + delay,
+    )
+
+
+def ready_steps() -> QuerySet[WorkflowStep]:
+    """Return the steps whose jobs may be enqueued now, of all workflows."""
+    return WorkflowStep.primary.filter(
+        Q(start_after__isnull=True) | Q(start_after__lte=Now()), state=StepState.READY
+    )
+
+
 _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})
 
 
@@ -137,8 +154,7 @@ class DueWorkflows:
         """Return up to `limit` of each kind, all of them if there are no more."""
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
         self._ended_after = ended[-1] if len(ended) == limit else None
-        steps = WorkflowStep.primary.filter(state=StepState.READY)
-        ready = _from_cursor(steps, self._ready_after, limit)
+        ready = _from_cursor(ready_steps(), self._ready_after, limit)
         self._ready_after = ready[-1] if len(ready) == limit else None
         return list(dict.fromkeys(ended + ready))
 

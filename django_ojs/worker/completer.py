@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,8 +22,10 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
+from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
+from django_ojs.storage.queue_limits import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.workflow_advancer import WorkflowAdvancer
@@ -36,9 +38,6 @@ BATCH_WINDOW = 0.003
 
 #: The most completions in one statement.
 MAX_BATCH = 500
-
-#: Seconds between two tries while the database cannot be reached.
-RETRY_INTERVAL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,13 @@ class Completer:
         in_flight: JobsInFlight,
         job_log: JobLog,
         on_slot_free: Callable[[float], None],
+        on_room: Callable[[Collection[str]], None],
     ) -> None:
         self._worker_id = worker_id
         self._in_flight = in_flight
         self._job_log = job_log
         self._on_slot_free = on_slot_free
+        self._on_room = on_room
         self._items: deque[Completion | StateChange] = deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
@@ -209,6 +210,10 @@ class Completer:
         for change in changes:
             self._store(change.write, change.runs)
             self._in_flight.remove(change.runs)
+        limited = next_starts.concurrency_limited
+        ended = [each.run for each in completions] + [run for each in changes for run in each.runs]
+        if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
+            self._on_room(queues)
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(
@@ -242,6 +247,7 @@ class Completer:
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Retry while the database is away. Return False when the write fails otherwise."""
+        backoff = Backoff()
         while True:
             try:
                 write()
@@ -260,7 +266,7 @@ class Completer:
                     connections.close_all()
                     # The leases outlive a short outage. After a long one other workers may
                     # have claimed the jobs: the fence then rejects this write.
-                    time.sleep(RETRY_INTERVAL)
+                    time.sleep(backoff.pause())
                     continue
                 # The database rejects the write, or this is a fault in the code: a retry would fail
                 # too, and the jobs behind this one wait.

@@ -106,7 +106,7 @@ class EventLoop:
                 self._on_end(run, result, error, False)
             try:
                 if sync_thread in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(refresh_connections)()
+                    await sync_to_async(refresh_connections)(error)
             except asyncio.CancelledError:
                 pass  # It arrived after the handler had ended.
             finally:

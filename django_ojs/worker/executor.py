@@ -112,7 +112,7 @@ class Executor:
         if not run.end():
             return not run.interrupted
         self._on_end(run, result, error, committed)
-        refresh_connections()
+        refresh_connections(error)
         return True
 
 

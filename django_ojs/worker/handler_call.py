@@ -10,6 +10,7 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
+from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
 
 #: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
@@ -39,12 +40,18 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
     return seconds >= (limit / 1000 if limit else settings().default_timeout.total_seconds())
 
 
-def refresh_connections() -> None:
-    """Close the thread's connections that are broken or too old."""
+def refresh_connections(error: BaseException | None = None) -> None:
+    """Close the thread's connections that are broken or too old.
+
+    `error` is that of the handler: one that says that the server takes no writes closes the
+    connection to it as well.
+    """
     # As Django does around a request: close connections that are broken or too old, and clear the
     # queries that DEBUG records.
     if any(True for _ in connections.all(initialized_only=True)):
         reset_queries()
+        if error is not None:
+            database.leave_if_read_only(error)
         close_old_connections()
 
 

@@ -13,6 +13,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance.timeouts import timeout_failure
+from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.dialects.base import Session
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.handler_call import interrupt
@@ -60,9 +61,11 @@ class Heartbeat:
         self._stop = WakeEvent()
         self.state = Directive.RUNNING
         self.session: Session | None = None
-        #: Whether the database has a row of the worker. Before that it must claim no job: its death
-        #: would not be noticed.
+        #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
+        #: would not be noticed, or it counts as dead.
         self.registered = False
+        self._backoff = Backoff()
+        self._due = 0.0
         self._beat()
         self._thread = threading.Thread(target=self._work, name="ojs-heartbeat", daemon=True)
         self._thread.start()
@@ -82,20 +85,19 @@ class Heartbeat:
         self._thread.join(CLOSE_TIMEOUT)
 
     def _work(self) -> None:
-        due = time.monotonic() + self._interval.total_seconds()
         try:
             while True:
                 idle = min(0.5, self._interval.total_seconds())
                 if self._stop.wait(TICK if len(self._in_flight) else idle):
                     return
                 self._fail_overdue()
-                if time.monotonic() >= due or not self.registered:
+                if time.monotonic() >= self._due:
                     self._beat()
-                    due = time.monotonic() + self._interval.total_seconds()
         finally:
             connections.close_all()
 
     def _beat(self) -> None:
+        interval = self._interval.total_seconds()
         runs = {run.job.id: run for run in self._in_flight.all()}
         # Leases are long and beats are many: a lease is extended when half of it is over.
         to_extend = [key for key, run in runs.items() if _is_half_over(run)]
@@ -113,7 +115,13 @@ class Heartbeat:
             # A worker goes on as it was (worker-protocol §4.6).
             self._job_log.database_away(error)
             connections.close_all()
+            # Soon: without a heartbeat others take this worker for dead. Until then it claims
+            # nothing: this thread may find no connection while the others have theirs.
+            self.registered = False
+            self._due = time.monotonic() + min(interval, self._backoff.pause())
             return
+        self._backoff.reset()
+        self._due = time.monotonic() + interval
         self.registered = True
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready()

@@ -10,28 +10,35 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
 from django_ojs.storage import database, notify
+from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.queue_selection import ALL
 
 logger = logging.getLogger("django_ojs")
 
 #: Seconds of one wait for notifications; between two waits the thread checks whether to stop.
 WAIT = 0.25
-RECONNECT_DELAY = 0.2
 
 
 class Listener:
     """A thread that calls `wake` for each notification of its queues.
 
-    It does nothing where the database has no notifications, or behind a pooler.
+    It calls `connected` before, each time that it has connected. It does nothing where the database
+    has no notifications, or behind a pooler.
     """
 
     def __init__(
-        self, queues: Collection[str], wake: Callable[[], None], attach_session: Callable[[], bool]
+        self,
+        queues: Collection[str],
+        wake: Callable[[], None],
+        attach_session: Callable[[], bool],
+        connected: Callable[[], None],
     ) -> None:
         self._queues = frozenset(queues)
         self._wake = wake
         self._attach_session = attach_session
+        self._connected = connected
         self._stop = threading.Event()
+        self._backoff = Backoff()
         self._thread: threading.Thread | None = None
         self.listening = False
         if database.dialect().can_notify:
@@ -56,7 +63,7 @@ class Listener:
                     logger.debug("Listening was interrupted; connecting again.", exc_info=True)
                 self.listening = False
                 connections.close_all()
-                self._stop.wait(RECONNECT_DELAY)
+                self._stop.wait(self._backoff.pause())
         finally:
             connections.close_all()
 
@@ -70,6 +77,8 @@ class Listener:
         if settings().notify:
             database.dialect().listen(link, notify.JOBS)
         self.listening = True
+        self._backoff.reset()
+        self._connected()
         # Jobs that were announced before LISTEN took effect are found by this wake.
         self._wake()
         with selectors.DefaultSelector() as selector:

@@ -12,7 +12,7 @@ from typing import Final
 
 from django.db import Error, connections
 
-from django_ojs.operations import promotion
+from django_ojs.operations import limits, promotion
 from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron.pruning import WALK, RunPruner
@@ -20,7 +20,7 @@ from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_operations
-from django_ojs.operations.maintenance import lease, pruning, timeouts
+from django_ojs.operations.maintenance import checkpoints, lease, pruning, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import pruning as workflow_pruning
@@ -28,6 +28,7 @@ from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
 from django_ojs.storage import database
+from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.job_log import JobLog
 
@@ -81,6 +82,9 @@ class MaintenanceThread:
             Step(passing.expire, TICK),
             Step(passing.fire_cron, TICK),
             Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE),
+            Step(limits.open_due, TICK, limits.AT_ONCE),
+            Step(limits.recheck, 60.0, _ALL),
+            Step(limits.prune, 60.0, _ALL),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
@@ -91,12 +95,15 @@ class MaintenanceThread:
             Step(pruning.prune, 10.0, pruning.PRUNED),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(RunPruner().prune, 10.0, WALK),
+            Step(starts.StartsPruner().prune, 60.0, starts.WALK),
+            Step(checkpoints.CheckpointPruner().prune, 60.0, checkpoints.WALK),
             Step(workflow_pruning.prune, 10.0, workflow_pruning.AT_ONCE),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_operations.work, 1.0),
             Step(bulk_operations.prune, 60.0),
+            Step(bulk_operations.prune_followed, 60.0),
             # Readers of the events settle them too.
             Step(log.settle, 2.0),
             Step(log.prune, 10.0),
@@ -127,9 +134,10 @@ class MaintenanceThread:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
         # Renewed when half of its term is over.
         held_until = 0.0
-        written_at, is_away, is_behind = time.monotonic(), False, False
+        written_at, is_away = time.monotonic(), False
+        pause, backoff = TICK, Backoff()
         try:
-            while not self._stop.wait(0 if is_behind else TICK):
+            while not self._stop.wait(pause):
                 is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
@@ -146,10 +154,13 @@ class MaintenanceThread:
                         is_behind = self._run_due(self._helping, due)
                     # The rollups of this process only, so without the lease.
                     rollups.flush_if_due()
+                    pause = 0.0 if is_behind else TICK
+                    backoff.reset()
                 except Error as error:
                     is_away, held_until = True, 0.0
                     self._job_log.database_away(error)
                     connections.close_all()
+                    pause = max(TICK, backoff.pause())
             lease.give(self._worker_id)
         except Error:
             logger.debug("The maintenance lease was not released; it expires by itself.")

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -12,16 +13,18 @@ from enum import IntEnum
 from django.db import Error, connections
 
 from django_ojs.conf import settings
+from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut
-from django_ojs.operations.workers import removal
+from django_ojs.operations.workers import removal, rescue
 from django_ojs.operations.workflows import advance_due
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import notify
+from django_ojs.storage import database, notify
+from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
 from django_ojs.version import VERSION
@@ -52,6 +55,14 @@ IDLE_WARNING_INTERVAL = 300.0
 #: Seconds between two checks whether a job is available that must run alone.
 ISOLATED_CHECK_INTERVAL = 1.0
 
+#: Seconds after a failed claim in which it is checked whether the claim was committed nevertheless,
+#: and between two of these checks: the server may get the statement late.
+LOST_CLAIMS_WITHIN = 60.0
+LOST_CLAIMS_INTERVAL = 5.0
+
+#: Seconds between two checks whether a heartbeat is stored again, so that this worker may claim.
+HEARTBEAT_CHECK_INTERVAL = 0.2
+
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
 
@@ -59,6 +70,9 @@ FINAL_WRITE_TIMEOUT = 5.0
 #: and the seconds between two times, for another process that is advancing the same ones.
 ROUNDS_FOR_WORKFLOWS = 40
 ROUND_FOR_WORKFLOWS = 0.05
+
+#: A worker with handlers for more types does not report them: each heartbeat carries them.
+MAX_REPORTED_TYPES = 500
 
 #: A claimed job that found no slot for this many seconds becomes available again: the jobs before
 #: it turned out to be slow.
@@ -96,6 +110,10 @@ class WorkerProcess:
         self._isolation = isolation
         self._status = status
         self._isolated_checked_at = float("-inf")
+        # Claims and other queries of this thread rest until then, while the database is away.
+        self._away_until = 0.0
+        self._backoff = Backoff()
+        self._lost_claims_until = self._lost_claims_due = 0.0
         self._waiting = False
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
@@ -113,7 +131,9 @@ class WorkerProcess:
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
-        self._completer = Completer(self.id, self._in_flight, self.job_log, self._on_slot_free)
+        self._completer = Completer(
+            self.id, self._in_flight, self.job_log, self._on_slot_free, self._on_room
+        )
         self._executor = Executor(config.threads, self._completer.handler_ended)
         self._dispatcher = Dispatcher(
             self.id, self._in_flight, self._executor, self._completer, self.job_log, config.threads
@@ -134,7 +154,12 @@ class WorkerProcess:
         )
         # `once` runs the jobs that are there now; a relay would never end.
         self._relays = Relays([] if config.once else relays(self.id))
-        self._listener = Listener(config.queues, self._on_notify, self._heartbeat.attach_session)
+        self._listener = Listener(
+            config.queues,
+            self._on_notify,
+            self._heartbeat.attach_session,
+            self._on_listener_connected,
+        )
         logger.info(
             "%s runs jobs of %s, %d at a time%s",
             self.id,
@@ -200,12 +225,15 @@ class WorkerProcess:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
         if wanted <= 0 or not self._heartbeat.registered:
             return False
+        if time.monotonic() < self._away_until:
+            return False
         most = settings().max_fetch_bytes
         left = most - sum(run.job.size for run in self._in_flight.all())
         if left <= 0 and self._in_flight.busy >= self._batch_sizer.slots:
             # Jobs that wait for a slot take memory; the running ones cannot be avoided.
             return False
         try:
+            self._give_back_lost_claims()
             queues = self._queues.current()
             jobs = (
                 fetch(
@@ -220,9 +248,11 @@ class WorkerProcess:
                 else []
             )
         except Error as error:
-            self.job_log.database_away(error)
-            connections.close_all()
+            self._database_away(error)
+            self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
+            self._lost_claims_due = 0.0
             return False
+        self._backoff.reset()
         self._found_none = not jobs
         self._claimed += len(jobs)
         if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
@@ -235,6 +265,30 @@ class WorkerProcess:
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return self._may_be_more
 
+    def _give_back_lost_claims(self) -> None:
+        """Return jobs whose claim was committed though its response did not arrive.
+
+        This process would keep them until their leases expire. Called by the thread that claims:
+        no claim is under way.
+        """
+        now = time.monotonic()
+        if now >= self._lost_claims_until or now < self._lost_claims_due:
+            return
+        known = [(run.job.id, run.job.run) for run in self._in_flight.all()]
+        count = rescue.give_back_unknown(known, worker_id=self.id)
+        self._lost_claims_due = now + LOST_CLAIMS_INTERVAL
+        if count:
+            logger.info(
+                "Available again: %s that this worker had claimed when it lost its connection.",
+                number_of_jobs(count),
+            )
+
+    def _database_away(self, error: Error) -> None:
+        self.job_log.database_away(error)
+        connections.close_all()
+        self._may_be_more = False
+        self._away_until = time.monotonic() + self._backoff.pause()
+
     def _may_have_next_steps(self) -> bool:
         """Advance the workflows of which a job has ended. Return whether there were any.
 
@@ -245,8 +299,7 @@ class WorkerProcess:
             if self._rounds_without_job >= ROUNDS_FOR_WORKFLOWS or not advance_due():
                 return False
         except Error as error:
-            self.job_log.database_away(error)
-            connections.close_all()
+            self._database_away(error)
         self._rounds_without_job += 1
         self._wake.wait(ROUND_FOR_WORKFLOWS)
         return True
@@ -263,14 +316,14 @@ class WorkerProcess:
             return
         now = time.monotonic()
         is_running = self._lifecycle.state is Directive.RUNNING
-        if not is_running or now - self._isolated_checked_at < ISOLATED_CHECK_INTERVAL:
+        next_check = max(self._away_until, self._isolated_checked_at + ISOLATED_CHECK_INTERVAL)
+        if not is_running or now < next_check:
             return
         self._isolated_checked_at = now
         try:
             self._note_isolated(self._status)
         except Error as error:
-            self.job_log.database_away(error)
-            connections.close_all()
+            self._database_away(error)
 
     def _note_isolated(self, status: ProcessStatus) -> None:
         queues = None if ALL in self._config.queues else self._config.queues
@@ -291,6 +344,10 @@ class WorkerProcess:
             timeout = min(timeout, notify.INTERVAL * 1.5)
         if self._in_flight.busy > self._config.threads:
             timeout = min(timeout, GIVE_BACK_AFTER)
+        if (away := self._away_until - time.monotonic()) > 0:
+            timeout = min(timeout, away)
+        if not self._heartbeat.registered:
+            timeout = min(timeout, HEARTBEAT_CHECK_INTERVAL)
         if (next_start := next_starts.seconds()) is not None:
             timeout = min(timeout, next_start)
         self._waiting = True
@@ -309,6 +366,11 @@ class WorkerProcess:
             and self._batch_sizer.claim_size(self._in_flight.busy) > 0
         )
 
+    def _on_listener_connected(self) -> None:
+        # The database is back. A notification does not say so: this thread may find no connection
+        # while the listener has its own.
+        self._away_until = 0.0
+
     def _on_notify(self) -> None:
         self._notified_at = time.monotonic()
         self._queues.expire()
@@ -320,6 +382,11 @@ class WorkerProcess:
         # With no job in flight it polls too: jobs that came meanwhile may have had no notification.
         if self._waiting and (not self._in_flight.busy or self._can_claim()):
             self._wake.set()
+
+    def _on_room(self, queues: Collection[str]) -> None:
+        """Jobs of queues ended that limit how many run: any worker may start one now."""
+        self._wake.set()
+        notify.send(database.alias(), queues)
 
     def _check_replacement(self) -> None:
         if self._parent is not None and os.getppid() != self._parent:
@@ -391,8 +458,14 @@ class WorkerProcess:
             pid=os.getpid(),
             queues=self._config.queues,
             labels=self._config.labels,
+            job_types=_reported_types(),
             concurrency=self._config.threads,
             version=f"django_ojs {VERSION}",
             started_at=datetime.now(UTC),
             enforces_timeouts=True,
         )
+
+
+def _reported_types() -> tuple[str, ...]:
+    types = job_types()
+    return tuple(types) if len(types) <= MAX_REPORTED_TYPES else ()

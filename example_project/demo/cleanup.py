@@ -5,11 +5,22 @@ from pathlib import Path
 
 from django.conf import settings
 
-from django_ojs.models import Job
-from example_project.shop.models import Order, Source
+from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from example_project.shop.jobs import STOCK_IMPORT
+from example_project.shop.models import Order, Source, Stock
 
-#: The types of the shop's jobs; jobs of other types are not deleted.
-JOB_TYPES = ("order.charge", "order.receipt", "order.invoice", "order.label")
+#: The types of the jobs of an order; of other types, only the import is deleted.
+JOB_TYPES = (
+    "order.reserve",
+    "order.charge",
+    "order.label",
+    "order.handover",
+    "order.receipt",
+    "order.invoice",
+    "order.cancel",
+)
+#: Workflows that one statement deletes: SQLite limits its parameters.
+_AT_ONCE = 500
 
 
 def foreign_orders() -> int:
@@ -18,8 +29,15 @@ def foreign_orders() -> int:
 
 
 def delete_shop_data() -> None:
-    """Delete the shop's orders, jobs, e-mails and invoices."""
+    """Delete the shop's orders, their workflows and jobs, the stock, e-mails and invoices."""
+    of_orders = list(Workflow.objects.filter(name="order").values_list("pk", flat=True))
+    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT]).delete()
+    for number in range(0, len(of_orders), _AT_ONCE):
+        keys = of_orders[number : number + _AT_ONCE]
+        WorkflowStep.objects.filter(workflow_id__in=keys).delete()
+        EndedWorkflowJob.objects.filter(workflow_id__in=keys).delete()
+        Workflow.objects.filter(pk__in=keys).delete()
     Order.objects.all().delete()
-    Job.objects.filter(type__in=JOB_TYPES).delete()
+    Stock.objects.all().delete()
     for folder in (Path(settings.RECEIPT_FOLDER), Path(settings.MEDIA_ROOT) / "invoices"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -114,7 +114,7 @@ def _client(logs: Path) -> Iterator[Callable[[int], Response]]:
             {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"},
         )
         try:
-            received = urllib.request.urlopen(request, timeout=30)
+            received = urllib.request.urlopen(request, timeout=120)
         except urllib.error.HTTPError as error:
             received = error
         with received:

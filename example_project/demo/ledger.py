@@ -9,6 +9,10 @@ from example_project.demo import checks
 from example_project.demo.monitor import Run
 from example_project.demo.placement import Placement
 from example_project.demo.snapshot import Snapshot
+from example_project.demo.stock_import import Imported
+from example_project.shop import stock
+from example_project.shop.labels import MAX_CONCURRENT, MAX_PER_SECOND
+from example_project.shop.models import Status
 
 #: The number of references that a problem names.
 _SAMPLE = 3
@@ -36,16 +40,19 @@ class Ledger:
         return [entry.problem for _, entries in self.sections for entry in entries if entry.problem]
 
 
-def build_ledger(snapshot: Snapshot, placed: Placement, run: Run) -> Ledger:
+def build_ledger(snapshot: Snapshot, placed: Placement, run: Run, imported: Imported) -> Ledger:
     """Build the ledger of a run."""
     return Ledger(
         sections=(
             ("Orders", _order_lines(snapshot, placed)),
+            ("Stock, imported from a file by one long job", _stock_lines(snapshot, imported)),
+            ("Workflows, one per order", _workflow_lines(snapshot)),
             ("Payments", _payment_lines(snapshot)),
-            ("Jobs", _job_lines(snapshot, placed, run)),
+            ("Jobs", _job_lines(snapshot, run)),
             ("Dead letters", _dead_letter_lines(snapshot)),
+            ("Labels, from a carrier whose API has limits", _label_lines(snapshot)),
+            ("Handovers, each with the results of the steps before it", _handover_lines(snapshot)),
             ("Documents", _document_lines(snapshot)),
-            ("Labels, one queue for Python and Node", _label_lines(snapshot)),
             ("Time", _time_lines(snapshot, run)),
         )
     )
@@ -71,6 +78,59 @@ def _order_lines(snapshot: Snapshot, placed: Placement) -> tuple[Entry, ...]:
             len(checks.rolled_back_jobs_stored(snapshot, placed)),
             "job of an order that rolled back",
             checks.rolled_back_jobs_stored(snapshot, placed),
+        ),
+    )
+
+
+def _stock_lines(snapshot: Snapshot, imported: Imported) -> tuple[Entry, ...]:
+    rows = stock.deliveries()
+    delivered: Counter[str] = Counter()
+    for row in rows:
+        delivered[row.product] += row.quantity
+    killed_at, continued = imported.killed_at, imported.continued_after
+    began_again = killed_at is not None and continued < killed_at
+    sold, left = snapshot.reserved.total(), snapshot.stock.total()
+    return (
+        _line("deliveries in the file", len(rows)),
+        _line(
+            "imported when its worker was killed", "not killed" if killed_at is None else killed_at
+        ),
+        _check(
+            "imported when the next run continued",
+            continued,
+            "the import did not continue at its checkpoint",
+            [f"{killed_at} and {continued}"] if began_again else [],
+        ),
+        _check(
+            f"products delivered: {sold:,} sold + {left:,} left",
+            delivered.total(),
+            "a delivery or an order is not counted once",
+            checks.wrong_stock(snapshot, delivered),
+        ),
+    )
+
+
+def _workflow_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
+    completed = snapshot.workflows[State.COMPLETED]
+    cancelled = sum(order.status == Status.CANCELLED for order in snapshot.orders)
+    return (
+        _check(
+            "started = completed",
+            f"{snapshot.workflows.total():,} = {completed:,}",
+            "workflow is not completed",
+            checks.not_completed(snapshot),
+        ),
+        _check(
+            "orders with a step too few or too many",
+            len(checks.wrong_steps(snapshot)),
+            "a step has no job, or two",
+            checks.wrong_steps(snapshot),
+        ),
+        _check(
+            "cancelled by the callback, as the card never pays",
+            cancelled,
+            "order is cancelled wrongly, or wrongly not cancelled",
+            checks.not_cancelled(snapshot),
         ),
     )
 
@@ -101,12 +161,10 @@ def _payment_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
     )
 
 
-def _job_lines(snapshot: Snapshot, placed: Placement, run: Run) -> tuple[Entry, ...]:
+def _job_lines(snapshot: Snapshot, run: Run) -> tuple[Entry, ...]:
     states = Counter(job.state for job in snapshot.jobs)
     return (
-        _check(
-            "enqueued", len(snapshot.jobs), "order lacks a job", checks.lost_jobs(snapshot, placed)
-        ),
+        _line("enqueued", len(snapshot.jobs)),
         *(_line(state, states[state]) for state in State if states[state]),
         _check(
             "not finished",
@@ -118,6 +176,12 @@ def _job_lines(snapshot: Snapshot, placed: Placement, run: Run) -> tuple[Entry, 
         _line("of these, failed", snapshot.failed_runs),
         _line("in flight on the killed worker", len(run.killed.jobs) if run.killed else 0),
         _line("recovered from a dead worker", len(snapshot.recovered)),
+        _check(
+            "run again without a written reason",
+            len(checks.again_without_reason(snapshot)),
+            "job was run again without a reason",
+            checks.again_without_reason(snapshot),
+        ),
     )
 
 
@@ -134,39 +198,56 @@ def _dead_letter_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
     )
 
 
+def _label_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
+    at_once = checks.most_at_once(snapshot.carrier)
+    per_second = checks.most_in_a_second(snapshot.carrier)
+    return (
+        _check(
+            "parcels with their label",
+            len(checks.labels(snapshot)),
+            "order lacks a label, or has a wrong one",
+            checks.wrong_labels(snapshot),
+        ),
+        _at_most("most requests at the same time", at_once, MAX_CONCURRENT),
+        _at_most("most requests in any one second", per_second, MAX_PER_SECOND),
+    )
+
+
+def _handover_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
+    by = Counter(job.result.get("by") for job in checks.handovers(snapshot))
+    return (
+        _check(
+            "orders handed over with all their labels",
+            by.total(),
+            "parcels are missing, wrong or in another order",
+            checks.wrong_handovers(snapshot),
+        ),
+        _line("by a worker in Python", by["python"]),
+        _line("by the worker in Node, over HTTP", by["node"]),
+    )
+
+
 def _document_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
     return (
         _check(
             "e-mails",
             len(snapshot.emails),
-            "order lacks its e-mail",
-            checks.without_email(snapshot),
+            "order lacks its e-mail, or has one and was not sent",
+            checks.wrong_emails(snapshot),
         ),
         _check(
-            "invoices", len(snapshot.pdfs), "order lacks its invoice", checks.without_pdf(snapshot)
+            "invoices",
+            len(snapshot.pdfs),
+            "order lacks its invoice, or has one and was not sent",
+            checks.wrong_pdfs(snapshot),
         ),
         _line("e-mails sent again after the kill", len(checks.emails_again(snapshot))),
         _line("invoices drawn again after the kill", len(checks.pdfs_again(snapshot))),
         _check(
-            "written again without a kill",
-            len(checks.again_without_reason(snapshot)),
+            "written again without a reason",
+            len(checks.documents_again_without_reason(snapshot)),
             "document was written again without a reason",
-            checks.again_without_reason(snapshot),
-        ),
-    )
-
-
-def _label_lines(snapshot: Snapshot) -> tuple[Entry, ...]:
-    by = Counter(job.result.get("by") for job in checks.labels(snapshot))
-    return (
-        _check("labels", by.total(), "order lacks its label", checks.without_label(snapshot)),
-        _line("made by Python, in the database", by["python"]),
-        _line("made by Node, over HTTP", by["node"]),
-        _check(
-            "made again without a dead worker",
-            len(checks.labels_again(snapshot)),
-            "label was made again without a reason",
-            checks.labels_again(snapshot),
+            checks.documents_again_without_reason(snapshot),
         ),
     )
 
@@ -181,6 +262,11 @@ def _time_lines(snapshot: Snapshot, run: Run) -> tuple[Entry, ...]:
 
 def _line(label: str, value: int | str) -> Entry:
     return Entry(label=label, value=f"{value:,}" if isinstance(value, int) else value)
+
+
+def _at_most(label: str, value: int, limit: int) -> Entry:
+    problem = f"{label}: {value}, which is more than {limit}" if value > limit else ""
+    return Entry(label=label, value=f"{value:,} of {limit:,}", checked=True, problem=problem)
 
 
 def _check(label: str, value: int | str, problem: str, broken: Sequence[str]) -> Entry:

@@ -1,4 +1,4 @@
-"""Wait until all jobs are finished, and kill a worker half-way."""
+"""Wait until all workflows have ended, and kill a worker half-way."""
 
 import time
 from collections import Counter
@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 from django.db.models import Count
 
-from django_ojs.models import Attempt, Job
-from django_ojs.spec.states import TERMINAL, State
+from django_ojs.models import Attempt, Job, WorkflowStep
+from django_ojs.models.workflow import StepState
+from django_ojs.spec.states import State
 from example_project.demo.cleanup import JOB_TYPES
 from example_project.demo.kill import Killed, kill_one
 from example_project.demo.progress import Progress
 from example_project.demo.workers import Workers
 
 _POLL_SECONDS = 0.25
-#: A worker is killed when this share of the jobs is done.
+#: The states of steps that are not over.
+_NOT_OVER = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
+#: A worker is killed when this share of the steps is over.
 _KILL_AT = 0.4
 #: Without progress for this long, the wait ends, and the ledger shows what is not finished.
 _STALLED_AFTER_SECONDS = 90.0
@@ -29,17 +32,18 @@ class Run:
     stalled: bool = False
 
 
-def wait_for_jobs(workers: Workers, progress: Progress) -> Run:
-    """Return when every job is finished, there is no progress, or no worker is alive."""
+def wait_for_workflows(workers: Workers, progress: Progress) -> Run:
+    """Return when every step is over, there is no progress, or no worker is alive."""
     started = changed = time.monotonic()
     killed: Killed | None = None
     before: Counter[str] = Counter()
     while True:
         now = time.monotonic()
-        states = job_states()
-        done = sum(states[state] for state in TERMINAL)
-        changed = changed if states == before else now
-        before = states
+        steps = step_states()
+        done = steps.total() - sum(steps[state] for state in _NOT_OVER)
+        states = _job_states()
+        changed = changed if steps + states == before else now
+        before = steps + states
         progress.show(done, _note(states))
         if done >= progress.total:
             return Run(seconds=now - started, killed=killed)
@@ -54,8 +58,13 @@ def wait_for_jobs(workers: Workers, progress: Progress) -> Run:
         time.sleep(_POLL_SECONDS)
 
 
-def job_states() -> Counter[str]:
-    """Count the shop's jobs by state."""
+def step_states() -> Counter[str]:
+    """Count the steps of the shop's workflows by state."""
+    steps = WorkflowStep.objects.filter(type__in=JOB_TYPES)
+    return Counter(dict(steps.values_list("state").annotate(Count("pk"))))
+
+
+def _job_states() -> Counter[str]:
     rows = Job.objects.filter(type__in=JOB_TYPES).values_list("state").annotate(Count("pk"))
     return Counter(dict(rows))
 

@@ -9,7 +9,7 @@ from django_ojs.operations.cron.schedule import describe
 from example_project.shop.jobs import REPORT
 from example_project.shop.models import Order, Status
 
-_TIMEOUT_SECONDS = 60.0
+_TIMEOUT_SECONDS = 180.0
 _POLL_SECONDS = 0.1
 
 

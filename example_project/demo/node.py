@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
-from example_project.shop.jobs import LABELS
+from example_project.shop.jobs import COLLECTIONS
 from example_project.site_server import Site
 
 WORKER = Path(__file__).resolve().parents[1] / "workers" / "node" / "worker.mjs"
@@ -40,9 +40,9 @@ def unavailable_reason() -> str:
 def node_worker(*, logs: Path) -> Iterator[str]:
     """Serve the site and run the worker, whose key is for its queue only; yield the site's URL."""
     key, secret = api_keys.create(
-        name="demo, labels in Node",
+        name="demo, worker in Node",
         scopes=[Scope.WORKER],
-        queues=[LABELS],
+        queues=[COLLECTIONS],
         expires=timedelta(hours=1),
         by="manage.py demo",
     )
@@ -61,7 +61,7 @@ def _start(url: str, key: str, out: int) -> subprocess.Popen[bytes]:
     variables = {
         "OJS_URL": url,
         "OJS_API_KEY": key,
-        "OJS_QUEUES": LABELS,
+        "OJS_QUEUES": COLLECTIONS,
         "OJS_BEAT_MS": str(_BEAT_MS),
     }
     return subprocess.Popen(

@@ -1,19 +1,27 @@
 """A snapshot of the database and of the folders after the jobs are finished."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Sum
 
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Workflow
 from example_project.demo.cleanup import JOB_TYPES
-from example_project.shop.models import Invoice, Order, Receipt
+from example_project.shop import labels
+from example_project.shop.models import Invoice, Order, OrderItem, Receipt, Status, Stock
 
 #: Outcomes of runs that ended with their worker, not with their handler.
 RECOVERED = ("lost", "lapsed")
+#: Outcomes after which a job may run again. A response to the worker in Node that is lost on a busy
+#: machine leaves its jobs with it until they time out.
+_EXPLAINED = (*RECOVERED, "failed", "timeout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +36,8 @@ class JobRecord:
     spent: int = 1
     dead_letter: bool = False
     error: str = ""
-    result: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[Any, ...] = ()
+    result: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,19 +47,40 @@ class OrderRecord:
     reference: str
     card: str
     total: Decimal
+    parcels: int = 1
+    status: str = Status.PAID
     payments: tuple[Decimal, ...] = ()
     receipts: int = 0
     invoices: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Period:
+    """From when to when a job of the carrier's queue was active."""
+
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """The data of the ledger. `emails`, `pdfs`: the references that have such a file."""
+    """The data of the ledger.
+
+    `workflows`: how many there are in each state. `explained`: by job, how many of its runs ended
+    in a way after which there may be another. `carrier`: the runs of the labels. `stock`,
+    `reserved`: by product, what is left, and what was sold. `emails`, `pdfs`: the references that
+    have such a file.
+    """
 
     orders: tuple[OrderRecord, ...]
     jobs: tuple[JobRecord, ...]
+    workflows: Counter[str] = field(default_factory=Counter)
     recovered: frozenset[UUID] = frozenset()
+    explained: Counter[UUID] = field(default_factory=Counter)
     failed_runs: int = 0
+    carrier: tuple[Period, ...] = ()
+    stock: Counter[str] = field(default_factory=Counter)
+    reserved: Counter[str] = field(default_factory=Counter)
     emails: frozenset[str] = field(default_factory=frozenset)
     pdfs: frozenset[str] = field(default_factory=frozenset)
 
@@ -58,13 +88,20 @@ class Snapshot:
 def read() -> Snapshot:
     """Read the snapshot from the database and the folders."""
     attempts = Attempt.objects.filter(job__type__in=JOB_TYPES)
+    workflows = Workflow.objects.filter(name="order").values_list("state", flat=True)
+    sold = OrderItem.objects.exclude(order__status=Status.CANCELLED)
     return Snapshot(
         orders=tuple(_orders()),
         jobs=tuple(_jobs()),
+        workflows=Counter(workflows),
         recovered=frozenset(
             attempts.filter(outcome__in=RECOVERED).values_list("job_id", flat=True)
         ),
+        explained=Counter(attempts.filter(outcome__in=_EXPLAINED).values_list("job_id", flat=True)),
         failed_runs=attempts.exclude(outcome__in=RECOVERED).count(),
+        carrier=tuple(_carrier()),
+        stock=Counter(dict(Stock.objects.values_list("product", "quantity"))),
+        reserved=Counter(dict(sold.values_list("product").annotate(Sum("quantity")))),
         emails=_complete_files(Path(settings.RECEIPT_FOLDER), "*.eml", b"\n\n"),
         pdfs=_complete_files(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
     )
@@ -73,11 +110,13 @@ def read() -> Snapshot:
 def _orders() -> Iterable[OrderRecord]:
     receipts = dict(Receipt.objects.values_list("order_id", "written"))
     invoices = dict(Invoice.objects.values_list("order_id", "written"))
-    for order in Order.objects.order_by("id").prefetch_related("payments"):
+    for order in Order.objects.order_by("id").prefetch_related("payments", "items"):
         yield OrderRecord(
             reference=order.reference,
             card=order.card,
             total=order.total,
+            parcels=labels.parcels(sum(item.quantity for item in order.items.all())),
+            status=order.status,
             payments=tuple(payment.amount for payment in order.payments.all()),
             receipts=receipts.get(order.pk, 0),
             invoices=invoices.get(order.pk, 0),
@@ -95,8 +134,19 @@ def _jobs() -> Iterable[JobRecord]:
             spent=job.spent,
             dead_letter=job.dead_letter,
             error=_describe(job.error),
+            args=tuple(job.args),
             result=job.result or {},
         )
+
+
+def _carrier() -> Iterable[Period]:
+    runs = [
+        *Job.objects.filter(type="order.label").values_list("started_at", "finished_at"),
+        *Attempt.objects.filter(job__type="order.label").values_list("started_at", "finished_at"),
+    ]
+    for started_at, ended_at in runs:
+        if started_at and ended_at:
+            yield Period(started_at=started_at, ended_at=ended_at)
 
 
 def _describe(error: dict[str, str] | None) -> str:

@@ -4,12 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from example_project.shop.jobs import DOCUMENTS, LABELS, MAIL, PAYMENTS
+from example_project.shop.jobs import COLLECTIONS, DOCUMENTS, IMPORTS, LABELS, MAIL, PAYMENTS
 
+#: The queues of the shop, in the order in which a worker takes their jobs: what is nearly done
+#: first, and drawing invoices, which takes longest, when there is nothing else to do.
+QUEUES = (MAIL, COLLECTIONS, LABELS, PAYMENTS, IMPORTS, DOCUMENTS)
 _MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 #: Longer than a worker's grace period: a process that has not ended by then is killed.
 _STOP_TIMEOUT_SECONDS = 40
@@ -18,17 +22,22 @@ _STOP_TIMEOUT_SECONDS = 40
 class Workers:
     """Some worker processes, started on entry and stopped on exit."""
 
-    def __init__(self, count: int, *, logs: Path) -> None:
-        """Each of the `count` processes writes its log into the folder `logs`."""
+    def __init__(
+        self, count: int, *, logs: Path, queues: Sequence[str] = QUEUES, name: str = "worker"
+    ) -> None:
+        """Each of the `count` processes writes its log, named after `name`, into `logs`."""
         self._count = count
         self._logs = logs
+        self._queues = queues
+        self._name = name
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         """Start the processes."""
         self._logs.mkdir(parents=True, exist_ok=True)
         for number in range(1, self._count + 1):
-            self._processes.append(_start(self._logs / f"worker-{number}.log"))
+            log = self._logs / f"{self._name}-{number}.log"
+            self._processes.append(_start(log, self._queues))
         return self
 
     def __exit__(
@@ -63,9 +72,9 @@ def stop_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
-def _start(log: Path) -> subprocess.Popen[bytes]:
+def _start(log: Path, queues: Sequence[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_MANAGE), "ojs_worker", "--processes", "1", "--threads", "8"]
-    command += ["--queues", f"{PAYMENTS},{LABELS},{MAIL},{DOCUMENTS}"]
+    command += ["--queues", ",".join(queues)]
     with log.open("wb") as out:
         # A new session identifies the processes of this command. Ctrl-C does not reach it.
         return subprocess.Popen(

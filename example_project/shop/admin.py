@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from example_project.shop.models import Invoice, Order, OrderItem, Payment, Receipt
+from example_project.shop.models import Invoice, Order, OrderItem, Payment, Receipt, Stock
 
 if TYPE_CHECKING:
     _OrderAdmin = admin.ModelAdmin[Order]
     _PaymentAdmin = admin.ModelAdmin[Payment]
     _ReceiptAdmin = admin.ModelAdmin[Receipt]
     _InvoiceAdmin = admin.ModelAdmin[Invoice]
+    _StockAdmin = admin.ModelAdmin[Stock]
     _ItemInline = admin.TabularInline[OrderItem, Order]
     _PaymentInline = admin.TabularInline[Payment, Order]
 else:
-    _OrderAdmin = _PaymentAdmin = _ReceiptAdmin = _InvoiceAdmin = admin.ModelAdmin
+    _OrderAdmin = _PaymentAdmin = _ReceiptAdmin = _InvoiceAdmin = _StockAdmin = admin.ModelAdmin
     _ItemInline = _PaymentInline = admin.TabularInline
 
 
@@ -83,3 +84,11 @@ class InvoiceAdmin(ReadOnly, _InvoiceAdmin):
     list_display = ("order", "file", "written", "written_at")
     list_select_related = ("order",)
     search_fields = ("order__reference",)
+
+
+@admin.register(Stock)
+class StockAdmin(ReadOnly, _StockAdmin):
+    """What is in the warehouse."""
+
+    list_display = ("product", "quantity")
+    search_fields = ("product",)

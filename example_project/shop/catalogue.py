@@ -9,6 +9,8 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from example_project.shop import labels
+
 ORDERS_CSV = Path(__file__).parent / "data" / "orders.csv"
 
 
@@ -36,6 +38,11 @@ class Basket:
     def total(self) -> Decimal:
         """The sum over all lines."""
         return sum((line.quantity * line.unit_price for line in self.lines), Decimal(0))
+
+    @property
+    def parcels(self) -> int:
+        """How many parcels the products need."""
+        return labels.parcels(sum(line.quantity for line in self.lines))
 
 
 @cache

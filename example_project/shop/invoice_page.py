@@ -1,6 +1,8 @@
 """How an invoice looks.
 
-Roboto comes from a package: the fonts of PDF itself know no Greek, Czech or Cyrillic.
+Roboto comes from a package: the fonts of PDF itself know no Greek, Czech or Cyrillic. Embedding it
+is nearly all of the work, so that an invoice without such letters has Helvetica, which is not
+embedded.
 """
 
 import logging
@@ -26,7 +28,8 @@ def render(order: Order, items: Sequence[OrderItem]) -> bytes:
     pdf.set_margin(20)
     pdf.set_title(f"Invoice {order.reference}")
     pdf.set_creation_date(order.placed_at)
-    pdf.add_font("Roboto", "", str(_FONTS / "Roboto-Regular.ttf"))
+    if _needs_roboto(order, items):
+        pdf.add_font("Roboto", "", str(_FONTS / "Roboto-Regular.ttf"))
     pdf.add_page()
     _head(pdf, order)
     _addressee(pdf, order)
@@ -34,6 +37,15 @@ def render(order: Order, items: Sequence[OrderItem]) -> bytes:
     _total(pdf, order)
     _foot(pdf, order)
     return bytes(pdf.output())
+
+
+def _needs_roboto(order: Order, items: Sequence[OrderItem]) -> bool:
+    text = "".join([order.customer, order.email, *(item.product for item in items)])
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _head(pdf: FPDF, order: Order) -> None:
@@ -115,7 +127,7 @@ def _text(
     if bold:
         pdf.set_font("Helvetica", "B", size)
     else:
-        pdf.set_font("Roboto", "", size)
+        pdf.set_font("Roboto" if "roboto" in pdf.fonts else "Helvetica", "", size)
     pdf.cell(
         width,
         height,

@@ -1,16 +1,36 @@
 """The shop's jobs. django_ojs finds this module by its name.
 
 They take the order's reference, not its key: arguments should be meaningful to readers of a job.
+`services.place_order` makes a workflow of them.
 """
 
 from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
 
 import django_ojs as ojs
-from example_project.shop import cards, invoices, labels, mail
+from example_project.shop import cards, invoices, labels, mail, stock
 from example_project.shop.models import Order, Payment, Status
 
-PAYMENTS, LABELS, MAIL, DOCUMENTS = "payments", "labels", "mail", "documents"
-REPORT = "shop.report"
+PAYMENTS, LABELS, COLLECTIONS = "payments", "labels", "collections"
+MAIL, DOCUMENTS, IMPORTS = "mail", "documents", "imports"
+REPORT, STOCK_IMPORT = "shop.report", "stock.import"
+
+#: Deliveries that are imported in one transaction.
+_PAGE = 20
+
+
+@ojs.job("order.reserve", queue=PAYMENTS, atomic=True, timeout=30)
+def reserve(reference: str) -> dict[str, int]:
+    """Take the products of an order from the stock, once: the job is completed in the same commit.
+
+    One that has not arrived yet may have at the next attempt.
+    """
+    order = Order.objects.get(reference=reference)
+    taken = stock.reserve(order)
+    order.set_status(Status.RESERVED)
+    return {"products": taken}
 
 
 @ojs.job(
@@ -33,15 +53,35 @@ def charge(ctx: ojs.JobContext, reference: str) -> dict[str, str]:
     order = Order.objects.get(reference=reference)
     cards.authorise(order.card, attempt=ctx.attempt)
     Payment.objects.create(order=order, amount=order.total, attempt=ctx.attempt)
-    order.status = Status.PAID
-    order.save(update_fields=["status"])
+    order.set_status(Status.PAID)
     return {"amount": str(order.total)}
 
 
+@ojs.job("order.label", queue=LABELS, timeout=30)
+def label(reference: str, parcel: int) -> dict[str, str]:
+    """Ask the carrier for the number of a parcel, no more often than the carrier allows.
+
+    The queue has the limits, see the settings.
+    """
+    return {"tracking": labels.tracking(reference, parcel)}
+
+
+@ojs.job("order.handover", queue=COLLECTIONS, timeout=30)
+def handover(ctx: ojs.JobContext, reference: str) -> dict[str, object]:
+    """Ask the carrier to collect the parcels of an order: the step before has their numbers.
+
+    The demonstration leaves these jobs to the worker in Node, where Node is installed.
+    """
+    steps: list[Any] = ctx.parent_results
+    numbers = [label["tracking"] for label in steps[-1]]
+    return {"collection": labels.collection(numbers), "parcels": numbers, "by": "python"}
+
+
 @ojs.job("order.receipt", queue=MAIL, timeout=30)
-def receipt(reference: str) -> None:
+def receipt(ctx: ojs.JobContext, reference: str) -> None:
     """Write to the customer. May run again after a crash: the same message then replaces itself."""
-    mail.send_receipt(Order.objects.get(reference=reference))
+    steps: list[Any] = ctx.parent_results
+    mail.send_receipt(Order.objects.get(reference=reference), steps[-1]["parcels"])
 
 
 @ojs.job("order.invoice", queue=DOCUMENTS, timeout=60)
@@ -50,10 +90,31 @@ def invoice(reference: str) -> dict[str, str]:
     return {"file": invoices.store(Order.objects.get(reference=reference))}
 
 
-@ojs.job("order.label", queue=LABELS, timeout=30)
-def label(reference: str) -> dict[str, str]:
-    """Number the parcel. The workers in Node have a handler for this type too."""
-    return {"tracking": labels.tracking(reference), "by": "python"}
+@ojs.job("order.cancel", queue=PAYMENTS, atomic=True, timeout=30)
+def cancel(reference: str) -> dict[str, int]:
+    """Cancel an order that cannot be sent, and put back what was reserved for it."""
+    order = Order.objects.get(reference=reference)
+    released = stock.release(order) if order.status == Status.RESERVED else 0
+    order.set_status(Status.CANCELLED)
+    return {"products": released}
+
+
+@ojs.job(STOCK_IMPORT, queue=IMPORTS, timeout=600)
+def import_deliveries(ctx: ojs.JobContext) -> dict[str, int]:
+    """Add the deliveries of the file to the stock.
+
+    The checkpoint commits with the rows of its page: if the worker dies, the next run continues
+    with the page after it, and no delivery is counted twice or left out.
+    """
+    rows = stock.deliveries()
+    first: int = ctx.last_checkpoint or 0
+    for start in range(first, len(rows), _PAGE):
+        end = min(start + _PAGE, len(rows))
+        with transaction.atomic():
+            stock.receive(rows[start:end])
+            ctx.checkpoint(end)
+        ctx.progress(end / len(rows), f"{end:,} of {len(rows):,} deliveries")
+    return {"deliveries": len(rows), "continued_after": first}
 
 
 @ojs.cron("0 3 * * *", timezone="Europe/Paris")

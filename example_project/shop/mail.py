@@ -33,12 +33,13 @@ class ReceiptFileBackend(BaseEmailBackend):
         return len(email_messages)
 
 
-def send_receipt(order: Order) -> None:
+def send_receipt(order: Order, parcels: Sequence[str]) -> None:
     """Send the receipt of an order and remember that it went out."""
     message_id = f"<{order.reference}@corner-kitchen.example.com>"
+    context = {"order": order, "items": order.items.all(), "parcels": parcels}
     message = EmailMessage(
         subject=f"Thank you for your order {order.reference}",
-        body=render_to_string("shop/receipt.txt", {"order": order, "items": order.items.all()}),
+        body=render_to_string("shop/receipt.txt", context),
         # Address quotes what needs it: "Bourgondië, van" is one person.
         to=[str(Address(display_name=order.customer, addr_spec=order.email))],
         headers={"Message-ID": message_id},

@@ -6,10 +6,12 @@ from django.db import models
 
 
 class Status(models.TextChoices):
-    """Whether an order's money has arrived."""
+    """How far an order is."""
 
     PLACED = "placed", "Placed"
+    RESERVED = "reserved", "Reserved"
     PAID = "paid", "Paid"
+    CANCELLED = "cancelled", "Cancelled"
 
 
 class Source(models.TextChoices):
@@ -20,7 +22,7 @@ class Source(models.TextChoices):
 
 
 class Order(models.Model):
-    """An order. It remembers its jobs, written in the transaction that enqueued them."""
+    """An order. It remembers its workflow, written in the transaction that enqueued it."""
 
     reference = models.CharField(max_length=32, unique=True)
     customer = models.CharField(max_length=200)
@@ -30,10 +32,7 @@ class Order(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PLACED)
     source = models.CharField(max_length=16, choices=Source.choices, default=Source.DEMO)
     placed_at = models.DateTimeField()
-    charge_job = models.UUIDField(null=True, editable=False)
-    receipt_job = models.UUIDField(null=True, editable=False)
-    invoice_job = models.UUIDField(null=True, editable=False)
-    label_job = models.UUIDField(null=True, editable=False)
+    workflow = models.UUIDField(null=True, editable=False)
 
     class Meta:
         ordering = ["-placed_at", "-id"]
@@ -41,6 +40,25 @@ class Order(models.Model):
 
     def __str__(self) -> str:
         return self.reference
+
+    def set_status(self, status: Status) -> None:
+        """Change the status."""
+        self.status = status
+        self.save(update_fields=["status"])
+
+
+class Stock(models.Model):
+    """How many of a product are in the warehouse and are not reserved for an order."""
+
+    product = models.CharField(max_length=200, unique=True)
+    quantity = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering = ["product"]
+        verbose_name_plural = "stock"
+
+    def __str__(self) -> str:
+        return f"{self.quantity} x {self.product}"
 
 
 class OrderItem(models.Model):

@@ -1,19 +1,18 @@
-"""Placing an order: the rows and the jobs, in one transaction."""
+"""Placing an order: the rows and the workflow, in one transaction."""
 
 from django.db import transaction
 
 import django_ojs as ojs
-from example_project.shop import stock
+from example_project.shop import jobs, stock
 from example_project.shop.catalogue import Basket
-from example_project.shop.jobs import charge, invoice, label, receipt
 from example_project.shop.models import Order, OrderItem, Source
 
 
 def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
-    """Store the order, its lines and its jobs, or none of them.
+    """Store the order, its lines and its workflow, or none of them.
 
-    The stock is reserved last, on purpose: by then the jobs are enqueued, and SoldOut rolls them
-    back with the order. Raises SoldOut.
+    What is sold out is found last, on purpose: by then the workflow is enqueued, and SoldOut rolls
+    it back with the order. Raises SoldOut.
     """
     with transaction.atomic():
         order = Order.objects.create(
@@ -34,10 +33,20 @@ def place_order(basket: Basket, *, source: Source = Source.SITE) -> Order:
             )
             for line in basket.lines
         )
-        order.charge_job = charge.options(priority=ojs.HIGH).enqueue(order.reference).id
-        order.receipt_job = receipt.enqueue(order.reference).id
-        order.invoice_job = invoice.enqueue(order.reference).id
-        order.label_job = label.enqueue(order.reference).id
-        order.save(update_fields=["charge_job", "receipt_job", "invoice_job", "label_job"])
-        stock.reserve(basket.lines)
+        order.workflow = fulfilment(basket).enqueue().id
+        order.save(update_fields=["workflow"])
+        stock.check(basket.lines)
     return order
+
+
+def fulfilment(basket: Basket) -> ojs.WorkflowRequest:
+    """Describe what is done for an order: all of it in this order, or its cancellation."""
+    reference = basket.reference
+    steps = ojs.chain(
+        jobs.reserve.s(reference),
+        jobs.charge.options(priority=ojs.HIGH).s(reference),
+        ojs.group(*[jobs.label.s(reference, n) for n in range(1, basket.parcels + 1)]),
+        jobs.handover.s(reference),
+        ojs.group(jobs.receipt.s(reference), jobs.invoice.s(reference)),
+    )
+    return ojs.batch(steps, on_failure=jobs.cancel.s(reference), name="order")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,7 +15,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from django_ojs.models import Job
+from django_ojs.models import Job, WorkflowStep
 from django_ojs.spec import ids
 from example_project.shop.catalogue import baskets
 from example_project.shop.models import Order
@@ -25,11 +26,25 @@ _PER_PAGE = 25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A step of the workflow of an order; without its job before it starts and after pruning."""
+
+    type: str
+    state: str
+    job: Job | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """An order with its jobs, for a template. A job that was pruned is left out."""
+    """An order with the steps of its workflow, for a template."""
 
     order: Order
-    jobs: tuple[Job, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def started(self) -> list[Step]:
+        """The steps that have started."""
+        return [step for step in self.steps if step.state not in ("waiting", "skipped")]
 
 
 @require_GET
@@ -41,7 +56,7 @@ def orders(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def order(request: HttpRequest, reference: str) -> HttpResponse:
-    """Show one order: lines, payments, documents, jobs and what went wrong in them."""
+    """Show one order: lines, payments, documents, steps and what went wrong in them."""
     found = get_object_or_404(_orders(), reference=reference)
     (row,) = _rows([found])
     return render(request, "shop/order.html", {"row": row, "order": found})
@@ -60,10 +75,10 @@ def place_random(request: HttpRequest) -> HttpResponse:
     except SoldOut as error:
         messages.warning(
             request,
-            f"{error}: the order of {basket.customer} was rolled back, and its jobs with it.",
+            f"{error}: the order of {basket.customer} was rolled back, and its workflow with it.",
         )
         return redirect("shop:orders")
-    messages.success(request, f"Order {placed.reference} is placed, its jobs are enqueued.")
+    messages.success(request, f"Order {placed.reference} is placed, its workflow is enqueued.")
     return redirect("shop:order", placed.reference)
 
 
@@ -73,14 +88,14 @@ def _orders() -> QuerySet[Order]:
 
 def _rows(orders: Iterable[Order]) -> list[Row]:
     found = list(orders)
-    wanted = [id_ for order in found for id_ in _job_ids(order)]
-    jobs = Job.objects.prefetch_related("attempts").in_bulk(wanted)
-    return [
-        Row(order=order, jobs=tuple(jobs[id_] for id_ in _job_ids(order) if id_ in jobs))
-        for order in found
-    ]
-
-
-def _job_ids(order: Order) -> list[UUID]:
-    ids_ = (order.charge_job, order.receipt_job, order.invoice_job, order.label_job)
-    return [id_ for id_ in ids_ if id_ is not None]
+    steps = WorkflowStep.objects.filter(
+        workflow_id__in=[order.workflow for order in found], type__isnull=False
+    ).order_by("position")
+    kept = list(steps.only("workflow_id", "type", "state"))
+    jobs = Job.objects.prefetch_related("attempts").in_bulk([step.pk for step in kept])
+    of_workflow = defaultdict[UUID | None, list[Step]](list)
+    for step in kept:
+        job = jobs.get(step.pk)
+        state = job.state if job else step.state
+        of_workflow[step.workflow_id].append(Step(type=step.type or "", state=state, job=job))
+    return [Row(order=order, steps=tuple(of_workflow[order.workflow])) for order in found]

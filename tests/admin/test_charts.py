@@ -24,12 +24,23 @@ def drawn() -> charts.Chart:
 
 def test_bars_are_stacked_and_as_high_as_their_values() -> None:
     chart = drawn()
-    assert chart.y_max == "8"
+    assert chart.y_labels == ("8", "4", "0")
     done, failed = chart.bars
     # The last of three: 4 of 8 is half of the height, and the failed half stands on it.
     assert done.path.endswith("M416 120v-60h168v60z")
     assert failed.path.endswith("M416 60v-60h168v60z")
     assert failed.path.count("M") == 2
+
+
+def test_what_happened_is_marked_in_its_column() -> None:
+    done = Series(name="done", kind="done", values=[1, 2, 4])
+    chart = charts.bars("Jobs", ["a", "b", "c"], [done], unit="per minute", markers={1: "paused"})
+    (marker,) = chart.markers
+    assert (marker.x, marker.title) == ("300", "paused")
+    assert chart.columns[1].title == "b\ndone: 2\npaused"
+    text = render_to_string("django_ojs/admin/chart.html", {"chart": chart})
+    assert '<line class="ojs-marker" x1="300" x2="300"' in text
+    assert "<small>per minute</small>" in text
 
 
 def test_a_line_ends_where_nothing_is_known() -> None:

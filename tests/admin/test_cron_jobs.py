@@ -59,7 +59,7 @@ def test_the_list_says_in_words_when_what_runs() -> None:
         "every weekday at 09:00 (Europe/Paris)",
         "0 9 * * MON-FRI",
         "report.make",
-        '<td class="ojs-nowrap">allow</td>',
+        '<td class="ojs-nowrap" data-label="Overlap">allow</td>',
         "‖ paused",
         "● enabled",
         "declared in code",

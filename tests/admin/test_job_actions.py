@@ -72,3 +72,18 @@ def test_a_user_who_may_only_look_runs_nothing() -> None:
     client = staff("view_job")
     assert client.post(f"{DO}run-now/", {"key": str(job.pk)}).status_code == 403
     assert read(job.pk).state == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("states", "confirm", "leave"),
+    [
+        (["active"], "Cancel this job", "Keep it running"),
+        (["available"], "Cancel this job", "Keep it"),
+        (["active", "available"], "Cancel these jobs", "Keep them running"),
+    ],
+)
+def test_to_cancel_and_to_keep_are_two_choices(states: list[str], confirm: str, leave: str) -> None:
+    keys = [str(in_state(state).pk) for state in states]
+    page = root().get(f"{DO}cancel/", {"key": keys}).content.decode()
+    assert f">{confirm}</button>" in page
+    assert f">{leave}</a>" in page

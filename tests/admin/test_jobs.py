@@ -13,6 +13,8 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import job_list
+from django_ojs.admin.state_strip import state_strip
+from django_ojs.models import Attempt
 from django_ojs.operations import checkpoint, fail, fetch, progress, retry
 from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
@@ -246,6 +248,52 @@ class TestJob:
     def test_a_retryable_job_has_gone_round(self) -> None:
         job = in_state("retryable")
         assert "available → active → retryable" in text(root(), page_of(job.pk))
+
+    def test_each_state_of_the_path_has_its_time(self) -> None:
+        job = in_state("retryable", retry=hourly(3))
+        (attempt,) = Attempt.primary.filter(job_id=job.pk)
+        strip = state_strip(job, [attempt])
+        assert [(visit.state, visit.at) for visit in strip.last] == [
+            ("available", job.enqueued_at),
+            ("active", attempt.started_at),
+            ("retryable", attempt.finished_at),
+        ]
+        lasted = attempt.finished_at - (attempt.started_at or attempt.finished_at)
+        assert [visit.lasted for visit in strip.last] == [job.waited, lasted, None]
+        page = text(root(), page_of(job.pk))
+        assert page.count('aria-current="step"') == 1
+        assert f">{attempt.finished_at:%H:%M:%S}</time>" in page
+
+    def test_of_a_long_path_the_middle_is_counted(self) -> None:
+        job = in_state("retryable", retry=hourly(9))
+        (attempt,) = Attempt.primary.filter(job_id=job.pk)
+        strip = state_strip(job, [attempt] * 5)
+        assert (len(strip.first), strip.hidden, len(strip.last)) == (3, 5, 7)
+
+    @pytest.mark.parametrize(
+        ("frames", "own"),
+        [
+            (
+                (
+                    "/app/shop/mail.py:3 in send",
+                    "/venv/lib/python3.12/site-packages/smtp/client.py:9 in connect",
+                    "/usr/lib/python3.12/socket.py:850 in create_connection",
+                ),
+                "/app/shop/mail.py:3 in send",
+            ),
+            (("/app/a.py:1 in outer", "/app/b.py:2 in inner"), "/app/b.py:2 in inner"),
+            (("at inner (/app/b.js:2:1)", "at outer (/app/a.js:1:1)"), "at inner (/app/b.js:2:1)"),
+            (("at x (/app/node_modules/m/i.js:2:1)", "at y (/app/a.js:1:1)"), "at y (/app/a.js"),
+        ],
+    )
+    def test_the_error_has_the_innermost_frame_that_is_not_of_a_library(
+        self, frames: tuple[str, ...], own: str
+    ) -> None:
+        claimed = active(retry=hourly(1))
+        fail.fail(claimed.id, Failure(type="Boom", message="", backtrace=frames))
+        page = text(root(), page_of(claimed.id))
+        assert f'<code class="ojs-frame">{own}' in page
+        assert "ojs-frame" not in text(staff(*VIEW), page_of(claimed.id))
 
     def test_progress_of_the_run_is_drawn(self) -> None:
         claimed = active()

@@ -154,3 +154,19 @@ def test_a_limit_of_the_queue_is_named_with_the_jobs_that_run() -> None:
     assert reason(job)[0].startswith("The rate limit of the queue email allows the next start in ")
     page = root("kim").get("/admin/django_ojs/queue/email/change/").content.decode()
     assert "2 at once · 3 per 1" in unescape(page)
+
+
+def test_a_limit_of_its_key_is_named_with_the_jobs_that_run() -> None:
+    listener()
+    policy = {"key": "acme", "concurrency": 3, "rate": {"limit": 4, "period": "PT1H"}}
+    running = [push(queue="email", rate_limit=policy) for _ in range(3)]
+    job = push(queue="email", rate_limit=policy)
+    fetch.fetch(["email"], count=9)
+    said, html = reason(job)
+    assert said.startswith("It waits for its limit: of the key acme, 3 of 3 jobs run.")
+    assert "Running jobs" in html
+    ack.ack(running[0].pk)
+    push(queue="email", rate_limit=policy, priority=1)
+    fetch.fetch(["email"], count=9)
+    ack.ack(running[1].pk)
+    assert "the rate of the key acme allows the next start in " in reason(job)[0]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from django_ojs.models import Rollup
 from django_ojs.operations import beat, queues
 from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
@@ -96,3 +99,37 @@ def test_a_page_says_where_it_is_in_the_markup_of_this_version_of_django(address
     assert '<a href="/admin/">Home</a>' in inside
     if "change" in address:
         assert f'<a href="{BASE}queue/">Queues</a>' in inside
+
+
+def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -> None:
+    queues.configure("email", {"backpressure": {"max_depth": 10, "warning_threshold": 0.5}})
+    for state in ("retryable", "scheduled", "scheduled", "available"):
+        factories.in_state(state, queue="email")
+    client = root()
+    for page in ("queue/", "queue/email/change/"):
+        text = client.get(BASE + page).content.decode()
+        assert ">1 · 2 · 1<" in text
+        assert '<line x1="50.0%" x2="50.0%"' in text
+        assert "● open" in text
+
+
+@pytest.mark.parametrize(
+    ("period", "ago", "unit"),
+    [
+        *(("", 30, "per minute"), ("6h", 300, "per 5 min"), ("day", 1_200, "per hour")),
+        *(("week", 9_000, "per hour"), ("<x>", 30, "per minute")),
+    ],
+)
+def test_the_charts_of_a_queue_have_refusals_drops_and_changes_of_a_period(
+    period: str, ago: int, unit: str
+) -> None:
+    queues.pause("email")
+    minute = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=ago)
+    values = {"enqueued": 3, "completed": 5, "rejected": 7, "dropped": 11}
+    Rollup.objects.create(minute=minute, queue="email", type="t", **values)
+    page = root().get(f"{BASE}queue/email/change/", {"period": period}).content.decode()
+    assert "refused <b>7</b>" in page
+    assert "dropped <b>11</b>" in page
+    assert f"<small>{unit}</small>" in page
+    assert "paused, " in page
+    assert page.count('class="ojs-marker"') == 1

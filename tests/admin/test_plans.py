@@ -37,6 +37,7 @@ FROM generate_series(1, %s) AS n
 
 _PAGES = (
     *("overview/", "queue/", "queue/?sort=depth", "queue/queue-1/change/", "worker/"),
+    "job/type/?type=type.t1",
     *("worker/worker-0/change/", "event/", "queue/action/purge/?key=queue-1"),
     *("worker/action/deregister/?key=worker-0", "bulkoperation/", "deadletterjob/"),
     "bulkoperation/create/retry/?q=is:dead",

@@ -8,10 +8,10 @@ from html import unescape
 
 import pytest
 from django.db.models import F
-from django.test import Client
+from django.test import Client, override_settings
 
-from django_ojs.models import Event
-from django_ojs.operations import queues
+from django_ojs.models import Event, Worker
+from django_ojs.operations import beat, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from tests import factories
@@ -94,7 +94,7 @@ def test_the_overview_has_it_once_and_a_queue_does_not_look_active() -> None:
     assert text(root(), "overview/").count("Maintenance mode is on") == 1
     page = text(root("second"), "queue/email/change/")
     assert "‖ maintenance" in page
-    assert "● active" not in page
+    assert "● open" not in page
 
 
 def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
@@ -111,3 +111,32 @@ def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
     assert (factories.read(job.pk).attempt, factories.read(job.pk).spent) == (2, 0)
     assert "0 of 3" in text(client, "job/?q=queue:images")
     assert "0 of 3; 2 runs spent none" in text(client, f"job/{job.pk}/change/")
+
+
+def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
+    for name, listens, slots, busy in (
+        ("idle", ("email", "images"), 8, 0),
+        ("busy", ("email",), 3, 3),
+        ("elsewhere", ("images",), 5, 5),
+        ("silent", ("email",), 4, 4),
+    ):
+        values = {"queues": listens, "concurrency": slots, "hostname": "app-1", "pid": 4121}
+        factories.worker(name, registration=beat.Registration(**values))
+        Worker.objects.filter(pk=name).update(active_jobs=busy)
+    factories.silence("silent")
+    factories.push(queue="email")
+    page = text(root(), "queue/email/change/")
+    assert "3 of 11 slots busy" in page
+    assert re.search(r"busy ● running app-1, pid 4121 3 of 3 .* idle ● running app-1", page)
+    assert "elsewhere" not in page
+    assert "silent" not in page
+
+
+def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() -> None:
+    factories.worker("web-1")
+    factories.active("web-1", args=[{"year": 2026, "card": "4111"}])
+    with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
+        page = text(root(), "worker/web-1/change/")
+    assert '"year":2026' in page.replace(" ", "")
+    assert "4111" not in page
+    assert "2026," not in text(staff(*VIEW), "worker/web-1/change/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,6 +30,12 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
     return found
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return what a file says, parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
 def imports(
     module: str, path: Path, known: frozenset[str], *, for_types: bool = False
 ) -> Iterator[Import]:
@@ -37,7 +44,7 @@ def imports(
     `from package import name` names `package.name` where that is a module of ours.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in _walk(ast.parse(path.read_text()), for_types=for_types):
+    for node in _walk(tree(path), for_types=for_types):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module=module, target=alias.name, line=node.lineno)

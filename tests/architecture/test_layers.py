@@ -60,17 +60,18 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
-            *("promotion", "enqueue", "liveness", "workflows"),
+            *("promotion", "enqueue", "liveness", "workflows", "limits"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},
         {"figures"},
     ),
     "storage": (
-        {"background_writer", "celery_beat", "dialects", "process_state"},
+        {"background_writer", "backoff", "celery_beat", "dialects", "process_state"},
         {"database"},
         {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
-        {"interceptor", "queue_limits"},
+        {"interceptor", "other_queues", "queue_limits"},
+        {"key_limits"},
         {
             "transitions",
             "unique",

@@ -13,7 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 import django_ojs.migrations
 from django_ojs.migrations._run_sql_files import statements
-from django_ojs.spec.states import WAITING, State, initial
+from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage import bounds
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"
@@ -74,7 +74,11 @@ def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> Non
         for path in SQL.rglob("*.sql")
         if (found := states_in(path.read_text()))
     }
-    assert set(named) == {"postgresql/admission.sql", "postgresql/push.sql"}
+    triggers = {f"{vendor}/limit_triggers.sql" for vendor in ("postgresql", "sqlite")}
+    assert set(named) == {"postgresql/admission.sql", "postgresql/push.sql", *triggers}
+    # What a job leaves by which another job of its limit key may start.
+    under_limit = {State.ACTIVE, *sources(Trigger.FETCH, State.ACTIVE)}
+    assert all(set(named[name]) == under_limit for name in triggers)
     # What counts towards a bound: the waiting jobs, and the active ones, which may come back.
     counted = {*WAITING, State.ACTIVE}
     lists = re.findall(r"state IN \(.*?\)", (SQL / "postgresql/admission.sql").read_text())

@@ -29,6 +29,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "overview", "/admin/django_ojs/overview/"
     yield "queues", queue
     yield "a queue", f"{queue}email/change/"
+    yield "a job type", f"{job}type/?type=report.daily"
     yield "workers", "/admin/django_ojs/worker/"
     yield "jobs", job
     for search in (

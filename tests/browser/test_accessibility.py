@@ -44,6 +44,7 @@ def incident() -> list[str]:
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
+        "job/type/?type=email.send",
         *("job/gone/change/", "deadletterjob/", "bulkoperation/"),
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -117,17 +118,32 @@ def test_one_job_is_found_and_cancelled_while_it_runs(page: Any) -> None:
     follow(page, page.get_by_role("button", name="Search"))
     shows(body(page), "1 job")
     follow(page, page.locator(".ojs-page tbody th a"))
-    counts(page.get_by_role("img", name="available → active"), 1)
+    counts(page.get_by_role("list", name="Path of the job: available → active"), 1)
     shows(body(page), '"user_id": 42')
     follow(page, page.get_by_role("link", name="Cancel"))
     shows(body(page), "running job")
-    # The link that leaves the page is not called Cancel.
-    counts(page.locator("form.ojs-confirm").get_by_text("Cancel", exact=True), 1)
-    follow(page, page.get_by_role("button", name="Cancel"))
+    # Neither of the two is called just Cancel.
+    counts(page.locator("form.ojs-confirm").get_by_text("Cancel", exact=True), 0)
+    counts(page.get_by_role("link", name="Keep it running"), 1)
+    follow(page, page.get_by_role("button", name="Cancel this job"))
     shows(body(page), "⊘ cancelled")
     assert read(claimed.id).state == "cancelled"
     shows(body(page), "History")
     shows(body(page), "ann")
+
+
+def test_the_arguments_of_a_job_are_copied_with_one_click(page: Any) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    job = push(queue="email", args=[{"user_id": 42}])
+    page.goto(f"{ADMIN}job/{job.pk}/change/")
+    for refreshed in (False, True):
+        if refreshed:  # The button is in a region that the refresh has replaced.
+            page.evaluate(REFRESH)
+        value = page.locator(".ojs-json", has_text="user_id")
+        value.get_by_role("button", name="Copy").click()
+        value.get_by_role("button", name="Copied").wait_for()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert json.loads(copied) == [{"user_id": 42}]
 
 
 def test_a_search_that_cannot_be_read_says_what_can(page: Any) -> None:
@@ -175,9 +191,9 @@ def test_a_page_says_whether_it_is_live_and_its_rows_do_not_move_under_the_mouse
     push(queue="email", type="test.last")
     page.evaluate(REFRESH)
     shows(body(page), "test.last")
-    line.get_by_role("button", name="Pause").click()
+    line.get_by_role("button", name="Pause updates").click()
     shows(line, "Paused, as of")
-    line.get_by_role("button", name="Resume").click()
+    line.get_by_role("button", name="Resume updates").click()
     shows(line, "Live, ")
     # One failure may be a deployment; after two the page says that it is stale.
     page.route("**/job/", lambda route: route.abort())
@@ -208,7 +224,7 @@ def test_a_press_is_not_lost_to_a_refresh_between_down_and_up(page: Any) -> None
     page.evaluate(REFRESH)
     with page.expect_navigation():
         page.mouse.up()
-    counts(page.get_by_role("img", name="available"), 1)
+    counts(page.get_by_role("list", name="Path of the job: available"), 1)
 
 
 def test_a_worker_is_quieted(page: Any) -> None:
@@ -219,6 +235,25 @@ def test_a_worker_is_quieted(page: Any) -> None:
     page.locator(".messagelist").wait_for()
     found = Worker.primary.get(pk="web-1")
     assert found.directive == "quiet"
+
+
+def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_screen(
+    page: Any,
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    push_many(3, queue="email")
+    page.goto(f"{ADMIN}overview/")
+    navigation = page.get_by_role("navigation", name="Pages of background jobs")
+    shows(navigation, "1")
+    follow(page, navigation.get_by_role("link", name="Queues"))
+    cells = page.locator("#ojs-queues tbody td:visible")
+    right = cells.evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().right))")
+    assert right <= 390
+    # The names of the columns stand before the numbers, since the head of the table is hidden.
+    label = page.locator("#ojs-queues td[data-label^=Ready]").evaluate(
+        "cell => getComputedStyle(cell, '::before').content"
+    )
+    assert "Ready" in label
 
 
 def test_no_page_is_wider_than_its_window(page: Any) -> None:
@@ -244,10 +279,12 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
         "bulkoperation/create/retry/?q=is:dead",
     )
     # One test, because to start a browser takes longer than to look at all pages.
-    for width, scheme in ((1280, "light"), (390, "dark")):
-        page.set_viewport_size({"width": width, "height": 844})
-        page.emulate_media(color_scheme=scheme)
-        for address in addresses:
-            page.goto(ADMIN + address)
-            fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            assert fits, f"{address} at {width} pixels, {scheme}"
+    for address in addresses:
+        page.goto(ADMIN + address)
+        # Only style sheets depend on these: a page need not be loaded for each of them.
+        for width, scheme in ((1280, "light"), (390, "dark")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=scheme)
+            widths = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
+            assert widths[0] == width
+            assert widths[1] <= width, f"{address} at {width} pixels, {scheme}"

@@ -16,6 +16,7 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.spec.json import JSON
 from tests.databases import KIND
+from tests.sizes import FULL
 
 pytestmark = pytest.mark.django_db
 
@@ -146,7 +147,10 @@ values = st.recursive(
 
 
 @pytest.mark.requirement("CORE-5.5-1")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.sized
+@settings(
+    max_examples=150 if FULL else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(args=st.lists(values, max_size=4), meta=st.dictionaries(text, values, max_size=3))
 def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[str, JSON]) -> None:
     job = enqueue(args, meta=meta)

@@ -177,7 +177,7 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
     for arguments, words in (
         ([], ("Exit codes: 0 success", "retry is:dead queue:email")),
         (["stats"], ("examples:", "ojs stats --watch")),
-        (["jobs"], ("args.user_id:42", "state:retryable or state:available,scheduled")),
+        (["jobs"], ("args.user_id:42", "\n  state:retryable, state:available,scheduled")),
     ):
         with pytest.raises(SystemExit) as end:
             call_command("ojs", *arguments, "--help")

@@ -532,6 +532,209 @@ EXTENSIONS: Final[dict[str, Section]] = {
     ),
 }
 
+#: Documents of which not all is there: a row without a test has a note that says so.
+DOCUMENTS: Final[tuple[Section, ...]] = (
+    Section(
+        title="Workflows (ojs-workflows)",
+        must={
+            "WF-01": "A workflow has a type, an id, a state and metadata.",
+            "WF-02": "Its type is chain, group or batch.",
+            "WF-03": "Each of its jobs has a type and args.",
+            "WF-04": "Times and counters are set by the server, not by clients.",
+            "WF-05": "A chain has at least one step; a group and a batch have at least one job.",
+            "WF-06": "Creating a chain enqueues its first step only; the others wait.",
+            "WF-07": "A step is enqueued when the one before it is completed.",
+            "WF-08": "After a step that has failed, no other is enqueued.",
+            "WF-09": "Each step has a state, which is shown.",
+            "WF-10": "Creating a group enqueues all its jobs.",
+            "WF-11": "A job of a group that fails does not affect the others.",
+            "WF-12": (
+                "A group is completed when all its jobs are; it has failed when all have ended "
+                "and one has failed."
+            ),
+            "WF-13": "A batch has at least one callback.",
+            "WF-14": (
+                "Creating a batch enqueues all its jobs; one that fails does not affect the others."
+            ),
+            "WF-15": "on_complete is enqueued when all jobs have ended, however they ended.",
+            "WF-16": "on_success is enqueued only when no job has failed.",
+            "WF-17": "on_failure is enqueued when a job has failed.",
+            "WF-18": "A callback is enqueued exactly once.",
+            "WF-19": "A callback that fails is retried by its policy.",
+            "WF-20": "A batch fails with a callback that has failed, and says which one and why.",
+            "WF-21": "A job gets the result of the step before it as parent_results.",
+            "WF-22": "A group in a chain passes on the results of all its jobs.",
+            "WF-23": "A callback gets the results of all jobs.",
+            "WF-24": "A result of 64 KiB is passed on whole.",
+            "WF-25": "A workflow that has ended keeps its state.",
+            "WF-26": "A batch is running while its callbacks run.",
+            "WF-27": "A job that will be retried has not failed.",
+            "WF-28": "The steps after one that has failed are cancelled.",
+            "WF-29": "A failed workflow says which step and which jobs have failed.",
+            "WF-30": "An error has the job, a code, a message and the attempt.",
+            "WF-31": "Nesting deeper than is supported is refused at creation.",
+            "WF-32": "A step that is a nested workflow ends as that does.",
+            "WF-33": (
+                "A workflow is validated before it starts; a 400 names the path of each error."
+            ),
+            "WF-34": "An unknown workflow is 404.",
+            "WF-35": "Cancelling a workflow cancels what has not started.",
+            "WF-36": "Cancelling a workflow that has ended is a conflict.",
+            "WF-37": "A cycle is refused at creation.",
+            "WF-38": (
+                "The creation of a workflow, its start, the end of each job, each callback and "
+                "the end are events."
+            ),
+        },
+        may={
+            "WF-S01": "A job gets the results of all steps before it.",
+            "WF-S02": "A larger result is passed on by reference.",
+            "WF-S03": "Three levels of nesting are supported.",
+            "WF-S04": "Ids are UUIDv7.",
+        },
+        of_servers=False,
+    ),
+    Section(
+        title="Events (ojs-events)",
+        must={
+            "EV-01": "An event has specversion, id, type, source, time and data.",
+            "EV-02": "The id of an event is unique.",
+            "EV-03": "Its source is a URI.",
+            "EV-04": "Its time has an offset.",
+            "EV-05": "The data of an event has the fields that its type requires.",
+            "EV-06": "A job's enqueue, start, completion, failure and discard are events.",
+            "EV-07": (
+                "A retry, a cancellation, an extended lease, a job for later and an expiry are "
+                "events."
+            ),
+            "EV-08": "Pausing and resuming a queue are events.",
+            "EV-09": (
+                "The start of a workflow, each completed step, completion and failure are events."
+            ),
+            "EV-10": "A run of a cron job and one that was skipped are events.",
+            "EV-11": "The events of a job are in the order of its life.",
+            "EV-12": "The delivery guarantee is declared.",
+            "EV-13": "A webhook gets events in their envelope.",
+            "EV-14": "Metrics have standard names, and no label with an id.",
+            "EV-15": "Counters only increase.",
+            "EV-16": "Each event of a job has the trace_id of its meta.",
+        },
+        may={
+            "EV-S01": "Ids are UUIDv7 with the prefix evt_.",
+            "EV-S02": "The subject is the id or the name of what changed.",
+            "EV-S03": (
+                "The start, the stop, the quiet mode and the heartbeats of workers are events."
+            ),
+            "EV-S04": "Progress is an event.",
+            "EV-S05": "Events are filtered by type and pattern, queue and job type.",
+            "EV-S06": "Events are read in pages, after a cursor or the id of an event.",
+            "EV-S07": "Delivery is at least once.",
+            "EV-S08": "How long events are kept is configured.",
+        },
+        of_servers=False,
+    ),
+    Section(
+        title="Rate limiting (ojs-rate-limiting)",
+        must={
+            "RL-001": "A concurrency limit is enforced atomically with the claim.",
+            "RL-002": "Limits are counted by the key of a job.",
+            "RL-003": "A job at a limit stays available, by default.",
+            "RL-004": "FETCH skips jobs at their limit and returns the next eligible job.",
+            "RL-005": "GET /rate-limits/{key} shows the use of a limit.",
+            "RL-006": "Reaching a limit and its release are events.",
+            "RL-5.1": "The end of a run, however it ends, makes room for another.",
+            "RL-6.1": "A key has a pattern.",
+            "RL-6.2": "on_limit says what becomes of a job at a limit.",
+            "RL-6.3": "If there are several limits, all of them hold.",
+            "RL-7.2": "The limits of a job hold beside those of its queue.",
+            "RL-8.2": "Priorities hold among the jobs that a limit lets start.",
+            "RL-10.4-1": "Each response says how many requests are left.",
+            "RL-10.4-2": "A request over a rate is 429 rate_limited, with Retry-After.",
+        },
+        may={
+            "RL-R001": "A rate limits the starts in a window.",
+            "RL-R002": "A throttle spaces the starts evenly.",
+            "RL-R003": "A handler's error can close a limit until a time.",
+            "RL-R004": "PUT /rate-limits/{key} changes a limit.",
+            "RL-R005": "The admin API sets the limits of a queue.",
+            "RL-R006": "Limits have metrics.",
+        },
+        of_servers=False,
+    ),
+    Section(
+        title="Execution history (ojs-execution-history)",
+        must={
+            "EH-01": "The creation of a job is in its history.",
+            "EH-02": "So is each other transition.",
+            "EH-03": "So is the start of each attempt, with its worker.",
+            "EH-04": "So is a completion, with its duration.",
+            "EH-05": "So is a failure, with its error and whether the job will run again.",
+            "EH-06": "So is a cancellation.",
+            "EH-07": "So is a discard, with its last error.",
+            "EH-08": "An event has an id, the id of the job, a type and a time.",
+            "EH-09": "The history of a workflow is recorded.",
+            "EH-10": "A job of a workflow shows the id of the workflow.",
+            "EH-11": "How long a history is kept is configured.",
+            "EH-12": "GET /jobs/{id}/history returns it in pages.",
+            "EH-13": "DELETE /jobs/{id}/history deletes it.",
+            "EH-14": "A history that cannot be recorded stops no job.",
+        },
+        may={
+            "EH-S01": "Lineage can be queried.",
+            "EH-S02": "All histories can be searched, summed up and purged.",
+            "EH-S03": "A lost history is rebuilt from the job.",
+        },
+        of_servers=False,
+    ),
+    Section(
+        title="Queue configuration (ojs-queue-config)",
+        must={
+            "QC-01": "A queue exists with its first job.",
+            "QC-02": "The configuration of a queue is read.",
+            "QC-03": "Concurrency and retention are changed.",
+            "QC-04": "A queue is paused and resumed.",
+            "QC-05": (
+                "A queue is deleted; with the strategy reject, only without jobs that have not "
+                "ended."
+            ),
+            "QC-06": "A change of the configuration leaves the jobs that are there as they are.",
+            "QC-07": "What a job says itself takes precedence over the default of its queue.",
+            "QC-08": "Jobs that ended before the retention of their queue are pruned.",
+            "QC-09": "With a dead_letter_queue, jobs without attempts left go there.",
+            "QC-10": "A job of a type that is not allowed is rejected with JOB_TYPE_NOT_ALLOWED.",
+            "QC-11": "A producer that is not listed enqueues no job.",
+            "QC-12": "No field is accepted that has no effect.",
+        },
+        may={
+            "QC-S01": "A queue is created with its configuration.",
+            "QC-S02": "max_size bounds a queue.",
+            "QC-S03": "_default is the policy of all queues that have no value of their own.",
+            "QC-S04": "A draining queue accepts no jobs.",
+            "QC-S05": "Deleting a queue moves or discards its jobs.",
+            "QC-S06": "Creating, changing and deleting a queue are events.",
+        },
+        of_servers=False,
+    ),
+    Section(
+        title="Fair scheduling (ojs-fair-scheduling)",
+        must={
+            "FS-001": "Each job goes to one worker, by an atomic claim.",
+            "FS-002": "A worker fetches from several queues.",
+            "FS-003": "Queues are served by round-robin, by weight or by load.",
+            "FS-004": "GET /admin/pools lists the pools.",
+        },
+        may={
+            "FS-R001": "Pools have queues and a concurrency.",
+            "FS-R002": "Queues have weights.",
+            "FS-R003": "Rotation keeps queues from starving.",
+            "FS-R004": "GET /admin/scheduling/stats shows how queues are served.",
+            "FS-R005": "Tenants share a queue fairly.",
+            "FS-R006": "A queue is kept for the workers of its pool.",
+        },
+        of_servers=False,
+    ),
+)
+
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
 NOTES: Final[dict[str, str]] = {
     "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
@@ -559,7 +762,7 @@ NOTES: Final[dict[str, str]] = {
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
     "DUR-005": "A dead letter keeps it for a retry by hand, as section 6.3 says.",
     "DUR-R003": "Recorded where `KEEP_EVENTS` names it.",
-    "PRG-R004": "There are no workflows yet.",
+    "PRG-R004": "Not there: a workflow has counters of its jobs.",
     "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
     "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
@@ -588,9 +791,75 @@ NOTES: Final[dict[str, str]] = {
     "CORE-8-1": "A `code` stands for the type, and a missing message is the type.",
     "CORE-8.3-2": "`errors` has the history.",
     "CORE-14-5": "10 MiB by default.",
+    "WF-01": "`running` from its creation on; there is no `pending`.",
+    "WF-02": "Or `graph`, for steps with `depends_on`.",
+    "WF-21": "An array, as in the OpenAPI document.",
+    "WF-22": "As an array in their order.",
+    "WF-31": "Ten levels; [Run jobs in order](../how-to/run-jobs-in-order.md) says so.",
+    "WF-33": "The code is `invalid_request`.",
+    "WF-35": "And active jobs, as the OpenAPI document says.",
+    "WF-38": "Recorded where `KEEP_EVENTS` names them; `workflow.failed` by default.",
+    "EV-05": "`error.code` is the `type` of the error, as in the HTTP binding.",
+    "EV-06": "Recorded where `KEEP_EVENTS` names them; `job.discarded` by default.",
+    "EV-07": "Recorded where `KEEP_EVENTS` names them; `job.expired` by default.",
+    "EV-09": "Recorded where `KEEP_EVENTS` names them; `workflow.failed` by default.",
+    "EV-12": "At least once, of the events that are recorded.",
+    "EV-14": "The names of ojs-observability.",
+    "EV-16": "Or that of its `traceparent`.",
+    "EV-S03": "Heartbeats are recorded where `KEEP_EVENTS` names them.",
+    "EV-S04": "At most once a second.",
+    "EV-S05": "Not by source.",
+    "EV-S08": "By age, 30 days by default; not by number.",
+    "RL-005": "Not yet.",
+    "RL-006": "Not yet.",
+    "RL-6.2": "Jobs wait; any other `on_limit` is refused with 422.",
+    "RL-10.4-1": "Not there: requests over HTTP are not limited.",
+    "RL-10.4-2": (
+        "Where the project sets a throttle of Django REST framework, or streams are at their limit."
+    ),
+    "RL-R001": "The window slides: [Decisions](spec-decisions.md#queues).",
+    "RL-R002": "By GCRA.",
+    "RL-R003": "Not yet.",
+    "RL-R004": "Not yet.",
+    "RL-R006": "Not yet.",
+    "EH-02": "Only that of a run that was returned; the others are told by the events below.",
+    "EH-09": "Not there; [events](events.md) of workflows are.",
+    "EH-11": "As long as its job, with the latest 400 unsuccessful attempts.",
+    "EH-13": "Not there: it is deleted with its job.",
+    "EH-14": "Not so: an attempt is stored in the transaction of its outcome, both or neither.",
+    "EH-S01": "Not there.",
+    "EH-S02": "Not there.",
+    "EH-S03": "Not there: a history is read from the job itself.",
+    "QC-05": "A request without a strategy means `reject`.",
+    "QC-09": (
+        "Not there: a `dead_letter_queue` is refused with 422. Dead letters stay in their queue "
+        "and are listed apart."
+    ),
+    "QC-11": "Over HTTP.",
+    "QC-12": "Unknown fields are stored as they were sent.",
+    "QC-S03": "Of all queues, and at once.",
+    "QC-S04": "Not there: no state of a queue rejects jobs.",
+    "FS-002": "From left to right.",
+    "FS-003": (
+        "Not there: the order of the queues is strict. A worker of its own keeps a queue from "
+        "starving."
+    ),
+    "FS-004": "Not there: there are no pools; a worker names its queues.",
+    "FS-R001": "Not there: there are no pools; a worker names its queues.",
+    "FS-R002": "Not there.",
+    "FS-R003": "Not there.",
+    "FS-R004": "Not there.",
+    "FS-R005": "Not yet.",
+    "FS-R006": "Not there: there are no pools; a worker names its queues.",
 }
 
-SECTIONS: Final[tuple[Section, ...]] = (*LEVELS.values(), *CORE, CRON, *EXTENSIONS.values())
+SECTIONS: Final[tuple[Section, ...]] = (
+    *LEVELS.values(),
+    *CORE,
+    CRON,
+    *DOCUMENTS,
+    *EXTENSIONS.values(),
+)
 KNOWN: Final[dict[str, str]] = {
     name: text for section in SECTIONS for name, text in (section.must | section.may).items()
 }

@@ -366,7 +366,7 @@ def test_without_a_valid_trace_context_a_run_has_no_link(
     assert not telemetry.span("default process").links
 
 
-@pytest.mark.requirement("OBS-004")
+@pytest.mark.requirement("OBS-004", "EV-14")
 @pytest.mark.requirement("OBS-005")
 def test_the_metrics_of_the_documents(
     telemetry: Telemetry, commits: Capture, ojs: TestContext

@@ -2,6 +2,7 @@
 
 export const handlers = {
   'test.echo': (context, ...args) => ({ args, attempt: context.job.attempt }),
+  'test.results-before': ({ job }) => job.parent_results,
   'test.second': ({ job }) => {
     if (job.attempt < 2) throw new TypeError('not yet');
     return 'at last';

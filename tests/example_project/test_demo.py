@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,7 +15,7 @@ from django.test.utils import override_settings
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.models import Job, Worker
+from django_ojs.models import Attempt, EndedWorkflowJob, Job, Worker, Workflow, WorkflowStep
 from django_ojs.operations import cron
 from django_ojs.operations.cron import Definition
 from example_project.demo import cleanup, nightly, snapshot
@@ -23,7 +24,7 @@ from example_project.demo.placement import place_orders
 from example_project.demo.progress import Progress
 from example_project.shop.catalogue import baskets
 from example_project.shop.jobs import REPORT, report
-from example_project.shop.models import Order, Source
+from example_project.shop.models import Order, Source, Stock
 from example_project.shop.services import place_order
 from tests.example_project.factories import basket
 
@@ -63,16 +64,21 @@ def test_placing_returns_committed_and_rolled_back_orders() -> None:
 
 
 @pytest.mark.django_db
-def test_jobs_of_other_types_are_not_deleted() -> None:
+def test_other_jobs_and_workflows_are_not_deleted() -> None:
     place_order(basket(), source=Source.DEMO)
-    other = ojs.enqueue("other.type", [])
-    assert other is not None
+    ojs.enqueue("other.type", [])
+    workflow = ojs.chain(ojs.request("other.type"), ojs.request("other.type")).enqueue()
+    Stock.objects.create(product="Enamel mug", quantity=1)
 
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         cleanup.delete_shop_data()
 
     assert not Order.objects.exists()
-    assert [job.id for job in Job.objects.all()] == [other.id]
+    assert not Stock.objects.exists()
+    assert {job.type for job in Job.objects.all()} == {"other.type"}
+    assert [workflow.pk for workflow in Workflow.objects.all()] == [workflow.id]
+    assert set(WorkflowStep.objects.values_list("workflow_id", flat=True)) == {workflow.id}
+    assert not EndedWorkflowJob.objects.exists()
 
 
 @pytest.mark.django_db
@@ -113,8 +119,32 @@ def test_the_snapshot_holds_what_is_in_the_database() -> None:
 
     assert [(o.reference, o.total, o.payments) for o in found.orders] == [("T-9", order.total, ())]
     assert {(job.reference, job.state) for job in found.jobs} == {("T-9", "available")}
-    assert len(found.jobs) == 4
+    assert len(found.jobs) == 1
+    assert found.workflows == {"running": 1}
+    assert found.reserved == {"Olive wood spoon": 3, "Enamel mug": 1}
     assert found.emails == found.pdfs == frozenset()
+
+
+@pytest.mark.django_db
+def test_the_snapshot_holds_every_request_to_the_carrier() -> None:
+    now = timezone.now()
+    job = Job.primary.create(
+        type="order.label", args=["T-9", 1], state="completed", created_at=now, finished_at=now
+    )
+    Job.objects.filter(pk=job.pk).update(started_at=now)
+    before = now - timedelta(seconds=5)
+    Attempt.primary.create(
+        job=job, attempt=1, run=1, outcome="lost", started_at=before, finished_at=now
+    )
+
+    with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+        found = snapshot.read()
+
+    assert {(period.started_at, period.ended_at) for period in found.carrier} == {
+        (now, now),
+        (before, now),
+    }
+    assert found.explained == {job.pk: 1}
 
 
 @pytest.mark.django_db

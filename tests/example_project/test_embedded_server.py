@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgresql]
+pytestmark = [pytest.mark.slow, pytest.mark.postgresql, pytest.mark.process]
 
 USER = """
 import sys

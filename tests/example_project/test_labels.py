@@ -1,4 +1,4 @@
-"""The number of a parcel is the same in both languages."""
+"""The numbers of parcels, and of their collection, which is the same in both languages."""
 
 from __future__ import annotations
 
@@ -10,30 +10,37 @@ from pathlib import Path
 import pytest
 
 from example_project.demo import node
-from example_project.shop.labels import check_digit, tracking
+from example_project.shop.labels import check_digit, collection, parcels, tracking
 
 NODE_UNAVAILABLE = node.unavailable_reason()
 REFERENCES = [*(f"CK-2026-{number:05}" for number in range(50)), "Zażółć", ""]
+
+PARCELS = [[tracking(name, parcel) for parcel in range(n % 5)] for n, name in enumerate(REFERENCES)]
 
 
 @pytest.mark.skipif(bool(NODE_UNAVAILABLE), reason=NODE_UNAVAILABLE or "Node is installed")
 def test_python_and_node_agree() -> None:
     handlers = node.WORKER.with_name("handlers.mjs").as_uri()
     script = (
-        f"const {{ tracking }} = await import({json.dumps(handlers)});"
-        f"console.log(JSON.stringify({json.dumps(REFERENCES)}.map(tracking)))"
+        f"const {{ collection }} = await import({json.dumps(handlers)});"
+        f"console.log(JSON.stringify({json.dumps(PARCELS)}.map(collection)))"
     )
     done = subprocess.run(
         ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == [tracking(reference) for reference in REFERENCES]
+    assert json.loads(done.stdout) == [collection(numbers) for numbers in PARCELS]
 
 
 def test_a_number_has_eight_digits_and_their_check_digit() -> None:
     # The example of the postal union's own standard.
     assert check_digit("47312482") == 9
-    assert all(re.fullmatch(r"CK\d{9}BE", tracking(reference)) for reference in REFERENCES)
-    assert len({tracking(reference) for reference in REFERENCES}) == len(REFERENCES)
+    numbers = {tracking(reference, parcel) for reference in REFERENCES for parcel in (1, 2)}
+    assert all(re.fullmatch(r"CK\d{9}BE", number) for number in numbers)
+    assert len(numbers) == 2 * len(REFERENCES)
+
+
+def test_four_products_fit_into_a_parcel() -> None:
+    assert [parcels(products) for products in (1, 4, 5, 8, 9)] == [1, 1, 2, 2, 3]
 
 
 def program(folder: Path, version: str) -> None:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from django_ojs.spec import ids
-from example_project.demo import table
+from example_project.demo import checks, table
 from example_project.demo.ledger import build_ledger
-from example_project.demo.snapshot import JobRecord, Snapshot
+from example_project.demo.snapshot import JobRecord, Period, Snapshot
+from example_project.demo.stock_import import Imported
+from example_project.shop.labels import tracking
 from tests.example_project.factories import (
+    HANDOVER,
+    IMPORTED,
     LABEL,
+    NOON,
     PLACED,
     RUN,
     TOTAL,
     good_snapshot,
+    job_of,
     paid,
+    with_job,
     with_jobs,
     with_order,
 )
 
 
-def problems(snapshot: Snapshot) -> str:
-    return "\n".join(build_ledger(snapshot, PLACED, RUN).problems)
+def problems(snapshot: Snapshot, imported: Imported = IMPORTED) -> str:
+    return "\n".join(build_ledger(snapshot, PLACED, RUN, imported).problems)
 
 
 def test_a_run_that_went_well_has_no_problems() -> None:
@@ -58,9 +67,52 @@ def test_a_lost_order_is_found() -> None:
     )
 
 
-def test_a_lost_job_is_found() -> None:
+@pytest.mark.parametrize("type_", ["order.reserve", LABEL, "order.invoice"])
+def test_a_step_without_its_job_is_found(type_: str) -> None:
     snapshot = good_snapshot()
-    assert "order lacks a job (A)" in problems(with_jobs(snapshot, snapshot.jobs[1:]))
+    missing = job_of(snapshot, "A", type_)
+    jobs = [job for job in snapshot.jobs if job.id != missing.id]
+    assert "a step has no job, or two (A)" in problems(with_jobs(snapshot, jobs))
+
+
+@pytest.mark.parametrize(
+    ("reference", "type_"), [("A", "order.receipt"), ("A", "order.cancel"), ("D", LABEL)]
+)
+def test_a_step_with_a_job_too_many_is_found(reference: str, type_: str) -> None:
+    snapshot = good_snapshot()
+    second = JobRecord(id=ids.uuid7(), type=type_, reference=reference, state="completed")
+    found = problems(with_jobs(snapshot, [*snapshot.jobs, second]))
+    assert f"a step has no job, or two ({reference})" in found
+
+
+def test_a_workflow_that_is_not_completed_is_found() -> None:
+    snapshot = replace(good_snapshot(), workflows=Counter(completed=2, running=1))
+    assert "workflow is not completed (running: 1)" in problems(snapshot)
+
+
+@pytest.mark.parametrize(("reference", "status"), [("A", "cancelled"), ("D", "reserved")])
+def test_a_wrong_cancellation_is_found(reference: str, status: str) -> None:
+    snapshot = good_snapshot()
+    order = next(order for order in snapshot.orders if order.reference == reference)
+    found = problems(with_order(snapshot, replace(order, status=status)))
+    assert f"wrongly not cancelled ({reference})" in found
+
+
+@pytest.mark.parametrize("left", [-1, 1])
+def test_a_delivery_or_an_order_that_is_not_counted_once_is_found(left: int) -> None:
+    snapshot = good_snapshot()
+    snapshot.stock["Sea salt flakes 250 g"] += left
+    assert "not counted once (Sea salt flakes 250 g)" in problems(snapshot)
+
+
+@pytest.mark.parametrize("continued_after", [0, 480])
+def test_an_import_that_did_not_continue_at_its_checkpoint_is_found(continued_after: int) -> None:
+    imported = Imported(killed_at=500, continued_after=continued_after)
+    assert "did not continue at its checkpoint" in problems(good_snapshot(), imported)
+
+
+def test_an_import_whose_worker_was_not_killed_starts_at_the_beginning() -> None:
+    assert problems(good_snapshot(), Imported(killed_at=None, continued_after=0)) == ""
 
 
 def test_an_order_that_came_back_from_its_rollback_is_found() -> None:
@@ -103,53 +155,106 @@ def test_a_declined_charge_that_completed_is_found() -> None:
 
 
 def test_a_missing_email_is_found() -> None:
-    assert "order lacks its e-mail (B)" in problems(
-        replace(good_snapshot(), emails=frozenset({"A", "D"}))
-    )
+    assert "and was not sent (B)" in problems(replace(good_snapshot(), emails=frozenset({"A"})))
 
 
 def test_a_missing_invoice_is_found() -> None:
     snapshot = with_order(good_snapshot(), replace(paid("A"), invoices=0))
-    assert "order lacks its invoice (A)" in problems(snapshot)
+    assert "order lacks its invoice, or has one and was not sent (A)" in problems(snapshot)
 
 
-def label_of(snapshot: Snapshot, reference: str) -> JobRecord:
-    return next(j for j in snapshot.jobs if (j.type, j.reference) == (LABEL, reference))
+def test_a_document_of_a_cancelled_order_is_found() -> None:
+    snapshot = good_snapshot()
+    found = problems(replace(snapshot, pdfs=snapshot.pdfs | {"D"}))
+    assert "order lacks its invoice, or has one and was not sent (D)" in found
 
 
 def test_a_wrong_label_is_found() -> None:
     snapshot = good_snapshot()
-    wrong = replace(label_of(snapshot, "A"), result={"tracking": "CK1", "by": "node"})
-    jobs = [wrong if job.id == wrong.id else job for job in snapshot.jobs]
-    assert "order lacks its label (A)" in problems(with_jobs(snapshot, jobs))
+    wrong = replace(job_of(snapshot, "A", LABEL), result={"tracking": "CK1"})
+    assert "order lacks a label, or has a wrong one (A)" in problems(with_job(snapshot, wrong))
 
 
-def test_a_label_made_twice_needs_a_dead_worker_to_explain_it() -> None:
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"parcels": []},
+        {"parcels": [tracking("A", 2), tracking("A", 1)]},
+        {"parcels": [tracking("A", 1), tracking("A", 2)], "collection": "PU1"},
+    ],
+)
+def test_a_wrong_handover_is_found(result: dict[str, object]) -> None:
     snapshot = good_snapshot()
-    again = replace(label_of(snapshot, "B"), spent=2)
-    snapshot = with_jobs(snapshot, [again if job.id == again.id else job for job in snapshot.jobs])
-    assert "label was made again without a reason (B)" in problems(snapshot)
-    assert problems(replace(snapshot, recovered=frozenset({again.id}))) == ""
+    wrong = replace(job_of(snapshot, "A", HANDOVER), result=result)
+    assert "wrong or in another order (A)" in problems(with_job(snapshot, wrong))
 
 
-def test_an_email_sent_again_needs_a_dead_worker_to_explain_it() -> None:
+def requests(*milliseconds: tuple[int, int]) -> tuple[Period, ...]:
+    """Build requests to the carrier: when each began and ended, after noon."""
+    return tuple(
+        Period(
+            started_at=NOON + timedelta(milliseconds=start),
+            ended_at=NOON + timedelta(milliseconds=end),
+        )
+        for start, end in milliseconds
+    )
+
+
+def test_requests_are_at_the_same_time_until_one_ends() -> None:
+    assert checks.most_at_once(requests((0, 5), (1, 6), (5, 9), (6, 7))) == 2
+    assert checks.most_at_once(requests((0, 5), (1, 6), (4, 9))) == 3
+
+
+def test_a_second_may_begin_at_any_time() -> None:
+    starts = [900, 950, 1_100, 1_899, 1_900]
+    assert checks.most_in_a_second(requests(*((at, at) for at in starts))) == 4
+
+
+@pytest.mark.parametrize(
+    ("number", "apart", "problem"),
+    [
+        (8, 0, ""),
+        (9, 0, "most requests at the same time: 9, which is more than 8"),
+        (100, 10, ""),
+        (101, 9, "most requests in any one second: 101, which is more than 100"),
+    ],
+)
+def test_more_requests_than_the_carrier_allows_are_found(
+    number: int, apart: int, problem: str
+) -> None:
+    made = requests(*((n * apart, n * apart + 5) for n in range(number)))
+    assert problems(replace(good_snapshot(), carrier=made)) == problem
+
+
+@pytest.mark.parametrize("type_", [LABEL, "order.reserve"])
+def test_a_job_that_ran_again_needs_a_reason(type_: str) -> None:
+    snapshot = good_snapshot()
+    again = replace(job_of(snapshot, "B", type_), spent=2)
+    snapshot = with_job(snapshot, again)
+    assert "job was run again without a reason (B)" in problems(snapshot)
+    assert problems(replace(snapshot, explained=Counter([again.id]))) == ""
+
+
+def test_an_email_sent_again_needs_a_run_that_ended_before_its_time() -> None:
     snapshot = with_order(good_snapshot(), replace(paid("A"), receipts=2))
     assert "written again without a reason (A)" in problems(snapshot)
 
-    job = next(j for j in snapshot.jobs if j.reference == "A" and j.type == "order.receipt")
-    assert problems(replace(snapshot, recovered=frozenset({job.id}))) == ""
+    job = job_of(snapshot, "A", "order.receipt")
+    assert problems(replace(snapshot, explained=Counter([job.id]))) == ""
 
 
-def test_the_rescue_of_another_job_explains_nothing() -> None:
+def test_the_reason_of_another_job_explains_nothing() -> None:
     snapshot = with_order(good_snapshot(), replace(paid("A"), invoices=2))
-    charge = next(j for j in snapshot.jobs if j.reference == "A" and j.type == "order.charge")
-    assert "without a reason (A)" in problems(replace(snapshot, recovered=frozenset({charge.id})))
+    charge = job_of(snapshot, "A", "order.charge")
+    assert "without a reason (A)" in problems(replace(snapshot, explained=Counter([charge.id])))
 
 
 def test_the_table_is_aligned_and_crosses_what_is_wrong() -> None:
     snapshot = with_order(good_snapshot(), replace(paid("A"), payments=(TOTAL, TOTAL)))
     lines = [
-        line for line in table.lines(build_ledger(snapshot, PLACED, RUN)) if line.startswith("  ")
+        line
+        for line in table.lines(build_ledger(snapshot, PLACED, RUN, IMPORTED))
+        if line.startswith("  ")
     ]
     assert [line for line in lines if line.endswith("✗")] == [
         line for line in lines if "orders paid twice" in line

@@ -13,6 +13,7 @@ import pytest
 from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
+import django_ojs as ojs
 from django_ojs.models import Attempt, Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
@@ -91,6 +92,16 @@ def test_a_job_is_done_and_its_result_kept(start: Start) -> None:
     line = node.said("job completed", job_id=str(key))
     assert (line["job_type"], line["queue"], line["attempt"]) == ("test.echo", QUEUE, 1)
     assert "Zażółć" not in str(node.lines)
+
+
+def test_a_step_of_a_workflow_gets_the_results_of_the_steps_before_it(start: Start) -> None:
+    start()
+    echo = [ojs.request("test.echo", [name], queue=QUEUE) for name in ("first", "left", "right")]
+    last = ojs.request("test.results-before", queue=QUEUE)
+    workflow = ojs.chain(echo[0], ojs.group(*echo[1:]), last).enqueue()
+    wait_for(lambda: workflow.workflow().state == "completed", "the workflow is not completed")
+    first, left, right = ({"args": [name], "attempt": 1} for name in ("first", "left", "right"))
+    assert Job.objects.get(type="test.results-before").result == [first, [left, right]]
 
 
 def test_jobs_run_side_by_side(start: Start) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 # The database is one of its own; which kind it is changes nothing here.
-pytestmark = [pytest.mark.slow, pytest.mark.sqlite]
+pytestmark = [pytest.mark.slow, pytest.mark.sqlite, pytest.mark.process]
 
 SECONDS = 40.0
 

@@ -21,7 +21,8 @@ import pytest
 from tests.databases import KIND
 from tests.worker.processes import ROOT
 
-pytestmark = pytest.mark.slow
+# Not measured: what these processes run of the package, other tests run in this one.
+pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SECONDS = 180.0
 COMMAND = [sys.executable, "manage.py", "serve_open"]
@@ -35,13 +36,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**inherited, "OJS_DEMO_DATABASE": KIND, "OJS_DEMO_DEBUG": "1", **more}
 
 
+#: For what depends on no database: a cluster of PostgreSQL takes longer to make than the test.
+NO_CLUSTER = {"OJS_DEMO_DATABASE": "sqlite"}
+
+
 class Server:
     """The command, and requests to what it serves."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, **variables: str) -> None:
         self.process = subprocess.Popen(
             [*COMMAND, "--port", str(port)],
-            env=environment(),
+            env=environment(**variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -74,7 +79,8 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server()
+    """Start a server that a test ends; of a cluster, test_embedded_server.py shows that it ends."""
+    server = Server(**NO_CLUSTER)
     yield server
     if server.process.poll() is None:
         server.process.terminate()
@@ -169,7 +175,7 @@ def test_the_web_server_does_not_outlive_a_command_that_was_killed(server: Serve
 def refusal(*arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [*COMMAND, *arguments],
-        env=environment(**variables),
+        env=environment(**NO_CLUSTER, **variables),
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -7,7 +7,7 @@ import random
 import pytest
 from django.test import Client
 
-from django_ojs.models import Job
+from django_ojs.models import Job, WorkflowStep
 from example_project.shop.management.commands.serve import create_login
 from example_project.shop.models import Order, Payment
 from example_project.shop.services import place_order
@@ -23,7 +23,7 @@ def test_an_empty_shop_says_what_to_do(client: Client) -> None:
     assert "make demo" in response.content.decode()
 
 
-def test_the_list_shows_orders_with_the_state_of_their_jobs(client: Client) -> None:
+def test_the_list_shows_orders_with_the_steps_that_have_started(client: Client) -> None:
     order = place_order(basket("T-1"))
     Payment.objects.create(order=order, amount=order.total, attempt=1)
 
@@ -31,7 +31,8 @@ def test_the_list_shows_orders_with_the_state_of_their_jobs(client: Client) -> N
 
     assert "T-1" in page
     assert "28.95 €" in page
-    assert page.count("· available") == 4
+    assert "reserve · available" in page
+    assert "waiting" not in page
 
 
 def test_the_list_asks_the_database_the_same_number_of_times_however_long_it_is(
@@ -43,11 +44,24 @@ def test_the_list_asks_the_database_the_same_number_of_times_however_long_it_is(
         client.get("/")
 
 
-def test_an_order_shows_its_lines_and_jobs(client: Client) -> None:
-    place_order(basket("T-1"))
+def test_an_order_shows_its_lines_and_all_steps(client: Client) -> None:
+    order = place_order(basket("T-1"))
     page = client.get("/orders/T-1").content.decode()
     assert "Olive wood spoon" in page
     assert "order.invoice" in page
+    assert page.count(">waiting<") == 6
+    assert f'href="/admin/django_ojs/workflow/{order.workflow}/change/"' in page
+    username, password = create_login()
+    client.login(username=username, password=password)
+    assert client.get(f"/admin/django_ojs/workflow/{order.workflow}/change/").status_code == 200
+
+
+def test_an_order_whose_workflow_is_not_kept_is_shown(client: Client) -> None:
+    order = place_order(basket("T-1"))
+    Job.objects.all().delete()
+    WorkflowStep.objects.filter(workflow_id=order.workflow).delete()
+    assert "no longer kept" in client.get("/orders/T-1").content.decode()
+    assert client.get("/").status_code == 200
 
 
 def test_an_unknown_order_is_not_found(client: Client) -> None:
@@ -59,7 +73,7 @@ def test_the_button_places_an_order(client: Client, monkeypatch: pytest.MonkeyPa
     response = client.post("/orders/random")
     order = Order.objects.get()
     assert response.headers["Location"] == f"/orders/{order.reference}"
-    assert Job.objects.count() == 4
+    assert Job.objects.count() == 1
 
 
 def test_the_button_reports_an_order_that_rolled_back(

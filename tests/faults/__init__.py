@@ -3,7 +3,8 @@
 1. A job is stored if and only if the caller's transaction commits:
    `test_commit_in_flight`, `test_transactions`.
 2. An acknowledged job is never lost, and ends in exactly one final state:
-   `test_kill_storm`, `test_server_restart`, `test_lost_connections`.
+   `test_kill_storm`, `test_server_restart`, `test_lost_connections`, `test_failover`,
+   `test_connection_limit`, `test_stalled_network`.
 3. It runs more than once only after a crash, a lost response or an expired lease, and the later run
    has the higher attempt: `test_kill_storm`, `test_kill_points`.
 4. A worker that lost its claim cannot change the job: `test_frozen_worker`.

@@ -38,6 +38,11 @@ class Cluster:
         folder = self._server.get_postmaster_info().socket_dir
         return {"HOST": str(folder), "PORT": "", "NAME": "postgres", "USER": "postgres"}
 
+    @property
+    def log(self) -> Path:
+        """The file of what it has logged."""
+        return self._data / "log"
+
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         self._server.ensure_postgres_running()

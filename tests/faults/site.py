@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -147,13 +148,14 @@ class Site:
             lambda: not unfinished.exists(), "every job is finished", within=within, pause=0.1
         )
 
-    def verdict(self) -> Verdict:
-        """Judge what happened so far."""
+    def verdict(self, stored: Iterable[UUID] = ()) -> Verdict:
+        """Judge what happened so far. `stored`: jobs that were enqueued by no enqueuer."""
+        keys = [str(key) for key in stored]
         # A handler that failed runs again by its retry policy; that is not a duplicate to explain.
         ended = Attempt.objects.filter(outcome__in=[AttemptOutcome.LAPSED, AttemptOutcome.FAILED])
         return check(
-            attempted=self.known("attempted"),
-            acknowledged=self.known("acknowledged"),
+            attempted=[*self.known("attempted"), *keys],
+            acknowledged=[*self.known("acknowledged"), *keys],
             rolled_back=self.known("rolled-back"),
             starts=ledger.starts(),
             done=ledger.done(),

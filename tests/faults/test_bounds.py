@@ -38,7 +38,7 @@ pytestmark = [
 
 NAME = "bounded"
 PRODUCERS = 32
-SECONDS = 30.0 if FULL else 6.0
+SECONDS = 30.0 if FULL else 3.0
 GENEROUS = 30
 
 #: Holds the queue lock, or a given number of jobs, and never commits.

@@ -46,3 +46,25 @@ def test_a_clock_that_jumps_two_hours_neither_hurries_nor_holds_nor_repeats_a_jo
     site.drained()
     noted.refresh_from_db()
     assert noted.result == pytest.approx(time.time() + jump, abs=600)
+
+
+def test_workers_whose_clocks_are_ten_minutes_apart_share_the_work(site: Site) -> None:
+    ahead, behind = (
+        site.start(
+            *("--threads", "2"),
+            ojs={"HEARTBEAT_INTERVAL": 1},
+            sabotage={"clock": seconds, "after": 0.0},
+        ).ready()
+        for seconds in (300.0, -300.0)
+    )
+    before = time.monotonic()
+    later = stored(handlers.effect.options(scheduled_at=timedelta(seconds=DELAY)).enqueue())
+    # Longer than three heartbeats, after which a worker that is silent is dead.
+    running = [stored(handlers.effect.enqueue(4_000)) for _ in range(4)]
+    site.drained()
+    starts = {start.job: start for start in ledger.starts()}
+    assert len(starts) == len(ledger.starts()) == len(running) + 1
+    assert starts[str(later.pk)].at - before >= DELAY - 0.1
+    assert {start.pid for start in starts.values()} == {*ahead.children(), *behind.children()}
+    assert not Attempt.objects.exists()
+    assert "died" not in site.logs()

@@ -116,7 +116,7 @@ def test_a_stream_has_what_happens_after_its_begin_in_the_form_of_polling() -> N
     assert int(first.id) < int(second.id)
 
 
-@pytest.mark.requirement("RT-005")
+@pytest.mark.requirement("RT-005", "EV-S07")
 def test_a_client_that_connects_again_misses_nothing_and_sees_nothing_twice() -> None:
     with stream() as found:
         happen("a")
@@ -212,6 +212,31 @@ def test_a_stream_of_a_job_that_has_ended_says_how_and_ends() -> None:
     with stream(f"events/stream?channel=job:{job['id']}") as found:
         (only,) = found
     assert (only.event, only.data["to"]) == ("job.state_changed", "completed")
+
+
+@pytest.mark.parametrize("path", ["jobs/{}/events", "events/stream?channel=job:{}"])
+def test_a_client_that_has_the_end_of_a_job_is_not_to_connect_again(path: str) -> None:
+    job = api.active(options={"retry": {"max_attempts": 1}})
+    where = path.format(job["id"])
+    with stream(where) as found:
+        error = {"type": "Boom", "message": "it broke"}
+        api.post("workers/nack", {"job_id": job["id"], "error": error}).ok()
+        (*_, last) = found
+    again = {**SSE, "Last-Event-ID": last.id}
+    response = Client(headers=again).get(f"/ojs/v1/{where}")
+    assert (response.status_code, response.content) == (204, b"")
+    # Connected after the last event of another channel, it has not seen the end.
+    with stream(where, **{"Last-Event-ID": last.id.partition("-")[0]}) as found:
+        assert [each.event for each in found] == ["job.state_changed"]
+    # Nor has it when the job has run again since.
+    api.post(f"dead-letter/{job['id']}/retry").ok()
+    api.fetch()
+    api.post("workers/ack", {"job_id": job["id"]}).ok()
+    with stream(where, **{"Last-Event-ID": last.id}) as found:
+        assert [each.data["to"] for each in found] == ["completed"]
+    with stream(**{"Last-Event-ID": last.id}) as found:
+        happen("a")
+        assert subjects(found, 1) == ["a"]
 
 
 @pytest.mark.requirement("RT-010")

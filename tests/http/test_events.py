@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.conf import settings
@@ -35,10 +36,14 @@ def test_an_empty_page_has_a_cursor_and_no_more() -> None:
     assert read() == {"events": [], "cursor": "0", "has_more": False}
 
 
+@pytest.mark.requirement("EV-01", "EV-02", "EV-S01")
 def test_an_event_is_the_envelope_of_the_document() -> None:
     queues.pause("email", by="user:ops")
-    (event,) = read()["events"]
-    assert event.pop("id").startswith("evt_")
+    queues.resume("email")
+    event, other = read()["events"]
+    assert event["id"] != other["id"]
+    prefix, _, key = event.pop("id").partition("_")
+    assert (prefix, UUID(key).version) == ("evt", 7)
     assert event.pop("time").endswith("Z")
     assert event == {
         "specversion": "1.0",
@@ -56,6 +61,7 @@ def test_pausing_over_http_says_who_did_it() -> None:
     assert paused["data"]["paused_by"] == resumed["data"]["resumed_by"] == "anybody"
 
 
+@pytest.mark.requirement("EV-S06")
 def test_the_cursor_of_each_page_leads_to_the_next() -> None:
     for name in "abc":
         happen(name)
@@ -66,6 +72,7 @@ def test_the_cursor_of_each_page_leads_to_the_next() -> None:
     assert subjects(read(f"?after={first['events'][0]['id']}")) == ["b", "c"]
 
 
+@pytest.mark.requirement("EV-S05")
 @override_settings(OJS={**settings.OJS, "KEEP_EVENTS": ["*"]})
 def test_filters_take_commas_repetition_and_patterns() -> None:
     push(queue="a", type="one.job")

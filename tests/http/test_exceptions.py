@@ -55,6 +55,16 @@ def test_a_database_that_is_read_only_is_unavailable_for_a_while() -> None:
     assert int(answer.headers["Retry-After"]) >= 1
 
 
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_to_a_server_that_takes_no_writes_is_closed() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+    calm.post("jobs", JOB).error(503, "backend_error")
+    assert calm.post("jobs", JOB).status == 201
+
+
+@pytest.mark.requirement("RL-10.4-2")
 @pytest.mark.parametrize("debug", [False, True])
 @pytest.mark.parametrize(
     ("error", "status", "code"),

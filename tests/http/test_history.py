@@ -25,6 +25,7 @@ def types(key: Any) -> list[str]:
     return [event["event_type"] for event in history(key).ok()["events"]]
 
 
+@pytest.mark.requirement("EH-01", "EH-03", "EH-04", "EH-05", "EH-08")
 def test_a_job_that_failed_and_then_succeeded_has_all_its_attempts() -> None:
     job = active(args=["é"], retry=hourly(3), worker_id="w-1")
     fail.fail(job.id, BOOM)
@@ -58,6 +59,7 @@ def test_a_job_that_failed_and_then_succeeded_has_all_its_attempts() -> None:
     assert {event["job_id"] for event in body["events"]} == {str(job.id)}
 
 
+@pytest.mark.requirement("EH-12")
 def test_pages_continue_where_the_one_before_ended_also_when_events_were_added() -> None:
     job = active(retry=hourly(3))
     fail.fail(job.id, BOOM)
@@ -79,6 +81,7 @@ def test_pages_continue_where_the_one_before_ended_also_when_events_were_added()
     history(job.id, cursor="x").error(400, "invalid_request", field="cursor")
 
 
+@pytest.mark.requirement("EH-06")
 @pytest.mark.parametrize(
     ("state", "last"),
     [
@@ -94,6 +97,7 @@ def test_the_last_event_says_how_the_job_is_now(state: str, last: str) -> None:
     assert types(in_state(state).pk)[-1] == last
 
 
+@pytest.mark.requirement("EH-05", "EH-07")
 def test_the_attempts_before_a_retry_by_hand_stay() -> None:
     job = active(retry=hourly(1))
     fail.fail(job.id, BOOM)
@@ -110,6 +114,7 @@ def test_the_attempts_before_a_retry_by_hand_stay() -> None:
     ]
 
 
+@pytest.mark.requirement("EH-02")
 def test_a_run_that_was_returned_is_no_failure() -> None:
     job = active()
     fail.requeue(job.id, BOOM)
@@ -118,6 +123,7 @@ def test_a_run_that_was_returned_is_no_failure() -> None:
     assert (returned["data"]["from"], returned["data"]["to"]) == ("active", "available")
 
 
+@pytest.mark.requirement("EH-06")
 def test_an_active_job_that_is_cancelled_has_no_failure() -> None:
     job = active()
     cancel.cancel(job.id)

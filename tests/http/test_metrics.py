@@ -55,6 +55,7 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
     return samples.get((name, tuple(sorted(labels.items()))))
 
 
+@pytest.mark.requirement("EV-14")
 def test_what_happened_is_counted_by_queue_and_type() -> None:
     ack(in_state("active", queue="email", type="email.read").pk)
     push(queue="email", type="email.send")
@@ -111,6 +112,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_refused_and_dropped() -> N
     assert value(scrape(), "ojs_backpressure_pressure", queue="full") is None
 
 
+@pytest.mark.requirement("EV-15")
 def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows() -> None:
     labels = {"queue": "email", "type": "email.send"}
     for age in (timedelta(days=40), timedelta(hours=3), timedelta(minutes=4), timedelta()):

@@ -32,6 +32,7 @@ class TestList:
             "pagination": {"total": 0, "limit": 50, "offset": 0, "has_more": False},
         }
 
+    @pytest.mark.requirement("QC-01")
     def test_a_queue_is_known_by_its_first_job(self) -> None:
         api.push(queue="email")
         api.post("queues/reports/pause").ok()
@@ -83,6 +84,7 @@ class TestList:
 
 
 class TestCreate:
+    @pytest.mark.requirement("QC-S01")
     def test_a_queue_is_created_with_its_configuration(self) -> None:
         config = {"max_size": 5, "retention": {"completed": "P3D"}, "colour": "blue"}
         response = api.post("queues", {"name": "payments", "config": config})
@@ -140,6 +142,7 @@ class TestDetail:
 
 
 class TestConfig:
+    @pytest.mark.requirement("QC-02")
     def test_changes_go_by_top_level_key_and_come_back_whole(self) -> None:
         first = {"backpressure": {"max_depth": 5, "strategy": "block"}, "max_envelope_bytes": 3}
         body = api.put("queues/a/config", first).ok()

@@ -7,9 +7,11 @@ schema: the suite takes a part of them, spread evenly, and `make faults` all.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
+from schemathesis.specs.openapi import examples
 
 from django_ojs.http import long_poll
 from django_ojs.operations.access import api_keys
@@ -37,6 +40,28 @@ SEED = int(os.environ.get("OJS_SCHEMATHESIS_SEED", "1"))
 EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25" if FULL else "5"))
 #: At most so many of the cases that follow from the schema of an operation.
 CASES = 10**9 if FULL else 20
+
+
+def _remembered(generate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that draws the example of a schema once.
+
+    Most schemas stand in many operations, and each time the same example is drawn: Schemathesis
+    seeds each draw with 0.
+    """
+    found: dict[tuple[str, Any], Any] = {}
+
+    def once(schema: Any, config: Any, validator: Any) -> Any:
+        key = (json.dumps(schema, sort_keys=True), validator)
+        if key not in found:
+            found[key] = generate(schema, config, validator)
+        return deepcopy(found[key]) if isinstance(found[key], dict | list) else found[key]
+
+    return once
+
+
+setattr(  # noqa: B010 - another package's function
+    examples, "_generate_single_example", _remembered(examples._generate_single_example)
+)
 
 CONFIG = schemathesis.Config.from_dict(
     {

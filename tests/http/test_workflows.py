@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -62,12 +63,15 @@ def end(api: Api, found: dict[str, Any], result: Any = None) -> None:
     workflows.advance_due()
 
 
-@pytest.mark.requirement("L3-CHAIN-001", "L3-CHAIN-002", "L3-DATA-001")
+@pytest.mark.requirement(
+    "L3-CHAIN-001", "L3-CHAIN-002", "L3-DATA-001", "WF-01", "WF-09", "WF-S04", "EH-10"
+)
 def test_a_chain_is_created_and_worked_over_http(api: Api) -> None:
     response = api.post("workflows", ORDER)
 
     shown = response.ok(201)["workflow"]
     key = shown["id"]
+    assert UUID(key).version == 7
     assert response.raw["Location"] == f"/ojs/v1/workflows/{key}"
     assert (shown["type"], shown["name"], shown["state"]) == ("chain", "order", "running")
     assert (shown["steps_total"], shown["steps_completed"]) == (2, 0)
@@ -92,7 +96,21 @@ def test_a_chain_is_created_and_worked_over_http(api: Api) -> None:
     assert shown["metadata"]["completed_at"] == shown["completed_at"]
 
 
-@pytest.mark.requirement("L3-CHAIN-003")
+@pytest.mark.requirement("WF-04")
+def test_times_and_counters_of_a_client_are_ignored(api: Api) -> None:
+    set_by_client = {
+        "id": "wf_1",
+        "state": "completed",
+        "metadata": {"job_count": 9, "completed_count": 9, "created_at": "2020-01-01T00:00:00Z"},
+    }
+    shown = api.post("workflows", {**ORDER, **set_by_client}).ok(201)["workflow"]
+    assert (UUID(shown["id"]).version, shown["state"]) == (7, "running")
+    counters = {"job_count": 2, "completed_count": 0, "failed_count": 0}
+    assert shown["metadata"] == {"created_at": shown["created_at"], **counters}
+    assert not shown["created_at"].startswith("2020")
+
+
+@pytest.mark.requirement("L3-CHAIN-003", "WF-28", "WF-29", "WF-30")
 def test_a_chain_that_fails_says_which_step_did(api: Api) -> None:
     key = api.post("workflows", ORDER).ok(201)["id"]
     failed = run(api, fails=True)
@@ -183,6 +201,7 @@ def test_callback_that_is_a_step_of_a_graph_is_listed_as_both(api: Api) -> None:
     assert list(shown["callbacks"]) == ["on_failure"]
 
 
+@pytest.mark.requirement("WF-20")
 def test_a_failed_callback_that_is_not_listed_has_no_index(api: Api) -> None:
     key = api.post("workflows", batch(job("a"), on_complete=job("x"))).ok(201)["id"]
     run(api)
@@ -234,6 +253,7 @@ def test_the_jobs_of_steps_are_not_read(api: Api) -> None:
     assert not any('"ojs_workflow_step"."job"' in sql for sql in steps)
 
 
+@pytest.mark.requirement("WF-35", "WF-36")
 def test_a_workflow_is_cancelled_with_its_jobs_and_only_once(api: Api) -> None:
     key = api.post("workflows", ORDER).ok(201)["id"]
     run(api)
@@ -259,6 +279,7 @@ def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
     assert [each["id"] for each in found] == [keys[1]]
 
 
+@pytest.mark.requirement("WF-02", "WF-03", "WF-13", "WF-33", "WF-37")
 @pytest.mark.parametrize(
     ("definition", "path"),
     [
@@ -303,6 +324,7 @@ def test_a_workflow_over_the_limit_of_jobs_is_refused(api: Api, settings: Any) -
     api.post("workflows", group(job("a"), job("b"), job("c"))).error(400, "invalid_request")
 
 
+@pytest.mark.requirement("WF-34")
 @pytest.mark.parametrize("key", ["unknown", "019414d4-dddd-7000-8000-000000000001"])
 def test_an_unknown_workflow_is_404(api: Api, key: str) -> None:
     error = api.get(f"workflows/{key}").error(404, "not_found")

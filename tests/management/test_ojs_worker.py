@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
@@ -217,6 +218,30 @@ def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
     assert supervised.connections["other"]["CONN_MAX_AGE"] == 5
     assert supervised.connections["default"]["CONN_HEALTH_CHECKS"] is True
     assert {alias: dict(connections.settings[alias]) for alias in connections} == before
+
+
+@pytest.mark.postgresql
+def test_connections_to_a_server_that_is_gone_end_by_themselves(
+    supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGCONNECT_TIMEOUT", raising=False)
+    monkeypatch.setitem(connections.settings["default"], "OPTIONS", {"keepalives_idle": 60})
+    monkeypatch.setitem(connections.settings["other"], "OPTIONS", {"service": "jobs"})
+    call_command("ojs_worker")
+    # What the project says stays.
+    assert supervised.connections["default"]["OPTIONS"] == {
+        "connect_timeout": 4,
+        "keepalives_idle": 60,
+        "keepalives_interval": 2,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 8000,
+    }
+    assert supervised.connections["other"]["OPTIONS"] == {"service": "jobs"}
+    assert connections.settings["default"]["OPTIONS"] == {"keepalives_idle": 60}
+    psycopg.conninfo.make_conninfo("", **supervised.connections["default"]["OPTIONS"])
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "9")
+    call_command("ojs_worker")
+    assert "connect_timeout" not in supervised.connections["default"]["OPTIONS"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def put(*args: Any, **values: Any) -> None:
     push(args=list(args), **values)
 
 
-@pytest.mark.requirement("CORE-7.2-3")
+@pytest.mark.requirement("CORE-7.2-3", "FS-002")
 def test_must_1_queues_are_searched_from_left_to_right_whatever_the_priorities() -> None:
     put("low", queue="a", priority=-100)
     put("high", queue="b", priority=100)
@@ -87,7 +87,7 @@ def test_jobs_come_in_the_order_in_which_they_became_available_not_were_created(
     assert fetched("a") == ["came later", "was scheduled"]
 
 
-@pytest.mark.requirement("CORE-7.2-4")
+@pytest.mark.requirement("CORE-7.2-4", "FS-001")
 def test_must_2_a_fetched_job_is_active_and_not_handed_out_again() -> None:
     job = active(queue="a")
     assert read(job.id).state == "active"

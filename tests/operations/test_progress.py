@@ -110,6 +110,7 @@ def test_a_retry_by_hand_clears_the_progress_and_keeps_the_checkpoint() -> None:
     assert envelope["last_checkpoint"] == {"last": 72}
 
 
+@pytest.mark.requirement("EV-S04")
 @override_settings(OJS={"KEEP_EVENTS": ["job.progress"]})
 def test_progress_is_an_event_once_a_second_at_most() -> None:
     job = active()

@@ -67,7 +67,7 @@ def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     return mine
 
 
-@pytest.mark.requirement("CORE-6.5-2")
+@pytest.mark.requirement("CORE-6.5-2", "FS-001")
 @pytest.mark.sized
 def test_sixty_four_claimers_claim_each_job_once_and_in_order() -> None:
     pick = random.Random(11)

@@ -21,11 +21,13 @@ from tests.worker.waiting import BOUND, eventually
 class Remote:
     """Serves the alias `other`. It can be ended and started again on the same port."""
 
-    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
-        self._environment = {
-            **environment,
-            "DJANGO_SETTINGS_MODULE": "tests.outbox.remote_settings",
-        }
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        log: Path,
+        settings: str = "tests.outbox.remote_settings",
+    ) -> None:
+        self._environment = {**environment, "DJANGO_SETTINGS_MODULE": settings}
         self._log = log
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

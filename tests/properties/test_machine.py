@@ -19,7 +19,7 @@ from tests.sizes import FULL
 from tests.spec.test_states import ROWS
 
 # More on demand: OJS_TEST_EXAMPLES=2000.
-EXAMPLES = int(os.environ.get("OJS_TEST_EXAMPLES", "200" if FULL else "40"))
+EXAMPLES = int(os.environ.get("OJS_TEST_EXAMPLES", "200" if FULL else "20"))
 STEPS = 40
 PAIRS = {(source, target) for source, _, target in ROWS}
 

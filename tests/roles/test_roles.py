@@ -17,7 +17,17 @@ from django.db.models.functions import Now
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Attempt, CronRun, Job, OutboxEntry, Queue, Rollup, Worker
+from django_ojs.models import (
+    Attempt,
+    BulkOperation,
+    BulkOperationJob,
+    CronRun,
+    Job,
+    OutboxEntry,
+    Queue,
+    Rollup,
+    Worker,
+)
 from django_ojs.operations import beat, cron, queues
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.workers.rescue import DeadWorkers
@@ -159,6 +169,9 @@ def enqueue_and_control() -> None:
             ojs.enqueue("b.job", [3], queue="b")
         ojs.cancel(one.id)
         ojs.cancel(running.id)
+        limited = ojs.enqueue("a.job", [1], rate_limit={"key": "k", "concurrency": 1})
+        assert limited is not None
+        ojs.cancel(limited.id)
         ojs.retry(dead.pk)
         assert ojs.get_job(dead.pk).envelope()["errors"]
         assert ojs.get_job(one.id).state == "cancelled"
@@ -219,6 +232,7 @@ def test_each_route_and_page_works_with_the_rights_of_http_and_the_admin(
     for line in TABLE:
         Job.objects.all().delete()
         Queue.objects.all().delete()
+        process_state.reset()
         job = factories.in_state("discarded", queue="other", retry=factories.hourly(1))
         claimed = factories.active("w-classified", queue="mine")
         factories.worker("w-classified")
@@ -248,7 +262,11 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     with as_role("site_web"), nothing_denied():
         for page in pages:
             assert client.get(f"/admin/django_ojs/{page}/").status_code == 200, page
-        for address in (f"job/{job.pk}/change/", "queue/other/change/"):
+        saved = {"name": "mine", "q": "is:dead", "next": "/admin/django_ojs/job/"}
+        for body in (saved, saved, {"delete": "mine"}):
+            assert client.post("/admin/django_ojs/job/saved/", body).status_code == 302
+        others = ("job/type/?type=test.job", "job/suggestions/")
+        for address in (f"job/{job.pk}/change/", "queue/other/change/", *others):
             assert client.get(f"/admin/django_ojs/{address}", follow=True).status_code == 200
 
 
@@ -274,6 +292,16 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     CronRun.objects.create(
         name="gone", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - old
     )
+    # Its jobs are stored, and those of an older one are deleted.
+    retry = BulkOperation.objects.create(
+        action="retry", ordered_by="ann", filter={"queue": "elsewhere", "states": ["discarded"]}
+    )
+    again = factories.in_state("discarded", queue="elsewhere")
+    factories.age(again.pk, timedelta(hours=2))
+    over = BulkOperation.objects.create(
+        action="retry", ordered_by="ann", state="done", finished_at=Now() - timedelta(days=8)
+    )
+    BulkOperationJob.objects.create(operation=over, job_id=ids.uuid7())
     tree = start(
         "--queues", "default,other", ojs={"KEEP_EVENTS": ["*"]}, **variables("site_worker")
     )
@@ -283,6 +311,8 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
         lambda: not Job.objects.filter(pk__in=[job.pk for job in finished]).exists(), "pruned"
     )
     eventually(lambda: factories.read(lapsed.id).state == "available", "the claim lapsed")
+    eventually(lambda: retry.jobs.count() == 1, "the retried job is followed")
+    eventually(lambda: not over.jobs.exists(), "the jobs of an old retry are forgotten")
     eventually(lambda: cron.get("nightly").run_count == 1, "the cron job runs")
     eventually(lambda: not cron.runs("gone").exists(), "the run without a job is pruned")
     eventually(lambda: OutboxEntry.objects.get().state == "sent", "it leaves the outbox")

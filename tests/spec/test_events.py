@@ -10,6 +10,7 @@ import pytest
 from django_ojs.spec import events, ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import KEPT_BY_DEFAULT, EventType
+from tests.docs.pages import ROOT
 
 KEY = UUID("019539a4-b68c-7def-8000-aabbccddeeff")
 NOON = datetime(2025, 6, 1, 12, 0, 0, 789_999, tzinfo=UTC)
@@ -72,6 +73,7 @@ def test_what_ends_badly_is_kept_by_default_and_what_happens_all_the_time_is_not
     assert not kept & {"job.enqueued", "job.started", "job.completed", "worker.heartbeat"}
 
 
+@pytest.mark.requirement("EV-01", "EV-04")
 def test_the_envelope_has_the_attributes_that_the_document_requires() -> None:
     assert rendered(data={"queue": "a"}) == {
         "specversion": "1.0",
@@ -84,6 +86,7 @@ def test_the_envelope_has_the_attributes_that_the_document_requires() -> None:
     }
 
 
+@pytest.mark.requirement("EV-03")
 @pytest.mark.parametrize(
     ("type", "data", "source"),
     [
@@ -101,6 +104,7 @@ def test_the_source_is_a_uri_that_says_who_it_was(
     assert rendered(type, data=data)["source"] == source
 
 
+@pytest.mark.requirement("EV-S01")
 def test_an_id_is_read_with_and_without_its_prefix_and_says_when_it_was_made() -> None:
     assert events.parse_event_id(f"evt_{KEY}", "after") == KEY
     assert events.parse_event_id(str(KEY), "after") == KEY
@@ -113,3 +117,9 @@ def test_an_id_is_read_with_and_without_its_prefix_and_says_when_it_was_made() -
 def test_what_is_no_event_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="after must be"):
         events.parse_event_id(text, "after")
+
+
+@pytest.mark.requirement("EV-12")
+def test_the_page_declares_at_least_once_delivery() -> None:
+    page = (ROOT / "docs/reference/events.md").read_text()
+    assert "Recorded events are delivered at least once" in page

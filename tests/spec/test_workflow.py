@@ -287,6 +287,7 @@ REFUSED: list[tuple[object, str]] = [
 ]
 
 
+@pytest.mark.requirement("WF-02", "WF-05", "WF-13", "WF-31")
 @pytest.mark.parametrize(("definition", "message"), REFUSED, ids=[text for _, text in REFUSED])
 def test_refused(definition: Any, message: str) -> None:
     with pytest.raises(OJSError) as caught:
@@ -300,6 +301,7 @@ def test_refused(definition: Any, message: str) -> None:
     assert field is None or caught.value.message.startswith(field)
 
 
+@pytest.mark.requirement("WF-37")
 def test_a_cycle_has_its_own_error() -> None:
     with pytest.raises(CyclicDependency):
         parse(graph(node("a", "b"), node("b", "a")))

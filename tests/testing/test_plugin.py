@@ -118,7 +118,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
         path.write_text(dedent(text))
 
 
-@pytest.mark.once
+@pytest.mark.process
 @pytest.mark.requirement("TST-005")
 def test_a_project_with_classes_and_functions_in_two_processes(tmp_path: Path) -> None:
     write(tmp_path, PROJECT)
@@ -135,7 +135,7 @@ def test_a_project_with_classes_and_functions_in_two_processes(tmp_path: Path) -
     ), found
 
 
-@pytest.mark.once
+@pytest.mark.process
 def test_the_fixture_alone_creates_the_test_database(tmp_path: Path) -> None:
     path = tmp_path / "of_the_project.sqlite3"
     write(
@@ -170,7 +170,7 @@ def test_the_fixture_alone_creates_the_test_database(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.once
+@pytest.mark.process
 def test_a_project_without_django_is_left_alone(tmp_path: Path) -> None:
     write(
         tmp_path,

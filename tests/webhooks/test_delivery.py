@@ -186,7 +186,7 @@ def test_more_events_than_one_batch_are_all_delivered() -> None:
     assert len(jobs()) == dispatch.BATCH + 1
 
 
-@pytest.mark.requirement("WH-003", "WH-005", "WH-006")
+@pytest.mark.requirement("WH-003", "WH-005", "WH-006", "EV-13")
 def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver, ojs: Any) -> None:
     webhook = subscribe(receiver.url)
     happen("a")

@@ -18,6 +18,7 @@ from tests.worker.waiting import eventually
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
+@pytest.mark.requirement("EV-S07")
 def test_a_worker_that_is_killed_loses_no_delivery(
     process_environment: dict[str, str], tmp_path: Path, receiver: Receiver, loopback: None
 ) -> None:

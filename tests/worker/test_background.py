@@ -14,8 +14,7 @@ from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, promotion
 from django_ojs.operations.maintenance import lease, pruning
 from django_ojs.operations.workers import rescue
-from django_ojs.storage import database
-from django_ojs.worker import listener as listeners
+from django_ojs.storage import backoff, database
 from django_ojs.worker import maintenance as maintenances
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
@@ -198,15 +197,19 @@ class Hearing:
     def __init__(self) -> None:
         self.woken = threading.Semaphore(0)
         self.attached = 0
+        self.connected = 0
         self.own_session = True
 
     def attach(self) -> bool:
         self.attached += 1
         return self.own_session
 
+    def connect(self) -> None:
+        self.connected += 1
+
     @contextmanager
     def listens(self, *queues: str) -> Iterator[Listener]:
-        listener = Listener(queues, self.woken.release, self.attach)
+        listener = Listener(queues, self.woken.release, self.attach, self.connect)
         try:
             yield listener
         finally:
@@ -239,7 +242,7 @@ def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
 def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listeners, "RECONNECT_DELAY", 0.01)
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
     hearing = Hearing()
     with hearing.listens("mine") as listener:
         eventually(lambda: listener.listening, "it listens")
@@ -253,6 +256,7 @@ def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
             pass
         factories.push(queue="mine")
         assert hearing.woken.acquire(timeout=60)
+        assert hearing.connected == 2
 
 
 @pytest.mark.postgresql

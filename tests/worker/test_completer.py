@@ -12,12 +12,12 @@ from django.db import DataError, InterfaceError, OperationalError
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fail
+from django_ojs.operations import ack, cancel, fail, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Discard, Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.storage import backoff
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import completer as completers
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
@@ -33,8 +33,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.in_flight, self.job_log, self.freed = JobsInFlight(), JobLog(), []
+        self.room: list[str] = []
         self.completer = Completer(
-            factories.WORKER, self.in_flight, self.job_log, self.freed.append
+            factories.WORKER, self.in_flight, self.job_log, self.freed.append, self.room.extend
         )
 
     def run(self, job: Claimed | None = None) -> Run:
@@ -57,6 +58,19 @@ def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
     assert bench.completer.close(60)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("x")])
+def test_the_end_of_a_run_of_a_limited_queue_makes_room_once_it_is_stored(
+    bench: Bench, error: Exception | None
+) -> None:
+    queues.configure("limited", {"concurrency": 1})
+    for queue in ("limited", "plain"):
+        run = bench.run(factories.active(queue=queue))
+        run.end()
+        bench.completer.handler_ended(run, None, error, False)
+        bench.is_written()
+    eventually(lambda: bench.room == ["limited"], "the worker is told of the room")
 
 
 def fails(times: int, error: Exception, operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +136,7 @@ def test_outcomes_are_kept_while_the_database_is_away(
     caplog: pytest.LogCaptureFixture,
     error: Exception,
 ) -> None:
-    monkeypatch.setattr(completers, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
     monkeypatch.setattr(ack, "ack_batch", fails(2, error, ack.ack_batch))
     monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
     monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
@@ -293,7 +307,7 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
             raise OperationalError
         return set()
 
-    monkeypatch.setattr(completers, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
     monkeypatch.setattr(ack, "ack_batch", batch)
     caplog.set_level(logging.CRITICAL)
     bench = Bench()

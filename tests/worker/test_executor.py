@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import InternalError, connection, connections
 
 from django_ojs.context import JobContext, current_context
 from django_ojs.operations import fetch
@@ -251,6 +251,27 @@ def test_a_connection_serves_job_after_job_until_it_is_too_old(
             executor.submit([run_of(function)])
             found.append(outcomes.next().result)
     assert found[0] == found[1] != found[3]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_to_a_server_that_takes_no_writes_serves_no_other_job(
+    outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 60)
+
+    def write() -> None:
+        Thing.objects.create(name="written")
+
+    def become_read_only() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET default_transaction_read_only = on")
+        write()
+
+    with executing(1, outcomes) as executor:
+        executor.submit([run_of(become_read_only), run_of(write)])
+        assert isinstance(outcomes.next().error, InternalError)
+        assert outcomes.next().error is None
 
 
 @pytest.mark.django_db(transaction=True)

@@ -79,6 +79,26 @@ def executor(outcomes: Outcomes) -> Iterator[Executor]:
     executor.close()
 
 
+def test_a_worker_may_claim_only_while_its_heartbeats_are_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Others take it for dead, and its thread may find no connection for long.
+    away, real = threading.Event(), heartbeats.beat.beat
+
+    def beat(*args: Any, **kwargs: Any) -> Any:
+        if away.is_set():
+            raise OperationalError
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(heartbeats.beat, "beat", beat)
+    heartbeat = bench.start()
+    assert heartbeat.registered
+    away.set()
+    eventually(lambda: not heartbeat.registered, "a heartbeat was not stored")
+    away.clear()
+    eventually(lambda: heartbeat.registered, "a heartbeat is stored again")
+
+
 @pytest.mark.requirement("CORE-7.5-2")
 def test_it_registers_before_anything_else_and_goes_on_beating(bench: Bench) -> None:
     heartbeat = bench.start()

@@ -16,6 +16,9 @@ from django.db import OperationalError
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import queues
+from django_ojs.storage import notify, queue_limits
+from django_ojs.storage.backoff import Backoff
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
 from django_ojs.worker.batch_sizer import BatchSizer
@@ -84,6 +87,18 @@ def test_the_first_queue_is_emptied_before_the_second_is_looked_at() -> None:
     assert [queues[key] for key in ran] == ["high", "high", "low", "low"]
 
 
+def test_the_end_of_a_job_starts_the_next_one_of_a_limited_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Only what the end of a job does can start the next one.
+    monkeypatch.setattr(queue_limits, "RETRY_AFTER", 3600.0)
+    queues.configure("limited", {"concurrency": 1})
+    jobs = [stored(handlers.note.options(queue="limited").enqueue()) for _ in range(3)]
+    with working(queues=("limited",), poll_interval=timedelta(hours=1)):
+        for job in jobs:
+            becomes(job, "completed")
+
+
 def test_a_type_without_a_handler_is_held_and_the_others_go_on() -> None:
     stranger = stored(ojs.enqueue("nobody.knows"))
     known = stored(handlers.note.enqueue())
@@ -121,6 +136,7 @@ def test_what_it_holds_when_it_is_stopped_is_done_or_given_back() -> None:
     with working(grace=timedelta(seconds=60)) as process:
         for job in slow:
             started(job)
+        assert handlers.note.type in Worker.objects.get().job_types
         process.on_signal(Directive.TERMINATE)
         eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
         release(slow[0])
@@ -168,6 +184,23 @@ def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.Monk
     assert all(known)
 
 
+def test_it_claims_as_soon_as_a_heartbeat_is_stored_however_long_its_poll_interval_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, failures = heartbeats.beat.beat, [OperationalError(), OperationalError()]
+
+    def beat(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(heartbeats.beat, "beat", beat)
+    # Nothing else wakes it: it hears of this job by no notification.
+    job = stored(handlers.note.enqueue())
+    with working(poll_interval=timedelta(hours=1)):
+        becomes(job, "completed")
+
+
 def test_a_claim_that_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,6 +218,67 @@ def test_a_claim_that_fails_is_tried_again(
         becomes(job, "completed")
     assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
+
+
+@pytest.mark.postgresql
+def test_a_notification_does_not_end_the_pause_after_a_failed_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The listener has a connection, and the thread that claims finds none.
+    failing = threading.Event()
+    real_fetch, real_wait = processes.fetch, WorkerProcess._wait
+    attempts, waits = [], []
+
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        if failing.is_set():
+            attempts.append(1)
+            raise OperationalError("sorry, too many clients already")
+        return real_fetch(*args, **kwargs)
+
+    def wait(process: WorkerProcess) -> None:
+        waits.append(1)
+        real_wait(process)
+
+    monkeypatch.setattr(processes, "fetch", fetch)
+    monkeypatch.setattr(WorkerProcess, "_wait", wait)
+    monkeypatch.setattr(Backoff, "pause", lambda self: 3600.0)
+    with working(poll_interval=timedelta(hours=1)) as process:
+        eventually(lambda: hasattr(process, "_listener"), "it starts")
+        eventually(lambda: process._listener.listening and waits, "it listens")
+        failing.set()
+        stored(handlers.note.enqueue())
+        eventually(lambda: attempts, "a claim has failed")
+        for _ in range(3):
+            before = len(waits)
+            notify.throttle.reset()
+            stored(handlers.note.enqueue())
+            eventually(lambda before=before: len(waits) > before, "it is woken")
+        assert len(attempts) == 1
+        process._on_listener_connected()
+        process._on_notify()
+        eventually(lambda: len(attempts) > 1, "the database is back")
+
+
+def test_jobs_whose_claim_was_committed_and_not_confirmed_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The connection is lost between the commit and its response; the lease lasts half an hour.
+    caplog.set_level(logging.INFO, "django_ojs")
+    real, lost = processes.fetch, []
+
+    def fetch(*args: Any, **kwargs: Any) -> Any:
+        found = real(*args, **kwargs)
+        if found and not lost:
+            lost.extend(found)
+            raise OperationalError
+        return found
+
+    monkeypatch.setattr(processes, "fetch", fetch)
+    job = stored(handlers.note.enqueue())
+    with working():
+        assert becomes(job, "completed").spent == 1
+    assert [claimed.id for claimed in lost] == [job.pk]
+    assert "Available again: 1 job that this worker had claimed" in caplog.text
 
 
 def test_the_log_names_each_job_and_never_its_arguments(

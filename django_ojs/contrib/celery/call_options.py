@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -22,6 +23,9 @@ _INSTEAD: Final = {
     "exchange": "Name the queue: queue=...",
     "max_retries": "Declare it: @shared_task(max_retries=...).",
 }
+
+_RATE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(?:/([smh]))?").fullmatch
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 def read(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +57,18 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             raise refusal(name)
     return found
+
+
+def read_rate(value: object) -> tuple[int, timedelta]:
+    """Return a `rate_limit`, such as "10/m", as a number of starts and their period.
+
+    Raises NoEquivalent.
+    """
+    found = _RATE(str(value))
+    if found is None or not (number := float(found[1])):
+        raise NoEquivalent(f"rate_limit={value!r} is not a rate: write '10/m', '100/h' or '5/s'.")
+    period = timedelta(seconds=_SECONDS[found[2] or "s"])
+    return (int(number), period) if number.is_integer() else (1, period / number)
 
 
 def refusal(name: str) -> NoEquivalent:

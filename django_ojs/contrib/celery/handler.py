@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from django_ojs.context import JobContext
 from django_ojs.contrib.celery import call_options, canvas, following
@@ -17,9 +17,10 @@ from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.operations.workflows import whole_result
-from django_ojs.options import Options, read_options
+from django_ojs.options import OptionArguments, Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
+from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
 
 
@@ -112,4 +113,9 @@ def _options_of(task: Any) -> Options:
         # As after Celery's hard time limit.
         non_retryable_errors=("timeout",),
     )
-    return read_options({**call_options.read(given), "retry": policy})  # type: ignore[typeddict-item]
+    options = {**call_options.read(given), "retry": policy}
+    if task.rate_limit:
+        options["rate_limit"] = RateLimitPolicy(
+            key="type:{type}", throttle=call_options.read_rate(task.rate_limit)
+        )
+    return read_options(cast("OptionArguments", options))

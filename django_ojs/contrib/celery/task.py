@@ -37,7 +37,6 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _INSTEAD: Final = {
-    "rate_limit": "Tasks have no rate limit: give them a queue with a rate_limit.",
     "pydantic": "Validate in the task.",
     "unique": "Declare the handler with @ojs.job.",
 }
@@ -62,6 +61,7 @@ class Task:
     expires: Any = None
     time_limit: float | None = None
     soft_time_limit: float | None = None
+    rate_limit: str | float | None = None
     ignore_result: bool | None = None
     serializer: str = "json"
     abstract: bool = True
@@ -323,4 +323,6 @@ def _checked(path: str, base: type[Task], options: dict[str, Any]) -> dict[str, 
                 f"{_INSTEAD.get(name, '')}".rstrip()
             )
     call_options.check_serializer(options.get("serializer", "json"))
+    if options.get("rate_limit"):
+        call_options.read_rate(options["rate_limit"])
     return options

@@ -10,7 +10,14 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields
-from django_ojs.http.event_stream import CONTENT_TYPE, EventStreamResponse, Selection
+from django_ojs.http.event_stream import (
+    CONTENT_TYPE,
+    EventStreamResponse,
+    Selection,
+    has_seen_end,
+    position_of,
+)
+from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import queues
 from django_ojs.operations.events import log
@@ -62,7 +69,10 @@ class EventView(JobView):
         if queue is not None:
             filters["queues"] = self._of_queue(queue, filters["queues"])
         if job is not None:
-            self.info(job)
+            followed = self.info(job)
+            if has_seen_end(followed, self.request.headers.get("Last-Event-ID", "")):
+                # An EventSource connects again whenever a stream ends, unless the status is 204.
+                return json_response(None, 204)
         if filters["types"] is not None:
             log.matching_types(filters["types"])
         if self.request.method == "HEAD":
@@ -74,7 +84,7 @@ class EventView(JobView):
         """Return where the stream begins: after the client's last event, or now."""
         if last := self.request.headers.get("Last-Event-ID"):
             try:
-                return log.resume(last, self.access.queues)
+                return log.resume(position_of(last), self.access.queues)
             except InvalidRequest:
                 # A client cannot correct this header (ojs-realtime §2.5).
                 return log.Resumed(log.latest(), has_gap=True)

@@ -13,6 +13,7 @@ from django_ojs.command_line import (
     doctor,
     figures,
     jobs,
+    other_queues,
     queues,
     transfer,
 )
@@ -53,6 +54,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
+        *other_queues.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )
 }

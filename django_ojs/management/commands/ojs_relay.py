@@ -20,6 +20,7 @@ from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.storage import database
+from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers
 
 DESCRIPTION = """\
@@ -105,21 +106,22 @@ class Command(BaseCommand):
 
     def _work_until(self, stop: threading.Event, found: list[Relay], here: bool) -> None:
         running = Relays(found)
-        is_away = False
+        is_away, pause, backoff = False, POLL_INTERVAL, Backoff()
         try:
-            while not stop.wait(POLL_INTERVAL):
+            while not stop.wait(pause):
                 try:
                     if here:
                         local.deliver_all()
                     outbox.prune()
-                    is_away = False
+                    is_away, pause = False, POLL_INTERVAL
+                    backoff.reset()
                 except Error as error:
                     if not is_away:
                         reason = database.unavailable_reason(error)
                         self.stderr.write(
                             f"The database does not respond ({reason}); trying again."
                         )
-                    is_away = True
+                    is_away, pause = True, backoff.pause()
                     connections.close_all()
         finally:
             running.close()

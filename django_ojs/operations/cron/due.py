@@ -16,6 +16,14 @@ class LastQuery:
     def __init__(self) -> None:
         self.at = float("-inf")
 
+    def repeat(self, interval: float) -> bool:
+        """Count a query as made now. Return False if the last one is not that many seconds ago."""
+        now = time.monotonic()
+        if now - self.at < interval:
+            return False
+        self.at = now
+        return True
+
     def reset(self) -> None:
         """Query again the next time."""
         self.at = float("-inf")
@@ -30,10 +38,8 @@ def fire_if_due(since: timedelta = timedelta(0)) -> int:
     A FETCH over HTTP calls this as well, and there may be very many: all of them together query
     once in an interval.
     """
-    now = time.monotonic()
-    if now - last_query.at < INTERVAL:
+    if not last_query.repeat(INTERVAL):
         return 0
-    last_query.at = now
     if not database.dialect().is_cron_due(database.connection(), since=since.total_seconds()):
         return 0
     fired = fire_due()

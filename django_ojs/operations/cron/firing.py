@@ -68,6 +68,7 @@ def event_source(cron_job: CronJob) -> cron_events.Schedule:
         expression=cron_job.expression,
         timezone=cron_job.timezone,
         queue=cron_job.queue,
+        job_type=cron_job.type,
     )
 
 

@@ -12,6 +12,7 @@ from django.db.models.signals import ModelSignal, post_init, pre_init
 from django_ojs.models import Job
 from django_ojs.spec import retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.dialects.base import Stored
@@ -133,6 +134,8 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "dead_letter": False,
         "has_checkpoint": False,
         "workflow_id": envelope.workflow_id,
+        "limit_key": envelope.limit_key,
+        "limit_hold": Hold.of(envelope.limit_key),
     }
     if _has_listeners(pre_init) or _has_listeners(post_init):
         return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])

@@ -13,6 +13,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django_ojs.conf import settings
 from django_ojs.operations.events import log
 from django_ojs.storage import database, notify
+from django_ojs.storage.backoff import Backoff
 
 T = TypeVar("T")
 
@@ -25,7 +26,6 @@ POLL: Final = 0.25
 #: Seconds between two queries while events arrive. Notifications in quick succession are one, so
 #: the query after the last one finds the rest.
 BURST: Final = 0.05
-RECONNECT_DELAY: Final = 0.5
 
 
 class Feed:
@@ -113,6 +113,7 @@ class _Watch:
     def __init__(self, arrived: Callable[[int], None]) -> None:
         self._arrived = arrived
         self._stop = threading.Event()
+        self._backoff = Backoff()
         threading.Thread(target=self._work, name="ojs-event-feed", daemon=True).start()
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ class _Watch:
                     # ended during a wait.
                     logger.debug("The feed of events was interrupted.", exc_info=True)
                     connections.close_all()
-                    self._stop.wait(RECONNECT_DELAY)
+                    self._stop.wait(self._backoff.pause())
         finally:
             connections.close_all()
 
@@ -139,6 +140,7 @@ class _Watch:
             is_notified = _listen(selector)
             while not self._stop.is_set():
                 latest = log.latest()
+                self._backoff.reset()
                 if latest != known:
                     known = latest
                     self._arrived(latest)

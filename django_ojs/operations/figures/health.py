@@ -123,6 +123,16 @@ def observe() -> Observations:
     )
 
 
+def findings_of_type(type: str) -> list[Finding]:
+    """Return the problems that are about a type."""
+    observed = Observations(
+        lost=lost_workers(),
+        held_back=held_back(),
+        failing=rollup_queries.failing(minutes=FAILURE_MINUTES, type=type),
+    )
+    return [found for found in _of_workers_and_types(observed) if found.type == type]
+
+
 def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
     """Return how many jobs became dead letters in this time, up to one more than `MOST`."""
     fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - within)

@@ -25,7 +25,7 @@ PERIODS: dict[Period, timedelta] = {
 #: Points in one response: two days of minutes, four months of hours.
 MAX_POINTS = 3000
 
-_SUMS = ("enqueued", "completed", "failed", "discarded")
+_SUMS = ("enqueued", "completed", "failed", "discarded", "lost", "rejected", "dropped")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +33,7 @@ class Point:
     """The figures of one period, which begins at `timestamp`.
 
     Processed are the runs that ended with a result or an error, failed those with an error.
+    `rejected` and `dropped` are the jobs that a full queue refused, and dropped for new ones.
     `waited` and `ran` are histograms of the completed jobs; see `stats.percentiles`.
     """
 
@@ -41,6 +42,10 @@ class Point:
     completed: int
     failed: int
     discarded: int
+    #: Failed runs that were lost with their worker.
+    lost: int
+    rejected: int
+    dropped: int
     waited: list[int]
     ran: list[int]
 
@@ -56,14 +61,15 @@ def history(
     since: datetime | None = None,
     until: datetime | None = None,
     queue: str | None = None,
+    type: str | None = None,
     within: Collection[str] | None = None,
 ) -> list[Point]:
     """Return one point for each period, oldest first, periods without activity included.
 
-    By default the last hour of all queues. The first period is the one that contains `since`.
-    `within` are the queues that the caller may use. Figures of other processes may be missing for
-    the last ten seconds; beyond two days, the figures of an hour are in its first period. Raises
-    InvalidRequest for an empty range, or more than 3,000 periods.
+    By default the last hour of all queues and types. The first period is the one that contains
+    `since`. `within` are the queues that the caller may use. Figures of other processes may be
+    missing for the last ten seconds; beyond two days, the figures of an hour are in its first
+    period. Raises InvalidRequest for an empty range, or more than 3,000 periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
@@ -80,6 +86,8 @@ def history(
     rows = Rollup.primary.filter(minute__gte=start, minute__lt=end)
     if queue is not None:
         rows = rows.filter(queue=queue)
+    if type is not None:
+        rows = rows.filter(type=type)
     if within is not None:
         rows = rows.filter(queue__in=sorted(within))
     found = {start + width * n: _Sums() for n in range(-(-(end - start) // width))}

@@ -17,8 +17,9 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events, queue_configs, queue_limits
+from django_ojs.storage import events, key_limits, queue_configs, queue_limits
 from django_ojs.storage.figures import rollup_queries
 
 #: Jobs before it in its queue that are counted.
@@ -106,7 +107,7 @@ def _in_line(job: Job) -> NotRunning:
             sentence="It was lost with several workers that died, so it waits for a process of "
             "its own: a worker with a supervisor starts one.",
         )
-    limited = _limited(job.queue)
+    limited = _limited(job.queue) or _limited_by_key(job)
     if limited is not None:
         return NotRunning(kind="limited", sentence=limited)
     before = _before(job)
@@ -146,9 +147,31 @@ def _limited(queue: str) -> str | None:
     return None
 
 
+def _limited_by_key(job: Job) -> str | None:
+    """Return which limit of its key a job waits for."""
+    if job.limit_key is None:
+        return None
+    used = key_limits.use_of(job)
+    limit = used.limit
+    if limit.concurrency is not None and used.active >= limit.concurrency:
+        return (
+            f"It waits for its limit: of the key {job.limit_key}, {used.active:,} of "
+            f"{limit.concurrency:,} jobs run."
+        )
+    if used.seconds_to_rate > 0:
+        return (
+            f"It waits for its limit: the rate of the key {job.limit_key} allows the next start in "
+            f"{_duration(used.seconds_to_rate)}."
+        )
+    return None
+
+
 def _before(job: Job) -> int:
     """Return how many jobs are claimed before it, up to one more than `MOST_BEFORE`."""
-    available = Job.primary.filter(queue=job.queue, state=State.AVAILABLE).order_by()
+    # Those that are held for a limit do not keep it from running.
+    available = Job.primary.filter(
+        queue=job.queue, state=State.AVAILABLE, limit_hold__in=[Hold.NONE, Hold.OPEN]
+    ).order_by()
     same = Q(enqueued_at__lt=job.enqueued_at) | Q(enqueued_at=job.enqueued_at, pk__lt=job.pk)
     higher = available.filter(priority__gt=job.priority)[: MOST_BEFORE + 1].count()
     if higher > MOST_BEFORE:

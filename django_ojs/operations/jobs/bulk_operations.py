@@ -9,24 +9,27 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import BulkOperation
+from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
+from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.listing import SCAN_LIMIT, count, index_scans
+from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, count, index_scans
 from django_ojs.spec.errors import InvalidRequest, NotFound
+from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, raw_queries
+from django_ojs.storage.dialects.expressions import RetriedBy
 
 logger = logging.getLogger("django_ojs")
 
@@ -37,6 +40,10 @@ OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
 _OTHER: Final = "Another reason."
+
+#: Jobs of one retry that are followed, and for how long after its end.
+MAX_FOLLOWED: Final = 10_000
+FOLLOWED_FOR: Final = timedelta(days=7)
 
 #: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
@@ -93,13 +100,13 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
             "filter must name something; a state alone selects all jobs in it.",
             details={"field": "filter"},
         )
-    states = tuple(
-        each for each in (which.states or bulk_action.default) if each in bulk_action.allowed
-    )
+    # What an exclusion leaves is not named: such a search does not cancel active jobs.
+    allowed = bulk_action.default if which.states_excluded else bulk_action.allowed
+    states = tuple(each for each in (which.states or bulk_action.default) if each in allowed)
     if not states:
         wanted = " or ".join(sorted(bulk_action.allowed))
         raise InvalidRequest(f"{action} needs jobs that are {wanted}.", details={"field": "state"})
-    return replace(which, states=states)
+    return replace(which, states=states, states_excluded=None)
 
 
 def get(key: int) -> BulkOperation:
@@ -124,6 +131,50 @@ def stop(key: int, *, by: str) -> bool:
     if stopped:
         audit.note("bulk.stopped", principal=by, operation=key)
     return bool(stopped)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retried:
+    """What became of the jobs that a retry made available: their states now.
+
+    `followed`: how many are known; a large retry has more. `gone`: those that were deleted since.
+    """
+
+    followed: int
+    by_state: dict[State, int]
+
+    @property
+    def completed(self) -> int:
+        return self.by_state.get(State.COMPLETED, 0)
+
+    @property
+    def failed_again(self) -> int:
+        return self.by_state.get(State.DISCARDED, 0)
+
+    @property
+    def cancelled(self) -> int:
+        return self.by_state.get(State.CANCELLED, 0)
+
+    @property
+    def open(self) -> int:
+        """Those that have not ended."""
+        return sum(number for state, number in self.by_state.items() if state not in TERMINAL)
+
+    @property
+    def gone(self) -> int:
+        return self.followed - sum(self.by_state.values())
+
+
+def retried(operation: BulkOperation) -> Retried | None:
+    """Return what became of the jobs of a retry; None for another action, and after a week."""
+    if operation.action != BulkActionName.RETRY:
+        return None
+    followed = BulkOperationJob.primary.filter(operation=operation).count()
+    if not followed:
+        return None
+    jobs = Job.primary.filter(RetriedBy(operation.pk)).order_by()
+    states = jobs.values_list("state").annotate(number=Count("pk"))
+    return Retried(followed=followed, by_state={State(state): number for state, number in states})
 
 
 def work() -> int:
@@ -151,7 +202,25 @@ def prune(limit: int = database.BATCH) -> int:
         state__in=OVER,
         finished_at__lte=Now() - settings().keep_bulk_operations,
     )
-    return database.retried(lambda: over.delete()[0]) if over.exists() else 0
+    if not over.exists():
+        return 0
+    # The deletion also counts the jobs that are followed.
+    return database.retried(lambda: over.delete()[1].get(BulkOperation._meta.label, 0))
+
+
+def prune_followed(limit: int = database.BATCH) -> int:
+    """Delete what is known of the jobs of the oldest retry, a week after it ended, as a step of
+    maintenance. Return how many.
+    """
+    oldest = BulkOperationJob.primary.order_by("pk").values("operation_id")[:1]
+    over = operations().filter(
+        pk=Subquery(oldest), state__in=OVER, finished_at__lte=Now() - FOLLOWED_FOR
+    )
+    if not over.exists():
+        return 0
+    rows = BulkOperationJob.primary.filter(operation_id=Subquery(oldest)).order_by("pk")
+    keys = list(rows.values_list("pk", flat=True)[:limit])
+    return database.retried(lambda: BulkOperationJob.primary.filter(pk__in=keys).delete()[0])
 
 
 def work_once(
@@ -194,7 +263,9 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     keys, end = _next(operation, which, chunk, scan_limit)
     if keys:
         step = BulkStep(bulk_action, expected=frozenset(which.states), within=which.within)
-        _count(operation, len(keys), step.run(keys))
+        result = step.run(keys)
+        _follow(operation, [key for key in keys if key not in result.unchanged])
+        _count(operation, len(keys), result)
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
@@ -205,16 +276,25 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     return len(keys)
 
 
+def _follow(operation: BulkOperation, changed: list[Any]) -> None:
+    """Store which jobs a retry made available, of the first ones; before they are counted."""
+    room = MAX_FOLLOWED - operation.done
+    if operation.action == BulkActionName.RETRY and changed and room > 0:
+        BulkOperationJob.primary.bulk_create(
+            [BulkOperationJob(operation=operation, job_id=key) for key in changed[:room]]
+        )
+
+
 def _next(
     operation: BulkOperation, which: JobFilter, chunk: int, scan_limit: int
 ) -> tuple[list[Any], str | None]:
     """Return the next jobs, and the position after them: "scan|cursor", or None at the end."""
     wanted = _existing(which, operation)
-    scans = index_scans(wanted)
+    scans = index_scans(wanted, in_steps=True)
     step, _, text = (operation.cursor or "0|").partition("|")
     for at in range(int(step), len(scans)):
         scan = scans[at]
-        after = cursor.read(text, scan.order) if text else None
+        after = _after(text, scan)
         found, end = scan.jobs_of(wanted, after, scan_limit)
         names = [name.removeprefix("-") for name in scan.order]
         rows = list(found.values_list(*names)[: chunk + 1])
@@ -231,8 +311,19 @@ def _next(
     return [], None
 
 
+def _after(text: str, scan: IndexScan) -> Cursor | None:
+    try:
+        return cursor.read(text, scan.order) if text else None
+    except InvalidRequest:
+        # The queue has got its first job with a limit by key, so the order is another one. The jobs
+        # that were processed do not match any more.
+        return None
+
+
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
     made = operation.created_at + _TICK
+    # A job that waits or runs comes over a duration meanwhile.
+    which = replace(which, at=operation.created_at)
     until = made if which.until is None else min(which.until, made)
     if operation.action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW):
         return replace(which, until=until)

@@ -1,7 +1,7 @@
 """A filter as JSON, as a bulk operation stores it."""
 
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -9,7 +9,10 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
-_TIMES = frozenset({"since", "until", "ended_since", "ended_until"})
+_TIMES = frozenset({"since", "until", "ended_since", "ended_until", "at"})
+_DURATIONS = frozenset({"ran_over", "ran_under", "waited_over", "waited_under"})
+_NAMES = frozenset({"tags", "queues", "not_queues", "not_types"})
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def render(which: JobFilter) -> dict[str, Any]:
@@ -26,6 +29,8 @@ def render(which: JobFilter) -> dict[str, Any]:
 def _rendered(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return value // _MILLISECOND
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, JSONMatch):
@@ -42,12 +47,14 @@ def read(rendered: dict[str, Any]) -> JobFilter:
     values: dict[str, Any] = dict(rendered)
     for name in _TIMES & values.keys():
         values[name] = datetime.fromisoformat(values[name])
+    for name in _DURATIONS & values.keys():
+        values[name] = timedelta(milliseconds=values[name])
     if "states" in values:
         values["states"] = tuple(State(state) for state in values["states"])
     if "ids" in values:
         values["ids"] = tuple(UUID(key) for key in values["ids"])
-    if "tags" in values:
-        values["tags"] = tuple(values["tags"])
+    for name in _NAMES & values.keys():
+        values[name] = tuple(values[name])
     if "within" in values:
         values["within"] = frozenset(values["within"])
     if "held" in values:

@@ -2,21 +2,30 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet, Value
+from django.db.models import Case, Expression, F, Q, QuerySet, Value, When
+from django.db.models.functions import Now
+from django.db.models.lookups import (
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
+from django_ojs.models import Job, Worker
 from django_ojs.operations.fields import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage.dialects.expressions import ElapsedMilliseconds, Moment, RetriedBy
 from django_ojs.storage.dialects.json_contains import JSONContains, JSONMatch
 from django_ojs.storage.figures import counts
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 _PREFIX = re.compile(r"[a-z0-9_\-.]{0,255}\*").fullmatch
 
@@ -30,15 +39,22 @@ def is_type_prefix(text: str) -> bool:
 class JobFilter:
     """Jobs that meet all conditions that are given.
 
-    `type` is a job type or, ending in `*`, a prefix. `since` and `until` bound
-    `created_at`, `ended_since` and `ended_until` the time at which a job ended; the first of each
-    pair is inclusive, the second exclusive. `error_type` is the type of the latest failure, `error`
-    its type or a part of its message. A job has all of `tags`, and its args or meta contain all of
-    `held`. `within` are the queues that the caller may use. Raises InvalidRequest.
+    `states_excluded`: the states were not named; they are those that an exclusion left.
+    `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. `since` and
+    `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
+    first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
+    failure, `error` its type or a part of its message. `host` is the host of a registered worker.
+    `retried_by` is a bulk operation of the last week.
+    `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
+    from available to that run, and of an available job the time so far. `attempts` are those that
+    were spent, both bounds inclusive. A job has all of `tags`, and its args or meta contain all of
+    `held`. `within` are the queues that the caller may use. `at` is the time that "so far" means;
+    None is now. Raises InvalidRequest.
     """
 
     queue: str | None = None
     states: tuple[State, ...] = ()
+    states_excluded: bool | None = None
     type: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -50,9 +66,21 @@ class JobFilter:
     dead_letter: bool | None = None
     ids: tuple[UUID, ...] = ()
     worker_id: str | None = None
+    queues: tuple[str, ...] = ()
+    not_queues: tuple[str, ...] = ()
+    not_types: tuple[str, ...] = ()
+    host: str | None = None
+    retried_by: int | None = None
+    ran_over: timedelta | None = None
+    ran_under: timedelta | None = None
+    waited_over: timedelta | None = None
+    waited_under: timedelta | None = None
+    attempts_from: int | None = None
+    attempts_to: int | None = None
     tags: tuple[str, ...] = ()
     held: tuple[JSONMatch, ...] = ()
     within: frozenset[str] | None = None
+    at: datetime | None = None
 
     def __post_init__(self) -> None:
         limits = settings().limits
@@ -65,7 +93,11 @@ class JobFilter:
                 "type must be a job type, or the beginning of one followed by *",
                 details={"field": "type"},
             )
-        for name in ("error_type", "error", "worker_id"):
+        for queue in (*self.queues, *self.not_queues):
+            check_queue(queue, limits)
+        for excluded in self.not_types:
+            check_type(excluded, limits)
+        for name in ("error_type", "error", "worker_id", "host"):
             if getattr(self, name) is not None:
                 check_text(getattr(self, name), name)
         for tag in self.tags:
@@ -74,12 +106,12 @@ class JobFilter:
     @property
     def counted(self) -> bool:
         """Whether the counts have the number of these jobs."""
-        return not self._fields(but=("queue", "states", "within"))
+        return not self._fields(but=("queue", "states", "states_excluded", "within", "at"))
 
     @property
     def empty(self) -> bool:
-        """Whether it has no condition besides `within`."""
-        return not self._fields(but=("within",))
+        """Whether it has no condition besides `within`. The type `*` is none."""
+        return self.type in (None, "*") and not self._fields(but=("type", "within", "at"))
 
     def _fields(self, *, but: tuple[str, ...]) -> list[str]:
         return [
@@ -116,8 +148,12 @@ class JobFilter:
             found = found.filter(
                 Q(error__type=self.error) | Q(error__message__icontains=self.error)
             )
+        if self.retried_by is not None:
+            found = found.filter(RetriedBy(self.retried_by))
         if self.ids:
             found = found.filter(pk__in=self.ids)
+        found = self._narrow_names(found)
+        found = self._narrow_durations(found)
         for tag in self.tags:
             found = found.filter(JSONContains(JSONMatch(column="tags", path=(), values=(tag,))))
         for held in self.held:
@@ -127,6 +163,35 @@ class JobFilter:
             # creation.
             found = found.filter(finished_at__gte=_clock(self.since))
         return found
+
+    def _narrow_names(self, found: QuerySet[Job]) -> QuerySet[Job]:
+        if self.queues:
+            found = found.filter(queue__in=self.queues)
+        if self.not_queues:
+            found = found.exclude(queue__in=self.not_queues)
+        if self.not_types:
+            found = found.exclude(type__in=self.not_types)
+        if self.host is not None:
+            found = found.filter(
+                worker_id__in=Worker.primary.filter(hostname=self.host).values("pk")
+            )
+        return found
+
+    def _narrow_durations(self, found: QuerySet[Job]) -> QuerySet[Job]:
+        # Each is a condition on the rows that a scan reads: no index has it.
+        spent = F("attempt") - F("returned")
+        if self.attempts_from is not None:
+            found = found.filter(GreaterThanOrEqual(spent, self.attempts_from))
+        if self.attempts_to is not None:
+            found = found.filter(LessThanOrEqual(spent, self.attempts_to))
+        if self.ran_over is not None or self.ran_under is not None:
+            found = _between(found.filter(_RAN), _ran(self._now()), self.ran_over, self.ran_under)
+        if self.waited_over is not None or self.waited_under is not None:
+            found = _between(found, _waited(self._now()), self.waited_over, self.waited_under)
+        return found
+
+    def _now(self) -> Expression:
+        return _clock(self.at) or Now()
 
     def _equal(self) -> dict[str, Any]:
         values: dict[str, Any] = {
@@ -156,3 +221,32 @@ class JobFilter:
 def _clock(moment: datetime | None) -> Moment | None:
     # As the database writes `finished_at`, so that the two compare.
     return None if moment is None else Moment(Value(moment))
+
+
+#: Jobs whose times are those of a run: others ended without one, or after it for another reason.
+_RAN = Q(state__in=(State.ACTIVE, State.COMPLETED)) | (
+    Q(state=State.DISCARDED)
+    & (Q(discard_reason__isnull=True) | ~Q(discard_reason__in=("expired", "dropped", "operator")))
+)
+
+
+def _ran(now: Expression) -> Expression:
+    end = Case(When(state=State.ACTIVE, then=now), default=F("finished_at"))
+    return ElapsedMilliseconds(end, F("started_at"))
+
+
+def _waited(now: Expression) -> Expression:
+    end = Case(When(state=State.AVAILABLE, then=now), default=F("started_at"))
+    return ElapsedMilliseconds(end, F("enqueued_at"))
+
+
+def _between(
+    found: QuerySet[Job], elapsed: Expression, over: timedelta | None, under: timedelta | None
+) -> QuerySet[Job]:
+    # A job that is available again started before: that time is negative, and none of its own.
+    found = found.filter(GreaterThanOrEqual(elapsed, 0.0))
+    if over is not None:
+        found = found.filter(GreaterThan(elapsed, over / _MILLISECOND))
+    if under is not None:
+        found = found.filter(LessThan(elapsed, under / _MILLISECOND))
+    return found

@@ -16,8 +16,10 @@ from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage.dialects.expressions import Moment
+from django_ojs.storage import queue_configs
+from django_ojs.storage.dialects.expressions import Moment, RetriedBy
 
 #: Jobs that one scan reads to find those of a filter.
 SCAN_LIMIT: Final = 100_000
@@ -66,12 +68,17 @@ class IndexScan:
     rows: dict[str, Any]
     order: Order
     whole: bool = False
+    #: The jobs that a bulk operation retried, of these rows.
+    retried_by: int | None = None
 
     def jobs_of(
         self, which: JobFilter, after: Cursor | None, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
         """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
         rest = Job.primary.filter(**self.rows).order_by(*self.order)
+        if self.retried_by is not None:
+            rest = rest.filter(RetriedBy(self.retried_by))
+            which = replace(which, retried_by=None)
         if after is not None:
             rest = cursor.beyond(rest, after, self.order)
         if self.whole:
@@ -95,11 +102,16 @@ class JobPage:
     scanned: int | None = None
 
 
-def index_scans(which: JobFilter) -> list[IndexScan]:
-    """Return the index scans that find the jobs of a filter; two of them have the same order."""
+def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
+    """Return the index scans that find the jobs of a filter; two of them have the same order.
+
+    `in_steps`: time passes between the steps of a scan, and no job may move behind its cursor.
+    """
     state = which.states[0] if len(which.states) == 1 else None
     if which.ids:
         return [IndexScan(rows={"pk__in": which.ids}, order=_NEWEST_FIRST)]
+    if which.retried_by is not None:
+        return [IndexScan(rows={}, order=_NEWEST_FIRST, retried_by=which.retried_by)]
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
         dead = {"dead_letter": True, **_ended(which)}
@@ -120,10 +132,24 @@ def index_scans(which: JobFilter) -> list[IndexScan]:
         ]
     if state in _DUE:
         return [IndexScan(rows={"state__in": _DUE}, order=("due_at", "pk"))]
-    if state is State.AVAILABLE and which.queue is not None:
+    by_key = (
+        state is State.AVAILABLE
+        and which.queue is not None
+        and queue_configs.is_limited_by_key(which.queue)
+    )
+    if state is State.AVAILABLE and which.queue is not None and not (by_key and in_steps):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        return [IndexScan(rows=whose, order=("-priority", "enqueued_at", "pk"), whole=whole)]
+        # Jobs with a limit by key have ranges of the index of their own, and change between them.
+        holds = Hold if by_key else (Hold.NONE,)
+        return [
+            IndexScan(
+                rows={**whose, "limit_hold": hold},
+                order=("-priority", "enqueued_at", "pk"),
+                whole=whole,
+            )
+            for hold in holds
+        ]
     if state in (State.ACTIVE, State.PENDING):
         return [IndexScan(rows={"state": state}, order=_NEWEST_FIRST, whole=whole)]
     newest: dict[str, Any] = {} if which.until is None else {"pk__lte": _last_id(which.until)}

@@ -1,29 +1,49 @@
-"""Why a search finds nothing: the queue that it names does not exist."""
+"""Why a search finds nothing: the queue or the host that it names does not exist."""
 
 from typing import Final
 
 from django_ojs.conf import settings
+from django_ojs.models import Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.figures import known_queues
 
-#: Queues that are compared with the name, and that the hint lists.
+#: Names that are compared with the name, and that the hint lists.
 _COMPARED: Final = 1_000
 _LISTED: Final = 10
 
 
-def unknown_queue(which: JobFilter) -> str | None:
-    """Return a sentence with the queues that exist, if the filter names one that never existed."""
-    if which.queue is None or which.within is not None or which.queue in settings().queues:
+def unknown_name(which: JobFilter) -> str | None:
+    """Return a sentence with the queues or hosts there are, if the filter names one that is not."""
+    named = which.queues if which.queue is None else (which.queue,)
+    hints = (hint for name in named if (hint := _unknown_queue(which, name)) is not None)
+    return next(hints, None) or _unknown_host(which)
+
+
+def _unknown_host(which: JobFilter) -> str | None:
+    if which.host is None or Worker.primary.filter(hostname=which.host).exists():
         return None
-    if known_queues.by_load(limit=1, emptied=True, within=[which.queue]).total:
+    hosts = Worker.primary.exclude(hostname="").order_by("hostname")
+    names = list(hosts.values_list("hostname", flat=True).distinct()[:_COMPARED])
+    if not names:
+        return f"No worker on the host {which.host} is registered, and none on another host."
+    return f"No worker on the host {which.host} is registered. {_which('hosts', which.host, names)}"
+
+
+def _unknown_queue(which: JobFilter, queue: str) -> str | None:
+    if which.within is not None or queue in settings().queues:
+        return None
+    if known_queues.by_load(limit=1, emptied=True, within=[queue]).total:
         return None
     found = known_queues.by_load(limit=_COMPARED, emptied=True)
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
-        return f"There is no queue {which.queue}, and no other one yet."
-    near = nearest(which.queue, names)
+        return f"There is no queue {queue}, and no other one yet."
+    return f"There is no queue {queue}. {_which('queues', queue, names, found.total)}"
+
+
+def _which(kind: str, wanted: str, names: list[str], total: int = 0) -> str:
+    near = nearest(wanted, names)
     hint = "" if near is None else f"Did you mean {near}? "
-    more = ", …" if max(found.total, len(names)) > _LISTED else ""
-    listed = ", ".join(names[:_LISTED])
-    return f"There is no queue {which.queue}. {hint}The queues are {listed}{more}."
+    more = ", …" if max(total, len(names)) > _LISTED else ""
+    return f"{hint}The {kind} are {', '.join(names[:_LISTED])}{more}."

@@ -24,9 +24,9 @@ from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
 #: The qualifiers, with examples.
 QUALIFIERS: Final[dict[str, str]] = {
-    "state": "state:retryable or state:available,scheduled",
-    "queue": "queue:email",
-    "type": "type:email.send or type:email.*",
+    "state": "state:retryable, state:available,scheduled or -state:completed (in another state)",
+    "queue": "queue:email, queue:email,sms or -queue:email (in another queue)",
+    "type": "type:email.send, type:email.* or -type:email.send (of another type)",
     "tag": "tag:vip",
     "id": "id:0192…",
     "error": 'error:Timeout or error:"card was declined"',
@@ -38,12 +38,18 @@ QUALIFIERS: Final[dict[str, str]] = {
     "ended": "ended:<1d",
     "priority": "priority:10",
     "worker": "worker:web-1",
+    "host": "host:web-1.example.com (of its worker, while that is registered)",
+    "attempt": "attempt:2, attempt:>1 or attempt:<=3",
+    "ran": "ran:>10s or ran:<500ms (its last run; an active job so far)",
+    "waited": "waited:>1m (before its last run; an available job so far)",
     "is": "is:dead",
+    "retried_by": "retried_by:12 (by the bulk operation 12, in the last week)",
 }
 
 #: Characters of a search, and ids of one word.
 MAX_LENGTH: Final = 2_000
 MAX_IDS: Final = 100
+MAX_DURATION: Final = timedelta(days=10_000)
 
 #: What other systems call the states.
 _STATE_SYNONYMS: Final = {
@@ -80,6 +86,9 @@ _DATE: Final = re.compile(
     r"(<=?|>=?|=|)(\d{4}-\d\d-\d\d)"
     r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d(?:\.\d{1,6})?))?)?(Z|[+-]\d\d:?\d\d)?)?"
 ).fullmatch
+_DURATION: Final = re.compile(r"([<>])(\d{1,14}(?:\.\d{1,3})?)(ms|s|m|h|d)").fullmatch
+_DURATION_UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_COMPARED_NUMBER: Final = re.compile(r"(<=?|>=?|=|)(\d{1,6})").fullmatch
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _NUMBER: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?").fullmatch
 _BARE: Final = re.compile(r'[^\s":]+').fullmatch
@@ -110,6 +119,8 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
             _merge(values, _parsed(qualifier.rstrip(":"), value, quoted, now))
         except _Invalid as reason:
             errors.append(str(reason))
+    if "queue" in values and "queues" in values:
+        errors.append("queue is given twice, with two values.")
     errors += _refused(values)
     return Search(filter=None if errors else JobFilter(**values), errors=errors)
 
@@ -140,6 +151,8 @@ def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any
     """Return the fields of a filter that one word sets."""
     if not (name + value).isprintable():
         raise _Invalid("Use printable characters only.")
+    if name.startswith("-"):
+        return _excluded(name[1:], value)
     base, _, path = name.partition(".")
     if not name:
         base, value = _bare(value)
@@ -151,6 +164,25 @@ def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any
     values: dict[str, Any] = {}
     parser(values, value, now)
     return values
+
+
+def _excluded(name: str, value: str) -> dict[str, Any]:
+    """Return the fields of a filter that a word with a minus sets: what a job is not."""
+    names = tuple(each for each in value.split(",") if each)
+    if name == "state":
+        excluded = _states(value)
+        if len(excluded) == len(State):
+            raise _Invalid("-state excludes every state.")
+        left = tuple(state for state in State if state not in excluded)
+        return {"states": left, "states_excluded": True}
+    if name not in ("queue", "type"):
+        raise _Invalid(
+            "Only queue, state and type can be excluded, as in -queue:email: "
+            f"-{name[:40]} is not one of them."
+        )
+    if not names:
+        raise _Invalid(f"-{name} needs a name, as in -{name}:email.")
+    return {f"not_{name}s": names}
 
 
 def _merge(values: dict[str, Any], added: dict[str, Any]) -> None:
@@ -189,11 +221,50 @@ def _bare(value: str) -> tuple[str, str]:
     return "type", prefix
 
 
-def _state(values: dict[str, Any], value: str, now: datetime) -> None:
+def _states(value: str) -> tuple[State, ...]:
     try:
-        values["states"] = parse_states(value)
+        return parse_states(value)
     except ValueError as error:
         raise _Invalid(str(error)) from None
+
+
+def _state(values: dict[str, Any], value: str, now: datetime) -> None:
+    values["states"] = _states(value)
+
+
+def _queue(values: dict[str, Any], value: str, now: datetime) -> None:
+    names = tuple(dict.fromkeys(name for name in value.split(",") if name))
+    if len(names) > 1:
+        values["queues"] = names
+    else:
+        values["queue"] = names[0] if names else value
+
+
+def _attempt(values: dict[str, Any], value: str, now: datetime) -> None:
+    found = _COMPARED_NUMBER(value)
+    if not found:
+        raise _Invalid("attempt must be a number such as attempt:2, attempt:>1 or attempt:<=3.")
+    sign, number = found[1], int(found[2])
+    if not sign.startswith("<"):
+        values["attempts_from"] = number + (sign == ">")
+    if not sign.startswith(">"):
+        values["attempts_to"] = number - (sign == "<")
+
+
+def _elapsed(name: str) -> _Parser:
+    def add(values: dict[str, Any], value: str, now: datetime) -> None:
+        found = _DURATION(value)
+        if not found:
+            raise _Invalid(
+                f"{name} must be a duration such as {name}:>10s or {name}:<500ms (ms, s, m, h, d)."
+            )
+        milliseconds = round(float(found[2]) * _DURATION_UNITS[found[3]])
+        if milliseconds > MAX_DURATION // timedelta(milliseconds=1):
+            raise _Invalid(f"{name} takes at most {MAX_DURATION.days} days.")
+        end = "over" if found[1] == ">" else "under"
+        values[f"{name}_{end}"] = timedelta(milliseconds=milliseconds)
+
+    return add
 
 
 def _id(values: dict[str, Any], value: str, now: datetime) -> None:
@@ -211,6 +282,12 @@ def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
         raise _Invalid(f"priority must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}.")
     values["priority"] = int(value)
+
+
+def _retried_by(values: dict[str, Any], value: str, now: datetime) -> None:
+    if not re.fullmatch(r"\d{1,18}", value):
+        raise _Invalid("retried_by must be the number of a bulk operation.")
+    values["retried_by"] = int(value)
 
 
 def _tag(values: dict[str, Any], value: str, now: datetime) -> None:
@@ -278,6 +355,7 @@ def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
 _TEXTS: Final = {
     "queue": "queue",
     "type": "type",
+    "host": "host",
     "error_type": "error_type",
     "error": "error",
     "worker": "worker_id",
@@ -285,10 +363,17 @@ _TEXTS: Final = {
 _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
 
 #: Fields of which a filter may have several values.
-_SEVERAL: Final = frozenset({"ids", "tags", "held"})
+_SEVERAL: Final = frozenset({"ids", "tags", "held", "not_queues", "not_types"})
+#: What a job is not, by the field.
+_EXCLUDED: Final = {"not_queues": "queue", "not_types": "type"}
+_ELAPSED: Final = ("ran", "waited")
 _QUALIFIER_OF: Final = {
     "states": "state",
     "dead_letter": "is",
+    "queues": "queue",
+    "attempts_from": "attempt",
+    "attempts_to": "attempt",
+    **{f"{name}_{end}": name for name in _ELAPSED for end in ("over", "under")},
     **{field: name for name, field in _TEXTS.items()},
     **{field: name for name, fields in _PERIODS.items() for field in fields},
 }
@@ -300,6 +385,10 @@ _PARSERS: Final[dict[str, _Parser]] = {
     "tag": _tag,
     "is": _is,
     **{name: _text(field) for name, field in _TEXTS.items()},
+    "queue": _queue,
+    "attempt": _attempt,
+    "retried_by": _retried_by,
+    **{name: _elapsed(name) for name in _ELAPSED},
     **{name: _time(name, *fields) for name, fields in _PERIODS.items()},
 }
 
@@ -341,15 +430,32 @@ def render(which: JobFilter) -> str:
     words = [f"id:{key}" for key in which.ids]
     if which.dead_letter is not None:
         words.append("is:dead" if which.dead_letter else "is:alive")
-    if which.states:
+    if which.states and which.states_excluded:
+        excluded = [state for state in State if state not in which.states]
+        words.append(f"-state:{','.join(excluded)}")
+    elif which.states:
         words.append(f"state:{','.join(which.states)}")
     for name, value in (
         *((name, getattr(which, attribute)) for name, attribute in _TEXTS.items()),
         ("priority", which.priority),
+        ("retried_by", which.retried_by),
         *(("tag", tag) for tag in which.tags),
     ):
         if value is not None:
             words.append(f"{name}:{_quoted(str(value))}")
+    if which.queues:
+        words.append(f"queue:{','.join(which.queues)}")
+    words += [
+        f"-{name}:{','.join(getattr(which, field))}"
+        for field, name in _EXCLUDED.items()
+        if getattr(which, field)
+    ]
+    words += _rendered_attempts(which)
+    for name in _ELAPSED:
+        for sign, end in ((">", "over"), ("<", "under")):
+            length = getattr(which, f"{name}_{end}")
+            if length is not None:
+                words.append(f"{name}:{sign}{_rendered_duration(length)}")
     for held in which.held:
         # Two values are a number and its text.
         text = held.values[-1] if len(held.values) > 1 else _rendered(held.values[0])
@@ -360,6 +466,24 @@ def render(which: JobFilter) -> str:
             if moment is not None:
                 words.append(f"{name}:{sign}{moment.astimezone(UTC).isoformat()}")
     return " ".join(words)
+
+
+def _rendered_attempts(which: JobFilter) -> list[str]:
+    first, last = which.attempts_from, which.attempts_to
+    if first is not None and first == last:
+        return [f"attempt:{first}"]
+    words = []
+    if first is not None:
+        words.append(f"attempt:>{first - 1}" if first > 0 else "attempt:>=0")
+    if last is not None:
+        words.append(f"attempt:<={last}" if last >= 0 else "attempt:<0")
+    return words
+
+
+def _rendered_duration(length: timedelta) -> str:
+    milliseconds = length // timedelta(milliseconds=1)
+    unit = next(unit for unit, size in _DURATION_UNITS.items() if milliseconds % size == 0)
+    return f"{milliseconds // _DURATION_UNITS[unit]}{unit}"
 
 
 def _rendered(value: Scalar) -> str:

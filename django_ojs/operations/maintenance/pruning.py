@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Job
+from django_ojs.models import Job, Workflow
+from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import retention
 from django_ojs.operations.maintenance.retention import Kind, Retention
@@ -57,8 +58,10 @@ def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:
 
 def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     state, dead_letter = kind
-    jobs = Job.primary.filter(
-        state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest - since
+    jobs = _outside_running_workflows(
+        Job.primary.filter(
+            state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest - since
+        )
     ).order_by()
     if not kept.by_queue:
         return jobs
@@ -67,6 +70,12 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     for queue, own in kept.by_queue.items():
         due |= Q(queue=queue, finished_at__lte=Now() - own - since - walk)
     return jobs.filter(due)
+
+
+def _outside_running_workflows(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """Leave out the jobs of workflows that run: later jobs may read their results."""
+    running = Workflow.primary.filter(pk=OuterRef("workflow_id"), state=WorkflowState.RUNNING)
+    return jobs.filter(Q(workflow_id__isnull=True) | ~Exists(running))
 
 
 def _prune(kind: Kind, age: timedelta, limit: int) -> int:
@@ -89,7 +98,8 @@ def _old_jobs(kind: Kind, age: timedelta, limit: int) -> list[UUID]:
 
 @database.write_transaction
 def _erase(old: QuerySet[Job], limit: int) -> int:
-    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
+    locked = old.select_for_update(skip_locked=True, of=("self",))
+    keys = list(locked.values_list("pk", flat=True)[:limit])
     # There are none when another process has deleted them.
     return erase(keys) if keys else 0
 
@@ -127,7 +137,8 @@ class QueuePruner:
         rows = _finished(kind, walk, kept)
         keys = [pk for pk, queue, finished_at, now in rows if finished_at <= now - kept.of(queue)]
         if keys:
-            self.deleted += _erase(Job.primary.filter(OneOf("pk", keys)).order_by("pk"), len(keys))
+            old = _outside_running_workflows(Job.primary.filter(OneOf("pk", keys)))
+            self.deleted += _erase(old.order_by("pk"), len(keys))
         if rows:
             walk.pk, _, walk.finished_at, _ = rows[-1]
         return len(rows)

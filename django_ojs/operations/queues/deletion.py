@@ -22,7 +22,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
-from django_ojs.storage import database, notify, queue_configs, transitions
+from django_ojs.storage import database, key_limits, notify, queue_configs, transitions
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts, rollups
@@ -38,7 +38,10 @@ MOST = 50_000
 _LEFT = (*sorted(WAITING), State.PENDING)
 
 # Each in the order of an index; the available ones from the end that is not claimed from.
-_ORDER = {State.AVAILABLE: ("priority", "-enqueued_at"), State.PENDING: ("pk",)}
+_ORDER = {
+    State.AVAILABLE: ("-limit_hold", "priority", "-enqueued_at"),
+    State.PENDING: ("pk",),
+}
 
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
 
@@ -152,6 +155,8 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     with bounds.entered(target, waiting.only("size_bytes")):
         # `enqueued_at` stays, so they keep the order in which they became available.
         moved = which.update(queue=target)
+    if Job.primary.filter(pk__in=keys, limit_key__isnull=False).exists():
+        key_limits.mark([target])
     notify.workers_of([target])
     return moved
 

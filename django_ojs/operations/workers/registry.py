@@ -71,6 +71,32 @@ def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listening:
+    """The workers that fetch from a queue and are not stale, and the slots of all of them.
+
+    A worker that did not say how many slots it has counts with those that are busy.
+    """
+
+    workers: list[WorkerStatus]
+    total: int
+    busy: int
+    slots: int
+
+
+def listening(queue: str, *, limit: int) -> Listening:
+    """Return the workers of a queue, the busiest first."""
+    rows = [_status(row, None) for row in _rows().order_by("pk")]
+    found = [each for each in rows if each.condition != STALE and queue in each.queues]
+    found.sort(key=lambda each: -each.active_jobs)
+    return Listening(
+        workers=found[:limit],
+        total=len(found),
+        busy=sum(each.active_jobs for each in found),
+        slots=sum(each.worker.concurrency or each.active_jobs for each in found),
+    )
+
+
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
     """Return a worker. Raises NotFound; `within` as in `listing`."""
     row = _rows().filter(pk=worker_id).first() if is_possible(worker_id) else None
@@ -100,6 +126,30 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
         active = active.filter(queue__in=sorted(within))
     counted = active.values("worker_id").annotate(number=Count("pk")).order_by()
     return {str(row["worker_id"]): row["number"] for row in counted}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkersOfType:
+    """The running workers of some queues: those with a handler for a type, those without one, and
+    those that did not report their types.
+    """
+
+    having: list[str]
+    lacking: list[str]
+    unknown: list[str]
+
+
+def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
+    """Return which running workers can run a type, among those that fetch from these queues."""
+    found = WorkersOfType(having=[], lacking=[], unknown=[])
+    for row in _rows().defer(None).order_by("pk"):
+        if _condition(row) != "running":
+            continue
+        if type in row.job_types:
+            found.having.append(row.pk)
+        elif not set(queues).isdisjoint(queues_of(row)):
+            (found.lacking if row.job_types else found.unknown).append(row.pk)
+    return found
 
 
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
@@ -159,7 +209,7 @@ def _rows() -> QuerySet[Worker]:
         When(seen_at__lte=Now() - Milliseconds(F("dead_after_ms")), then=Value(True)),
         default=Value(False),
     )
-    return Worker.primary.annotate(silent=silent)
+    return Worker.primary.annotate(silent=silent).defer("job_types")
 
 
 def _status(row: Worker, within: Collection[str] | None) -> WorkerStatus:

@@ -252,6 +252,20 @@ def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) 
     )
 
 
+def give_back_unknown(known: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
+    """Return the jobs that a live worker holds without knowing it to their queues.
+
+    Their claim was committed, and its response was lost with the connection. `known` are the jobs
+    in flight, as (id, run).
+    """
+    active = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
+    unknown = sorted(set(active.values_list("pk", "run")).difference(known))
+    return sum(
+        give_back(unknown[index : index + BATCH], worker_id=worker_id)
+        for index in range(0, len(unknown), BATCH)
+    )
+
+
 @database.write_transaction
 def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
     which = Q()

@@ -18,11 +18,12 @@ from django.db.models.functions import Now
 from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.events import publish
-from django_ojs.operations.workflows.starting import start
+from django_ojs.operations.workflows import starting
 from django_ojs.spec import workflow_events
 from django_ojs.spec.events import NewEvent
 from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
 from django_ojs.storage import database, workflows
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.workflows import EndedStep
 
 #: Ended jobs that are taken from the journal in one transaction.
@@ -73,7 +74,8 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
 def _is_database_unusable(error: Exception) -> bool:
     """Whether the database cannot be used now, so that each other workflow would fail as well."""
     if not isinstance(error, (InterfaceError, OperationalError)):
-        return database.is_unavailable(error)  # It is read-only.
+        database.leave_if_read_only(error)
+        return database.is_unavailable(error)
     link = database.connection()
     dialect = database.dialect_of(link)
     is_locked = isinstance(error, OperationalError) and dialect.is_contention_error(error)
@@ -150,7 +152,7 @@ class _Advance:
     def run(self, ended: Sequence[EndedStep]) -> None:
         for step in ended:
             self._note_ended(step, StepState(step.state))
-        ready = WorkflowStep.primary.filter(workflow_id=self._workflow.pk, state=StepState.READY)
+        ready = workflows.ready_steps().filter(workflow_id=self._workflow.pk)
         more = self._start(list(ready.order_by("position")))
         pending: list[EndedStep | WorkflowStep] = [*ended, *more]
         while pending:
@@ -194,11 +196,15 @@ class _Advance:
         """Start steps. Return those that have failed because their jobs were rejected."""
         if not steps or not self._starts:
             return []
-        started = start(self._workflow.pk, steps)
+        started = starting.start(self._workflow.pk, steps)
         workflows.set_state(started.enqueued, StepState.ENQUEUED)
+        if recovered := [step.pk for step in started.enqueued if step.start_failures]:
+            WorkflowStep.primary.filter(OneOf("pk", recovered)).update(error=None)
         workflows.set_state(
             [step for step in started.ready if step.state != StepState.READY], StepState.READY
         )
+        for step, error in started.delayed:
+            workflows.try_again(step, error, starting.delay_after(step.start_failures + 1))
         self._events += [
             workflow_events.callback_fired(self._workflow, step)
             for step in started.enqueued
@@ -242,12 +248,28 @@ class _Advance:
             values["started_at"] = workflow.started_at
             if workflow.started_at is not None:
                 self._events.insert(0, workflow_events.started(workflow))
-        if not workflow.steps_left:
-            state = WorkflowState.FAILED if workflow.has_failed else WorkflowState.COMPLETED
-            workflow.state = state
-            values |= {"state": state, "finished_at": Now()}
-            self._events.append(workflow_events.ended(workflow))
-        rows.update(**values)
+        if workflow.steps_left:
+            rows.update(**values)
+            return
+        state = WorkflowState.FAILED if workflow.has_failed else WorkflowState.COMPLETED
+        workflow.state = state
+        rows.update(**values, state=state, finished_at=Now())
+        if publish.is_recorded(workflow_events.type_of_end(state)):
+            workflow.refresh_from_db(using=database.alias(), fields=["finished_at"])
+            self._events.append(workflow_events.ended(workflow, _first_failed(workflow)))
+
+
+def _first_failed(workflow: Workflow) -> WorkflowStep | None:
+    """Return the step with which a workflow has failed."""
+    if not workflow.has_failed:
+        return None
+    failed = WorkflowStep.primary.filter(
+        workflow_id=workflow.pk,
+        state__in=(StepState.FAILED, StepState.CANCELLED),
+        type__isnull=False,
+        fails_workflow=True,
+    )
+    return failed.order_by("finished_at", "position").first()
 
 
 def _evaluate(step: WorkflowStep) -> StepOutcome | None:

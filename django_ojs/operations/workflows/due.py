@@ -1,7 +1,5 @@
 """Whether to advance workflows: a query that usually finds nothing, twice a second in a process."""
 
-import time
-
 from django_ojs.operations.cron.due import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
 from django_ojs.storage import process_state
@@ -19,8 +17,4 @@ def advance_if_due() -> int:
     A FETCH over HTTP calls this as well, and there may be very many: all of them together query
     once in an interval.
     """
-    now = time.monotonic()
-    if now - last_query.at < INTERVAL:
-        return 0
-    last_query.at = now
-    return advance_due()
+    return advance_due() if last_query.repeat(INTERVAL) else 0

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,6 +28,12 @@ MAX_INLINE_BYTES: Final = 64 * 1024
 JOBS_AT_ONCE: Final = 500
 BYTES_AT_ONCE: Final = 8 * 1024 * 1024
 
+#: How often the job of a step is tried whose enqueue fails with an error that may pass, and the
+#: seconds between two tries: doubled each time, up to the largest. They last about nine minutes.
+MAX_TRIES: Final = 10
+FIRST_DELAY: Final = 1.0
+LARGEST_DELAY: Final = 300.0
+
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
 _LATER: Final = replace(FIRST, records_rejections=False)
@@ -41,6 +48,8 @@ class Started:
     enqueued: list[WorkflowStep] = field(default_factory=list)
     #: Their queue has no room for their jobs.
     ready: list[WorkflowStep] = field(default_factory=list)
+    #: Their enqueue failed, with the error of each, and is tried again.
+    delayed: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
     #: Their jobs were rejected, with the error of each.
     rejected: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
 
@@ -108,9 +117,17 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
         if len(jobs) > 1:
             return _push_parts([[job] for job in jobs], started)
         step = jobs[0][0]
-        if not isinstance(error, OJSError):
-            logger.error("The job of the step %s was not enqueued.", step.key, exc_info=error)
-        started.rejected.append((step, _error(error)))
+        if isinstance(error, OJSError) and not error.retryable:
+            started.rejected.append((step, _error(error)))
+            return None
+        is_last = step.start_failures + 1 >= MAX_TRIES
+        logger.error(
+            "The job of the step %s was not enqueued%s.",
+            step.key,
+            "" if is_last else "; it will be tried again",
+            exc_info=error,
+        )
+        (started.rejected if is_last else started.delayed).append((step, _error(error)))
         return None
     for (step, _), result in zip(jobs, results, strict=True):
         if result.outcome is Outcome.STORED:
@@ -174,6 +191,11 @@ def _error(error: Exception) -> dict[str, Any]:
     if isinstance(error, OJSError):
         return {"type": type(error).__name__, "code": error.code, "message": error.message}
     return {"type": type(error).__name__, "code": "backend_error", "message": "It was not stored."}
+
+
+def delay_after(failures: int) -> timedelta:
+    """Return how long to wait after so many failures before a step is tried again."""
+    return timedelta(seconds=min(FIRST_DELAY * 2 ** (failures - 1), LARGEST_DELAY))
 
 
 class ParentResults:

@@ -10,6 +10,7 @@ from typing import Final
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
 from django_ojs.spec.json import check
+from django_ojs.spec.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.times import parse_when
 from django_ojs.spec.unique_policy import UniquePolicy
@@ -67,9 +68,11 @@ def strings(value: object, field: str, limits: Limits) -> int:
     return _measure(value, field, limits, InvalidRequest)
 
 
-def object_(value: object, field: str, limits: Limits) -> int:
+def rate_limit(value: object, field: str, limits: Limits) -> int:
+    """Check the limits of a job; unknown members are kept."""
     if not isinstance(value, dict):
         raise InvalidRequest.of(field, "must be an object")
+    check_rate_limit(value, field)
     return _measure(value, field, limits, InvalidRequest)
 
 

@@ -167,7 +167,13 @@ FIELDS: Final = (
         check=checks.strings,
         render=_items,
     ),
-    Field(name="rate_limit", stored="rate_limit", read=_object, check=checks.object_),
+    Field(
+        name="rate_limit",
+        columns=("limit_key",),
+        stored="rate_limit",
+        read=_object,
+        check=checks.rate_limit,
+    ),
     Field(name="pending", default=False, columns=("state",), read=_as_given),
 )
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
+from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
 
@@ -73,3 +74,10 @@ class Envelope:
     workflow_id: UUID | None = None
     parent_results: list[JSON] | None = None
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key of its rate limit policy; one without a key is the queue's."""
+        if not self.rate_limit:
+            return None
+        return self.rate_limit.get("key") or key_of_queue(self.queue)

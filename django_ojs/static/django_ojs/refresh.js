@@ -43,7 +43,7 @@ without it, but do not refresh. */
     more.hidden = !held;
     more.textContent = rows ? `${rows} new` : "Rows have moved";
     pause.hidden = ended;
-    pause.textContent = paused ? "Resume" : "Pause";
+    pause.textContent = paused ? "Resume updates" : "Pause updates";
   };
   const end = (problem) => {
     ended = true;
@@ -93,6 +93,9 @@ without it, but do not refresh. */
       region.querySelectorAll("details").forEach((each, n) => (each.open = wereOpen[n] ?? each.open));
       region.querySelectorAll(".ojs-scroll").forEach((each, n) => scrolled[n] && each.scrollTo(...scrolled[n]));
     }
+    const navigation = document.getElementById("ojs-navigation");
+    const numbers = fresh.getElementById("ojs-navigation");
+    if (navigation && numbers && !busy(navigation)) navigation.replaceChildren(...numbers.childNodes);
     if (whole) time = asOf(fresh);
     return whole;
   };

@@ -118,6 +118,20 @@ class HorizonHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """An available job of a queue that has jobs with a limit by key.
+
+    `policy` is the JSON of its rate limit policy. `is_locked`: its key is locked.
+    """
+
+    id: UUID
+    size: int
+    key: str | None
+    policy: str | None
+    is_locked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -268,6 +282,94 @@ class Dialect(ABC):
         """
         active, starts, now, is_exact = self._rows(connection, "limit_use", {"queue": queue})[0]
         return active, starts, now, bool(is_exact)
+
+    def limited_candidates(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        limit: int,
+        limited: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[Candidate]:
+        """Return the best available jobs of a queue, in order and locked, and lock their keys.
+
+        Up to `limit` without a limit by key, and `limited` with one whose key is not in `busy`.
+        """
+        values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
+        rows = self._rows(connection, "limited_candidates", values, isolation=ISOLATION[isolation])
+        rows.sort(key=lambda row: (-row[1], self.time(row[2]), self.uuid(row[0])))
+        return [
+            Candidate(self.uuid(id), size, key, policy, bool(is_locked))
+            for id, _, _, size, key, policy, is_locked in rows
+        ]
+
+    def claim_chosen(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Collection[UUID],
+        *,
+        worker_id: str | None,
+        lease_ms: int,
+        own_lease: bool,
+    ) -> list[tuple[Any, ...]]:
+        """Claim these jobs, which the caller has locked. Return rows as `claim` does."""
+        values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
+        return self._rows(connection, "claim_chosen", {**values, "keys": self.ids(keys)})
+
+    def limit_keys_use(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str]
+    ) -> list[tuple[str, int, str | None, int]]:
+        """Return how much of their limits keys use, under their locks.
+
+        Of each the key, the active jobs, the JSON of the starts, and the time in milliseconds.
+        """
+        return self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
+
+    def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
+        """Lock keys whose limits are to check. Return each, and whether it could be locked."""
+        rows = self._rows(connection, "due_limit_keys", {"limit": limit})
+        return [(key, bool(is_locked)) for key, is_locked in rows]
+
+    def held_jobs(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+    ) -> list[tuple[str, str, UUID, str | None]]:
+        """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
+
+        Each as (key, queue, id, JSON of its policy), in order.
+        """
+        rows = self._rows(connection, "held_jobs", {"keys": self.texts(keys), "limit": limit})
+        return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
+
+    def held_behind(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        key: str,
+        queue: str,
+        policies: Collection[str],
+        behind: int,
+        limit: int,
+    ) -> list[tuple[UUID, str | None]]:
+        """Return the best held jobs of a key and queue with other policies than these, locked.
+
+        Up to `limit` of the best `behind` jobs, each as (id, JSON of its policy), in order.
+        """
+        values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
+        values["policies"] = self.texts(policies)
+        rows = self._rows(connection, "held_behind", values)
+        return [(self.uuid(id), policy) for id, policy in rows]
+
+    def limited_may_start(self, connection: BaseDatabaseWrapper, queue: str) -> bool:
+        """Say whether a queue has available jobs that are not held, or any key is to check."""
+        return bool(self._rows(connection, "limited_may_start", {"queue": queue})[0][0])
+
+    def recheck_limit_keys(self, connection: BaseDatabaseWrapper) -> int:
+        """Append keys to the journal whose jobs are held without a reason. Return how many."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["recheck_limit_keys"], {})
+            return int(cursor.rowcount)
 
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.
@@ -430,6 +532,10 @@ class Dialect(ABC):
     def ids(self, keys: Collection[UUID]) -> str:
         """Return ids as one parameter of a statement."""
 
+    @abstractmethod
+    def texts(self, values: Collection[str]) -> Any:
+        """Return texts as one parameter of a statement."""
+
     def can_write(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write. A replica's may not."""
         return bool(self._rows(connection, "can_write")[0][0])
@@ -446,7 +552,13 @@ class Dialect(ABC):
 
         It may be read-only for some seconds, during a failover.
         """
-        return isinstance(error, (OperationalError, InterfaceError))
+        return isinstance(error, (OperationalError, InterfaceError)) or self.is_read_only_error(
+            error
+        )
+
+    def is_read_only_error(self, error: BaseException) -> bool:
+        """Say whether the session takes no writes, though the server responds."""
+        return False
 
     @abstractmethod
     def uuid(self, value: Any) -> UUID:
@@ -523,6 +635,13 @@ class Dialect(ABC):
     @abstractmethod
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
+
+    def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of the driver by which a worker notices that its server is gone.
+
+        `options` are those of the project, which stay as they are.
+        """
+        return {}
 
     def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired.

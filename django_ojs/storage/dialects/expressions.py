@@ -4,7 +4,15 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BooleanField, DateTimeField, DurationField, F, Func, Value
+from django.db.models import (
+    BooleanField,
+    DateTimeField,
+    DurationField,
+    F,
+    FloatField,
+    Func,
+    Value,
+)
 
 from django_ojs.spec import json
 
@@ -25,6 +33,32 @@ class OneOf(Func):
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Compare with the elements of a JSON array."""
         return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
+
+
+class RetriedBy(Func):
+    """Whether a bulk operation retried a job, as a range of the primary key of the jobs.
+
+    A join could read all jobs in the order of their ids instead.
+    """
+
+    output_field = BooleanField()
+    _jobs = "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
+
+    template = "%(expressions)s))"
+    arg_joiner = f" = ANY(ARRAY{_jobs}"
+
+    def __init__(self, operation: int) -> None:
+        super().__init__(F("pk"), Value(operation))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Compare with the rows themselves: there are no arrays."""
+        return self.as_sql(
+            compiler,
+            connection,
+            template="%(expressions)s)",
+            arg_joiner=f" IN {self._jobs}",
+            **extra,
+        )
 
 
 class _Keys(Value):
@@ -54,6 +88,24 @@ class Milliseconds(Func):
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Return microseconds, as Django stores durations where the database has no such type."""
         return self.as_sql(compiler, connection, template="(%(expressions)s * 1000)", **extra)
+
+
+class ElapsedMilliseconds(Func):
+    """The time from the second of two times to the first, in milliseconds."""
+
+    output_field = FloatField()
+    template = "(EXTRACT(EPOCH FROM %(expressions)s) * 1000)"
+    arg_joiner = " - "
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Subtract days, which are exact to 0.04 ms: Django's own way calls Python for each row."""
+        return self.as_sql(
+            compiler,
+            connection,
+            template="ROUND((JULIANDAY(%(expressions)s)) * 86400000.0)",
+            arg_joiner=") - JULIANDAY(",
+            **extra,
+        )
 
 
 class Moment(Func):

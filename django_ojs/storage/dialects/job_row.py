@@ -37,6 +37,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["unique_key"] = envelope.unique_key
     if envelope.workflow_id is not None:
         row["workflow_id"] = str(envelope.workflow_id)
+    if envelope.limit_key is not None:
+        row["limit_key"] = envelope.limit_key
     if envelope.pending:
         row["pending"] = True
     if envelope.scheduled_at is not None:

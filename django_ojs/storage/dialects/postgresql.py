@@ -1,14 +1,15 @@
 """PostgreSQL 14 and later."""
 
+import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, cast
 from uuid import UUID
 
-from django.core.checks import CheckMessage
+from django.core.checks import CheckMessage, Warning
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -40,7 +41,10 @@ _SQL = load_all(
         name: f"{{{name}}}"
         for name in ("calls", "channel", "named", "on_conflict", "where_admitted")
     },
-) | {"due_queues": load("common", "due_queues", now=_NOW)}
+) | {
+    "due_queues": load("common", "due_queues", now=_NOW),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+}
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
     (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
@@ -51,6 +55,19 @@ _INSERT_JOBS = {
     for only_if_admitted in (True, False)
 }
 
+
+#: A server that is gone without a word is noticed after eight seconds, which leaves time for a
+#: heartbeat before the worker counts as dead, and a host that does not respond is left after four.
+#: The system's own limits are a quarter of an hour, and two hours on an idle connection.
+_CLIENT_OPTIONS = {
+    "connect_timeout": 4,
+    "keepalives_idle": 4,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 8000,
+}
+#: The variables in which the driver looks for an option.
+_ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT"}
 
 _READ_ONLY = "25006"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
@@ -82,6 +99,7 @@ def _can_push_one(job: Envelope) -> bool:
         and job.unique is None
         and not job.pending
         and job.workflow_id is None
+        and job.limit_key is None
     )
 
 
@@ -273,17 +291,17 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
-    def is_unavailable_error(self, error: BaseException) -> bool:
-        return (
-            super().is_unavailable_error(error)
-            or getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
-        )
+    def is_read_only_error(self, error: BaseException) -> bool:
+        return getattr(error.__cause__, "sqlstate", None) == _READ_ONLY
 
     def before(self, age: timedelta) -> timedelta:
         return age
 
     def ids(self, keys: Collection[UUID]) -> str:
         return as_array(keys)
+
+    def texts(self, values: Collection[str]) -> list[str]:
+        return sorted(values)
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
@@ -356,4 +374,26 @@ class PostgreSQL(Dialect):
             self._run(connection, "set_statement_timeout", [former])
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-        return []
+        values = connection.settings_dict
+        hosts = values.get("HOST") or values["OPTIONS"].get("host") or ""
+        if "," not in hosts or "target_session_attrs" in values["OPTIONS"]:
+            return []
+        return [
+            Warning(
+                f"The database {connection.alias!r} has several hosts, and connections go to the "
+                "first one that responds: after a failover that may be a replica, which takes no "
+                "writes.",
+                hint=f"DATABASES[{connection.alias!r}]['OPTIONS'] = "
+                "{'target_session_attrs': 'read-write'}",
+                id="django_ojs.W004",
+            )
+        ]
+
+    def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        if "service" in options:
+            return {}  # Its file may have them.
+        return {
+            name: value
+            for name, value in _CLIENT_OPTIONS.items()
+            if name not in options and _ENVIRONMENT.get(name, "") not in os.environ
+        }

@@ -36,7 +36,10 @@ _SQL = load_all(
     now=_NOW,
     room="{room}",
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
-) | {"due_queues": load("common", "due_queues", now=_NOW)}
+) | {
+    "due_queues": load("common", "due_queues", now=_NOW),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+}
 #: By whether the queues are asked for room.
 _INSERT_JOBS = {
     True: _SQL["insert_jobs"].format(room=_SQL["no_bound"]),
@@ -230,6 +233,9 @@ class SQLite(Dialect):
 
     def ids(self, keys: Collection[UUID]) -> str:
         return as_json(keys)
+
+    def texts(self, values: Collection[str]) -> str:
+        return json.dumps(sorted(values))
 
     def uuid(self, value: Any) -> UUID:
         return UUID(value)

@@ -100,14 +100,15 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
     return found
 
 
-def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
-    """Return the types whose runs failed most often, by queue.
+def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
+    """Return the types whose runs failed most often, by queue; or one of them, if it failed.
 
     Runs that were lost with their worker are no failures of the type.
     """
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    lately = Rollup.primary.filter(minute__gte=start)
     rows = (
-        Rollup.primary.filter(minute__gte=start)
+        (lately if type is None else lately.filter(type=type))
         .values("type", "queue")
         .annotate(
             broke=Sum(F("failed") - F("lost")),
@@ -120,6 +121,31 @@ def failing(minutes: int = 60, limit: int = 10) -> list[TypeFigures]:
     return [
         TypeFigures(
             type=row["type"],
+            queue=row["queue"],
+            failed=row["broke"],
+            completed=row["done"],
+            last=row["last"],
+        )
+        for row in rows
+    ]
+
+
+def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
+    """Return the runs of a type by queue over this time, the queues with the most runs first."""
+    rows = (
+        Rollup.primary.filter(type=type, minute__gt=Now() - since)
+        .values("queue")
+        .annotate(
+            broke=Sum(F("failed") - F("lost")),
+            done=Sum("completed"),
+            runs=Sum(F("failed") + F("completed")),
+            last=Max("minute"),
+        )
+        .order_by("-runs", "queue")[:limit]
+    )
+    return [
+        TypeFigures(
+            type=type,
             queue=row["queue"],
             failed=row["broke"],
             completed=row["done"],

@@ -3,17 +3,16 @@
 
 import { createHash } from 'node:crypto';
 
-const WEIGHTS = [8, 6, 4, 2, 3, 5, 9, 7];
-
-/** The tracking number of the parcel of an order: eight digits and their check digit, as postal services have them. */
-export function tracking(reference) {
-  const digest = createHash('sha256').update(reference, 'utf8').digest();
-  const serial = String(digest.readUInt32BE(0) % 100_000_000).padStart(8, '0');
-  const sum = WEIGHTS.reduce((total, weight, place) => total + weight * Number(serial[place]), 0);
-  const check = 11 - (sum % 11);
-  return `CK${serial}${check === 10 ? 0 : check === 11 ? 5 : check}BE`;
+/** The number under which the carrier collects parcels with these numbers. */
+export function collection(numbers) {
+  const digest = createHash('sha256').update(numbers.join(' '), 'utf8').digest();
+  return `PU${String(digest.readUInt32BE(0) % 100_000_000).padStart(8, '0')}`;
 }
 
 export const handlers = {
-  'order.label': (context, reference) => ({ tracking: tracking(reference), by: 'node' }),
+  // A step of a workflow: `parent_results` has the results of the steps before it, the labels last.
+  'order.handover': ({ job }) => {
+    const parcels = job.parent_results.at(-1).map((label) => label.tracking);
+    return { collection: collection(parcels), parcels, by: 'node' };
+  },
 };

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 #: A claim of ten jobs. "Full": nine of ten queues of the worker have reached their limits.
 PLAIN, LIMITED, FULL = "FETCH without limits", "FETCH with limits", "FETCH among full queues"
+#: Of 10,000 keys of one queue, 9,990 have reached their limits, and have waiting jobs.
+KEYS = "FETCH among full keys"
 
 _JOBS = 10
 _QUEUES = 10
+_KEYS, _FREE_KEYS = 10_000, 10
 
 
 def measure(field: Field, scale: Scale) -> None:
@@ -57,7 +60,7 @@ def fetch_limited(contender: Contender, *, calls: int) -> dict[str, float]:
     }
     queues.configure("limited", config)
     full = [f"full-{n}" for n in range(_QUEUES - 1)]
-    wanted = {PLAIN: ["plain"], LIMITED: ["limited"], FULL: [*full, "beside"]}
+    wanted = {PLAIN: ["plain"], LIMITED: ["limited"], FULL: [*full, "beside"], KEYS: ["keys"]}
     for name in full:
         queues.configure(name, {"concurrency": 1})
         push_batch([Envelope(type="bench.noop", queue=name) for _ in range(_JOBS)], BATCH)
@@ -65,6 +68,7 @@ def fetch_limited(contender: Contender, *, calls: int) -> dict[str, float]:
     for name in ("plain", "limited", "beside"):
         for _ in range(calls):
             push_batch([Envelope(type="bench.noop", queue=name) for _ in range(_JOBS)], BATCH)
+    _fill_keys(calls)
     took: dict[str, list[float]] = {name: [] for name in wanted}
     for _ in range(calls):
         for name, names in wanted.items():
@@ -73,3 +77,34 @@ def fetch_limited(contender: Contender, *, calls: int) -> dict[str, float]:
             took[name].append((time.perf_counter() - began) * 1000)
             assert len(jobs) == _JOBS
     return {name: statistics.median(each) for name, each in took.items()}
+
+
+def _fill_keys(calls: int) -> None:
+    """Fill the queue "keys": all keys but ten run one job, as many as they may."""
+    from django_ojs.operations import fetch
+    from django_ojs.operations.push import BATCH, push_batch
+    from django_ojs.spec.envelope import Envelope
+
+    def add(key: str, number: int, concurrency: int, priority: int) -> None:
+        jobs.extend(
+            Envelope(
+                type="bench.noop",
+                queue="keys",
+                priority=priority,
+                rate_limit={"key": key, "concurrency": concurrency},
+            )
+            for _ in range(number)
+        )
+
+    jobs: list[Envelope] = []
+    for n in range(_KEYS - _FREE_KEYS):
+        add(f"full-{n}", 2, 1, 1)
+    for start in range(0, len(jobs), 1000):
+        push_batch(jobs[start : start + 1000], BATCH)
+    while fetch.fetch(["keys"], count=1000, worker_id="bench", due=False):
+        pass
+    jobs = []
+    for n in range(_FREE_KEYS):
+        add(f"free-{n}", calls * _JOBS, 1_000_000, 0)
+    for start in range(0, len(jobs), 1000):
+        push_batch(jobs[start : start + 1000], BATCH)

@@ -16,6 +16,7 @@ from django_ojs import testing
 from django_ojs.contrib.celery import Celery, current_task, shared_task, signature
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.models import Job
+from django_ojs.operations.fetch import fetch
 from django_ojs.spec.errors import InvalidArgs, OJSError
 from django_ojs.spec.states import State
 
@@ -281,10 +282,34 @@ def test_the_queues_of_the_settings(settings: Any) -> None:
         queue("shop.one")
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("rate", "throttle"),
+    [
+        ("10/m", {"limit": 10, "period": "PT1M"}),
+        ("100/h", {"limit": 100, "period": "PT1H"}),
+        (5, {"limit": 5, "period": "PT1S"}),
+        ("0.5/s", {"limit": 1, "period": "PT2S"}),
+        (0, None),
+    ],
+)
+def test_a_rate_limit_is_a_limit_of_the_type(
+    shop: ModuleType, rate: Any, throttle: dict[str, Any] | None
+) -> None:
+    task = shared_task(name="limited.task", rate_limit=rate)(lambda: None)
+    for _ in range(2):
+        task.delay()
+    jobs = list(Job.objects.all())
+    wanted = None if throttle is None else {"key": "type:limited.task", "throttle": throttle}
+    assert [job.options.get("rate_limit") for job in jobs] == [wanted, wanted]
+    assert len(fetch([jobs[0].queue], count=2)) == (2 if throttle is None else 1)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"rate_limit": "10/m"}, "no rate limit"),
+        ({"rate_limit": "0.0/s"}, "not a rate"),
+        ({"rate_limit": "ten a minute"}, "rate_limit='ten a minute'"),
         ({"serializer": "pickle"}, "JSON"),
         ({"max_retrys": 3}, "max_retrys is an option"),
     ],

@@ -251,11 +251,11 @@ def test_over_http_both_directions_are_published_without_a_worker(remote: Remote
 def test_a_process_that_only_enqueues_publishes_both_directions(
     process_environment: dict[str, str],
 ) -> None:
-    bound(1_000, warning_threshold=0.5)
+    bound(200, warning_threshold=0.5)
     shell = Shell(
         process_environment,
         """
-for _ in range(500):
+for _ in range(100):
     enqueue(1, "bounded")
 input()
 enqueue(1, "bounded")

@@ -28,7 +28,7 @@ def finish(queue: str = "default") -> None:
     ack.ack(claimed.id)
 
 
-@pytest.mark.requirement("CRON-20", "CRON-29")
+@pytest.mark.requirement("CRON-20", "CRON-29", "EV-10")
 def test_what_is_due_enqueues_its_job_and_says_so() -> None:
     register(
         template={
@@ -56,6 +56,9 @@ def test_what_is_due_enqueues_its_job_and_says_so() -> None:
     assert event.data["run_count"] == 1
     assert event.data["scheduled_time"] == stamp
     assert event.data["cron_expression"] == "@hourly"
+    # The same under the names of ojs-events.
+    assert (event.data["scheduled_at"], event.data["cron_expr"]) == (stamp, "@hourly")
+    assert event.data["job_type"] == "report.make"
     run = cron.runs("report").get()
     assert (run.job_id, run.scheduled_at, run.triggered_by) == (job.pk, at, "")
     assert str(run).startswith("report at ")
@@ -179,7 +182,7 @@ def test_one_that_cannot_be_evaluated_any_more_does_not_stop_the_others(
 
 
 class TestOverlap:
-    @pytest.mark.requirement("CRON-18", "CRON-30")
+    @pytest.mark.requirement("CRON-18", "CRON-30", "EV-10")
     @pytest.mark.parametrize("state", ["available", "active"])
     def test_skip_skips_while_a_run_has_not_ended(self, state: str) -> None:
         register()
@@ -192,6 +195,8 @@ class TestOverlap:
         (skipped,) = events("cron.skipped")
         assert skipped.data["reason"] == "overlap_skip"
         assert skipped.data["active_job_id"] == str(first.pk)
+        assert skipped.data["existing_job_id"] == str(first.pk)
+        assert (skipped.data["cron_expr"], skipped.data["job_type"]) == ("@hourly", "report.make")
         assert cron.get("report").run_count == 1
 
     def test_skip_counts_runs_that_wait_for_their_next_attempt(self) -> None:

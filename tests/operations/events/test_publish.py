@@ -188,6 +188,7 @@ CHANGES = {
 each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 
 
+@pytest.mark.requirement("EV-06", "EV-07", "EV-08", "EV-S03", "QC-S06")
 @each_change
 def test_a_change_is_published_once(change: Change) -> None:
     before = change.ready()
@@ -245,6 +246,7 @@ def test_every_type_that_is_published_is_checked() -> None:
     assert {type for change in CHANGES.values() for type in change.publishes} == set(REQUIRED)
 
 
+@pytest.mark.requirement("EV-05", "EV-S02")
 @each_change
 def test_an_event_has_all_that_the_document_requires(change: Change) -> None:
     before = change.ready()
@@ -260,6 +262,48 @@ def test_an_event_has_all_that_the_document_requires(change: Change) -> None:
             assert data.keys() >= required
             assert None not in data.values()
             assert event["subject"] == data.get("job_id", data.get("worker_id", data.get("queue")))
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.requirement("EV-16")
+@pytest.mark.parametrize(
+    ("meta", "trace"),
+    [
+        ({"trace_id": TRACE}, TRACE),
+        ({"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}, TRACE),
+        ({"trace_id": 7, "traceparent": "a secret"}, None),
+        ({"trace_id": "x" * 65}, None),
+    ],
+)
+def test_each_event_of_a_job_has_the_trace_that_its_meta_has(
+    meta: dict[str, Any], trace: str | None
+) -> None:
+    with ALL:
+        job = push(meta=meta)
+        (claimed,) = fetch.fetch([job.queue], worker_id=WORKER)
+        beat.extend(WORKER, claimed.id)
+        ack.ack(claimed.id)
+        assert [data.get("trace_id") for _, data in published()] == [trace] * 4
+
+
+@pytest.mark.requirement("EV-11")
+def test_the_events_of_a_job_are_in_the_order_of_its_life() -> None:
+    with ALL:
+        job = push(retry=hourly(2))
+        fail.fail(fetch.fetch([job.queue], worker_id=WORKER)[0].id, BOOM)
+        age(job.pk, 2 * HOUR)
+        ack.ack(fetch.fetch([job.queue], worker_id=WORKER)[0].id)
+        assert types() == [
+            "job.enqueued",
+            "job.started",
+            "job.failed",
+            "job.retrying",
+            "job.enqueued",
+            "job.started",
+            "job.completed",
+        ]
 
 
 SECRET = "hunter2"

@@ -7,19 +7,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.models import BulkOperation
+from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations import queues
-from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json
+from django_ojs.operations import ack, cancel, delete, fail, fetch, limits, queues
+from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.search_query import parse, render
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import State
+from django_ojs.storage import process_state
 from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.factories import (
+    BOOM,
     MINUTE,
     age,
     hourly,
@@ -112,6 +116,130 @@ def test_a_job_that_fails_again_is_not_retried_twice() -> None:
     BulkOperation.objects.update(created_at=operation.created_at)
     to_the_end(chunk=1)
     assert again(operation).matched == 2
+
+
+def test_what_became_of_the_jobs_of_a_retry_is_known_for_a_week() -> None:
+    made = discarded(5)
+    other = in_state("completed").pk
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
+    to_the_end(chunk=2)
+    cancel.cancel(made[0])
+    delete.delete(made[0])
+    for claimed in fetch.fetch(["q"], count=3, worker_id="w"):
+        if claimed.id == made[1]:
+            fail.fail(claimed.id, BOOM)
+        else:
+            ack.ack(claimed.id)
+    found = bulk_operations.retried(again(operation))
+    assert found is not None
+    numbers = (found.followed, found.completed, found.failed_again, found.open, found.gone)
+    assert numbers == (5, 2, 1, 1, 1)
+    which = JobFilter(retried_by=operation.pk)
+    assert {job.pk for job in listing.list_jobs(which).jobs} == set(made[1:])
+    failed = JobFilter(retried_by=operation.pk, states=(State.DISCARDED,))
+    assert [job.pk for job in listing.list_jobs(failed).jobs] == [made[1]]
+    assert listing.count(failed) == (1, False)
+    assert other not in {job.pk for job in which.jobs()}
+
+    assert bulk_operations.prune_followed() == 0
+    ended = timezone.now() - timedelta(days=7, minutes=1)
+    BulkOperation.objects.update(finished_at=ended)
+    assert bulk_operations.prune_followed(limit=3) == 3
+    assert bulk_operations.prune_followed() == 2
+    assert bulk_operations.retried(again(operation)) is None
+    assert read(made[1]).state == "discarded"
+
+
+def test_what_failed_again_can_be_retried_again() -> None:
+    made = discarded(2)
+    first = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
+    to_the_end()
+    claimed = fetch.fetch(["q"], count=2, worker_id="w")
+    fail.fail(claimed[0].id, BOOM)
+    ack.ack(claimed[1].id)
+    age(made, MINUTE)
+    failed = JobFilter(retried_by=first.pk, states=(State.DISCARDED,))
+    second = bulk_operations.order(BulkActionName.RETRY, failed, by="ann")
+    to_the_end()
+    assert again(second).done == 1
+    assert read(claimed[0].id).state == "available"
+
+
+def test_of_a_large_retry_the_first_jobs_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_operations, "MAX_FOLLOWED", 3)
+    discarded(5)
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
+    to_the_end(chunk=2)
+    found = bulk_operations.retried(again(operation))
+    assert found is not None
+    assert (found.followed, again(operation).done) == (3, 5)
+
+
+def test_the_jobs_of_another_action_are_not_followed() -> None:
+    discarded(2)
+    operation = bulk_operations.order(BulkActionName.DELETE, DISCARDED, by="ann")
+    to_the_end()
+    assert bulk_operations.retried(again(operation)) is None
+    assert not BulkOperationJob.objects.exists()
+
+
+def test_a_job_that_waits_longer_than_a_duration_only_since_the_order_is_left() -> None:
+    long, later = push_many(2)
+    jobs().filter(pk=long.pk).update(enqueued_at=F("enqueued_at") - timedelta(hours=1))
+    which = JobFilter(queue=long.queue, waited_over=timedelta(minutes=5))
+    operation = bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
+    assert operation.expected == 1
+    # Maintenance executes it ten minutes later.
+    for model, field in ((Job, "created_at"), (Job, "enqueued_at"), (BulkOperation, "created_at")):
+        model.objects.update(**{field: F(field) - timedelta(minutes=10)})
+    to_the_end()
+    assert again(operation).done == 1
+    assert (read(long.pk).state, read(later.pk).state) == ("cancelled", "available")
+
+
+def test_a_search_that_excludes_a_state_cancels_no_running_job() -> None:
+    waits, runs = in_state("available", queue="a"), in_state("active", queue="q")
+    which = parse("-state:completed").filter
+    assert which is not None
+    assert set(which.jobs()) == {waits, runs}
+    bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
+    to_the_end()
+    assert read(waits.pk).state == "cancelled"
+    assert read(runs.pk).state == "active"
+    # Its page, and the tab of a state, show the states that are named.
+    applied = bulk_operations.applicable(BulkActionName.CANCEL, which)
+    assert "active" not in render(applied)
+    assert parse(render(which)).filter == which
+
+
+def test_a_job_whose_limit_key_opens_meanwhile_is_cancelled_too() -> None:
+    policy = {"key": "acme", "concurrency": 1}
+    held = [push(queue="q", rate_limit=policy).pk for _ in range(3)]
+    (running,) = fetch.fetch(["q"], count=3, worker_id="w")
+    others = [push(queue="q").pk, push(queue="q", rate_limit={**policy, "key": "other"}).pk]
+    which = JobFilter(queue="q", states=(State.AVAILABLE,))
+    operation = bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
+    assert operation.expected == 4
+    for _ in others:
+        bulk_operations.work_once(chunk=1)
+    ack.ack(running.id)
+    assert limits.open_due()
+    to_the_end(chunk=1)
+    assert again(operation).done == 4
+    assert {read(key).state for key in {*held, *others} - {running.id}} == {"cancelled"}
+
+
+def test_an_operation_goes_on_when_its_queue_gets_a_limit_key() -> None:
+    push_many(3, queue="q")
+    which = JobFilter(queue="q", states=(State.AVAILABLE,))
+    operation = bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
+    bulk_operations.work_once(chunk=1)
+    later = push(queue="q", rate_limit={"key": "acme", "concurrency": 1})
+    age(later.pk, -MINUTE)
+    process_state.reset()
+    to_the_end(chunk=1)
+    assert (again(operation).state, again(operation).done) == (BulkState.DONE, 3)
+    assert read(later.pk).state == "available"
 
 
 def test_a_retry_changes_the_dead_letters_first() -> None:
@@ -221,6 +349,8 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
     ("action", "which", "changes"),
     [
         (BulkActionName.DELETE, JobFilter(), None),
+        # As the search "" and the search * are read.
+        (BulkActionName.DELETE, JobFilter(type="*"), None),
         (BulkActionName.DELETE, JobFilter(states=(State.AVAILABLE,)), None),
         (BulkActionName.RETRY, JobFilter(states=(State.COMPLETED,)), None),
         (BulkActionName.CANCEL, JobFilter(states=(State.DISCARDED,)), None),

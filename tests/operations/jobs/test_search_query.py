@@ -16,6 +16,7 @@ from django_ojs.operations.jobs.search_query import MAX_LENGTH, QUALIFIERS, pars
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
+MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
 KEY = UUID("01a1fc00-0000-7000-8000-000000000001")
 
@@ -61,6 +62,26 @@ def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
             },
         ),
         ("priority:-5 worker:web-1", {"priority": -5, "worker_id": "web-1"}),
+        ("queue:a,b", {"queues": ("a", "b")}),
+        ("queue:a,", {"queue": "a"}),
+        ("-queue:a -queue:b,c", {"not_queues": ("a", "b", "c")}),
+        ("-type:a.b host:web-1", {"not_types": ("a.b",), "host": "web-1"}),
+        (
+            "-state:completed",
+            {
+                "states": tuple(each for each in State if each != "completed"),
+                "states_excluded": True,
+            },
+        ),
+        ("ran:>10s", {"ran_over": timedelta(seconds=10)}),
+        ("ran:<1.5s", {"ran_under": timedelta(milliseconds=1500)}),
+        ("waited:>1m waited:<2h", {"waited_over": MINUTE, "waited_under": 120 * MINUTE}),
+        ("attempt:>1", {"attempts_from": 2}),
+        ("attempt:<=999999", {"attempts_to": 999_999}),
+        ("attempt:>999999", {"attempts_from": 1_000_000}),
+        ("attempt:<0", {"attempts_to": -1}),
+        ("retried_by:12 state:discarded", {"retried_by": 12, "states": (State.DISCARDED,)}),
+        ("attempt:=3", {"attempts_from": 3, "attempts_to": 3}),
     ],
 )
 def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[str, Any]) -> None:
@@ -116,6 +137,19 @@ def test_a_day_is_the_day_of_the_zone_that_the_pages_show(day: str, begins: str,
         ("meta:acme", "meta needs a path"),
         ("args..x:1", "args needs a path"),
         ("is:gone", "is:dead"),
+        ("retried_by:#12", "retried_by must be the number of a bulk operation"),
+        ("ran:10s", "ran must be a duration such as ran:>10s"),
+        ("waited:>1w", "waited must be a duration"),
+        ("ran:>99999999d", "ran takes at most 10000 days"),
+        ("ran:>1s ran:>2s", "ran is given twice"),
+        ("attempt:two", "attempt must be a number"),
+        ("attempt:>1 attempt:3", "attempt is given twice"),
+        ("queue:a queue:b,c", "queue is given twice"),
+        ("queue:a,UPPER", "queue"),
+        ("-queue:,", "-queue needs a name"),
+        ("-tag:vip", "Only queue, state and type can be excluded, as in -queue:email"),
+        ("-state:nope", "There is no state nope"),
+        (f"-state:{','.join(State)}", "-state excludes every state"),
         ("x" * (MAX_LENGTH + 1), "at most"),
     ],
 )

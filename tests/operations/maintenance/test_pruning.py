@@ -56,6 +56,7 @@ def test_each_kind_of_finished_job_is_kept_for_its_own_time(kind: str, hours: in
     assert not jobs().filter(pk=job.pk).exists()
 
 
+@pytest.mark.requirement("EH-11")
 def test_the_attempts_of_a_pruned_job_go_with_it_and_no_others() -> None:
     gone, kept = in_state("discarded"), in_state("discarded")
     age(gone.pk, timedelta(days=200))

@@ -48,6 +48,7 @@ def test_only_a_name_that_jobs_can_have_makes_a_queue(name: str) -> None:
     assert not Queue.objects.exists()
 
 
+@pytest.mark.requirement("QC-03")
 def test_configuring_an_unknown_queue_creates_it_and_changes_go_by_top_level_key() -> None:
     queues.configure("a", {"backpressure": {"max_depth": 7}, "max_envelope_bytes": 3})
     changed = queues.configure(
@@ -75,6 +76,7 @@ def test_a_queues_limit_does_not_exceed_the_servers() -> None:
     assert caught.value.details["field"] == "config.max_envelope_bytes"
 
 
+@pytest.mark.requirement("QC-S03")
 def test_the_default_policy_holds_where_a_queue_says_nothing() -> None:
     assert queues.default_policy().values == {}
     queues.configure_default({"max_envelope_bytes": 10, "backpressure": {"max_depth": 100}})

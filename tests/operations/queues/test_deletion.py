@@ -34,6 +34,7 @@ def known() -> list[str]:
     return [queue.name for queue in queues.listing().queues]
 
 
+@pytest.mark.requirement("QC-05")
 @pytest.mark.parametrize("state", [*WAITING, "active"])
 def test_reject_refuses_while_a_job_has_not_ended(state: str) -> None:
     job = in_state(state, queue="a")
@@ -63,6 +64,7 @@ def test_a_queue_with_history_goes_and_the_history_stays() -> None:
     assert not Queue.objects.exists()
 
 
+@pytest.mark.requirement("QC-S05")
 def test_discard_ends_what_waits_and_lets_run_what_runs() -> None:
     held = active(queue="a")
     waiting = [in_state(state, queue="a").pk for state in WAITING if state != "retryable"]
@@ -84,6 +86,7 @@ def test_a_retryable_job_is_discarded_too() -> None:
     assert read(job.pk).state == "discarded"
 
 
+@pytest.mark.requirement("QC-S05")
 def test_move_takes_what_waits_to_the_target_in_its_order() -> None:
     old = [push(queue="a").pk for _ in range(3)]
     new = push(queue="b").pk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import LimitedQueue
 from django_ojs.operations import ack, cancel, delete, fail, fetch, queues
 from django_ojs.operations.workers import rescue
-from django_ojs.storage import process_state
+from django_ojs.spec.rate_limit import RateLimit
+from django_ojs.storage import process_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
 from tests.factories import BOOM, WORKER, hourly, jobs, own_connections, push, push_many
@@ -34,7 +36,7 @@ def limited() -> None:
 
 @pytest.mark.usefixtures("limited")
 class TestConcurrency:
-    @pytest.mark.requirement("L4-RATE-001")
+    @pytest.mark.requirement("L4-RATE-001", "RL-003")
     def test_no_more_run_than_the_limit_and_the_others_stay_available(self) -> None:
         push_many(5, queue="carrier")
         assert len(claim(count=2)) == 2
@@ -42,6 +44,7 @@ class TestConcurrency:
         assert claim() == []
         assert jobs().filter(state="available").count() == 2
 
+    @pytest.mark.requirement("RL-5.1")
     @pytest.mark.parametrize(
         "end",
         [
@@ -78,11 +81,13 @@ class TestConcurrency:
         ack.ack(running[1].id)
         assert len(claim()) == 1
 
+    @pytest.mark.requirement("RL-8.2")
     def test_the_best_jobs_start_first(self) -> None:
         push_many(4, queue="carrier")
         urgent = push(queue="carrier", priority=5)
         assert claim()[0].id == urgent.pk
 
+    @pytest.mark.requirement("RL-004")
     def test_a_queue_at_its_limit_does_not_stop_the_next_one(self) -> None:
         push_many(5, queue="carrier")
         push_many(2, queue="other")
@@ -97,6 +102,16 @@ class TestConcurrency:
         assert len([query for query in captured if "ojs_job" in query["sql"]]) == 1
         ack.ack(running[0].id)
         assert len(claim()) == 1
+
+    def test_a_queue_that_stays_full_is_tried_less_and_less_often(self) -> None:
+        push_many(5, queue="carrier")
+        running = claim()
+        for _ in range(9):
+            assert claim(due=False) == []
+        assert (next_starts.seconds() or 0) > 5
+        ack.ack(running[0].id)
+        assert len(claim()) == 1
+        assert (next_starts.seconds() or 0) < 1
 
     def test_the_worker_learns_when_to_try_again(self) -> None:
         push_many(4, queue="carrier")
@@ -146,6 +161,7 @@ def test_a_queue_without_limits_is_claimed_in_one_statement() -> None:
     assert len(captured) == 1
 
 
+@pytest.mark.requirement("RL-R001")
 @pytest.mark.parametrize(
     "limit",
     [
@@ -167,6 +183,27 @@ def test_a_rate_counts_the_starts_of_a_window_and_not_the_running_jobs(limit: An
     assert len(claim()) == 2
 
 
+def test_a_start_counts_from_the_claim_when_the_process_was_suspended_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues.configure("carrier", {"rate_limit": {"limit": 2, "period": "PT1S"}})
+    push_many(5, queue="carrier")
+    use = queue_limits.use
+
+    def use_of_a_second_ago(queue: str, limit: RateLimit) -> queue_limits.Use:
+        used = use(queue, limit)
+        return replace(used, now=used.now - 1000)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue_limits, "use", use_of_a_second_ago)
+        [first, _] = claim()
+    (stored,) = LimitedQueue.objects.values_list("starts", flat=True)
+    ((counted_at, number),) = stored["windows"]["1000"]
+    assert number == 2
+    assert counted_at / 1000 >= first.started_at.timestamp()
+
+
+@pytest.mark.requirement("RL-R002")
 def test_a_throttle_gives_one_start_at_a_time() -> None:
     queues.configure("carrier", {"rate_limit": {"throttle": {"limit": 60, "period": "PT1M"}}})
     push_many(5, queue="carrier")
@@ -194,6 +231,7 @@ def test_a_clock_that_is_set_back_does_not_stop_a_queue(limit: Any) -> None:
     assert len(claim()) == started
 
 
+@pytest.mark.requirement("RL-6.3")
 def test_all_limits_of_a_queue_hold() -> None:
     queues.configure("carrier", {"concurrency": 3, "rate_limit": {"limit": 4, "period": "PT1H"}})
     push_many(9, queue="carrier")
@@ -233,6 +271,7 @@ def earlier(milliseconds: int) -> None:
     row.save()
 
 
+@pytest.mark.requirement("RL-R005")
 def test_the_control_plane_replaces_the_limits_of_a_queue() -> None:
     queues.configure("email", {"concurrency": 5, "rate_limit": {"max_per_second": 1}})
     limits = {"concurrency": 20, "rate": {"limit": 1000, "period": "PT1H"}}
@@ -297,6 +336,7 @@ def test_a_transaction_that_holds_the_lock_of_a_limit_delays_no_other_queue() ->
             cursor.execute("RESET lock_timeout")
 
 
+@pytest.mark.requirement("RL-001")
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
     "limit", [{"concurrency": 3}, {"rate_limit": {"limit": 3, "period": "PT1H"}}]

@@ -20,6 +20,7 @@ def test_a_queue_nobody_has_used_can_be_paused() -> None:
     assert fetch.fetch(["unknown"]) == []
 
 
+@pytest.mark.requirement("QC-04")
 def test_a_paused_queue_accepts_jobs_and_gives_them_all_once_resumed() -> None:
     queues.pause("a")
     keys = [push(queue="a").pk for _ in range(3)]

@@ -32,6 +32,7 @@ def test_a_type_that_a_pattern_matches_is_accepted(job_type: str) -> None:
     assert push(queue="payments", type=job_type).type == job_type
 
 
+@pytest.mark.requirement("QC-10")
 @pytest.mark.parametrize("job_type", ["payment", "reports", "email.payment.refund"])
 def test_another_type_is_rejected_in_python_and_over_http(job_type: str) -> None:
     queues.configure("payments", {"allowed_job_types": ["payment.*", "report"]})
@@ -62,6 +63,7 @@ def test_the_default_policy_holds_for_a_queue_without_a_list_of_its_own() -> Non
         push(queue="other", type="any.type")
 
 
+@pytest.mark.requirement("QC-11")
 @keys_only
 def test_only_the_listed_producers_enqueue_over_http() -> None:
     queues.configure("payments", {"producers": ["shop", "till-*"]})

@@ -242,6 +242,17 @@ def test_what_a_dead_worker_had_not_started_goes_back_as_it_was() -> None:
     assert read(started.id).state == "discarded"
 
 
+def test_what_a_worker_holds_without_knowing_it_goes_back_as_it_was() -> None:
+    known, unknown = (active(queue="a", retry=hourly(1)) for _ in range(2))
+    theirs = active("worker-b")
+    in_flight = [(known.id, known.run)]
+    assert rescue.give_back_unknown(in_flight, worker_id=WORKER) == 1
+    assert rescue.give_back_unknown(in_flight, worker_id=WORKER) == 0
+    job = read(unknown.id)
+    assert (job.state, job.spent, job.attempts.count()) == ("available", 0, 0)
+    assert {read(job.id).state for job in (known, theirs)} == {"active"}
+
+
 def test_a_worker_that_died_before_it_started_any_of_its_jobs_may_have_died_of_them() -> None:
     job = active()
     assert rescue.give_back_all_but(set(), worker_id=WORKER) == 0
@@ -380,6 +391,18 @@ def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     assert read(job.id).state == "active"
     assert dead.take_back() == 1
     assert read(job.id).error["type"] == "worker_death"
+
+
+@pytest.mark.postgresql
+def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_heartbeat() -> None:
+    active()
+    worker(session=(1, GONE))
+    dead = DeadWorkers()
+    # It may still wait for the server that is gone, while this one has found the new one.
+    dead.database_was_away(5)
+    assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
+    beat.beat(WORKER, interval=HOUR)
+    assert [dead.take_back() for _ in range(2)] == [0, 1]
 
 
 @pytest.mark.postgresql

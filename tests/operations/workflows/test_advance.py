@@ -17,7 +17,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
-from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from django_ojs.models import EndedWorkflowJob, Event, Job, Workflow, WorkflowStep
 from django_ojs.operations import (
     ack,
     cancel,
@@ -30,15 +30,16 @@ from django_ojs.operations import (
     workflows,
 )
 from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import due, pruning, starting
 from django_ojs.registry import registry
-from django_ojs.spec.errors import Conflict, QueueFull
+from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
 from django_ojs.worker.executor import run_handler
 from django_ojs.workflows import cancel_workflow
-from tests.factories import jobs, push
+from tests.factories import age, jobs, push
 from tests.operations.workflows.scenes import (
     FATAL,
     available,
@@ -64,12 +65,14 @@ pytestmark = pytest.mark.django_db
 
 
 class TestParentResults:
+    @pytest.mark.requirement("WF-21", "WF-S01")
     def test_the_results_of_all_steps_before_are_passed_on_in_order(self) -> None:
         create(chain(job("a"), job("b"), job("c")))
         assert finish("a", {"total": 9}).parent_results == []
         assert finish("b").parent_results == [{"total": 9}]
         assert finish("c").parent_results == [{"total": 9}, None]
 
+    @pytest.mark.requirement("WF-23")
     def test_a_callback_gets_those_of_all_members_in_their_order(self) -> None:
         create(batch(job("a"), job("b"), job("c"), on_complete=job("done")))
         finish("c", 3)
@@ -77,6 +80,7 @@ class TestParentResults:
         finish("a", [1, {"x": None}])
         assert finish("done").parent_results == [[1, {"x": None}], None, 3]
 
+    @pytest.mark.requirement("WF-22")
     def test_the_result_of_a_group_is_an_array_and_that_of_a_chain_its_last(self) -> None:
         create(chain(group(job("a"), chain(job("b"), job("c"))), job("last")))
         finish("a", 1)
@@ -84,6 +88,7 @@ class TestParentResults:
         finish("c", 3)
         assert finish("last").parent_results == [[1, 3]]
 
+    @pytest.mark.requirement("WF-24", "WF-S02")
     def test_a_result_over_64_kib_is_passed_on_by_reference(self) -> None:
         limit = 64 * 1024
         workflow = create(group(chain(job("a"), job("b")), chain(job("c"), job("d"))))
@@ -176,6 +181,7 @@ class TestEnds:
 
 
 class TestRetryByHand:
+    @pytest.mark.requirement("WF-25")
     def test_a_failed_workflow_stays_failed_and_the_job_runs_alone(self) -> None:
         workflow = create(chain(job("a"), job("b")))
         claimed = finish("a", fails=True)
@@ -316,9 +322,85 @@ class TestStarting:
             create(chain(job("b", **unique)))
         assert Workflow.primary.count() == 1
 
+    def test_an_error_that_may_pass_is_tried_again_later(self) -> None:
+        workflow = create(chain(job("a"), group(job("b"), job("c")), job("d")))
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [FAILING]}):
+            finish("a")
+            assert states(workflow) == {
+                "a": "completed",
+                "b": "ready",
+                "c": "enqueued",
+                "d": "waiting",
+            }
+            assert step_of(workflow, "b").error["type"] == "OSError"
+            # Not before its time.
+            assert workflows.advance_due() == 0
+            retry_now(workflow)
+            assert workflows.advance_due() == 1
+            assert step_of(workflow, "b").start_failures == 2
+        retry_now(workflow)
+        workflows.advance_due()
+        assert step_of(workflow, "b").error is None
+        for each in ("b", "c", "d"):
+            finish(each)
+        assert read(workflow).state == "completed"
+
+    def test_an_error_that_does_not_pass_fails_the_step_in_the_end(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [FAILING]}):
+            finish("a")
+            for _ in range(starting.MAX_TRIES - 1):
+                assert states(workflow)["b"] == "ready"
+                retry_now(workflow)
+                workflows.advance_due()
+        assert states(workflow)["b"] == "failed"
+        assert read(workflow).state == "failed"
+
+    def test_what_a_middleware_refuses_fails_its_step_at_once(self) -> None:
+        workflow = create(chain(job("a"), job("b")))
+        refuse = "tests.operations.workflows.test_advance.refuse"
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [refuse]}):
+            finish("a")
+        assert states(workflow)["b"] == "failed"
+        assert step_of(workflow, "b").error["code"] == "invalid_request"
+
+    def test_the_delays_between_tries_are_doubled_up_to_the_largest(self) -> None:
+        found = [starting.delay_after(failures).total_seconds() for failures in (1, 2, 3, 10)]
+        assert found == [1, 2, 4, 300]
+        # "About nine minutes", as the documents say: none comes after the last try.
+        pauses = (starting.delay_after(failures) for failures in range(1, starting.MAX_TRIES))
+        assert sum(pauses, timedelta()) == timedelta(minutes=8, seconds=31)
+
+
+FAILING = "tests.operations.workflows.test_advance.fail_for_b"
+
+
+def prune_jobs() -> None:
+    """Prune by the settings, and by the retention of queues."""
+    maintenance.prune()
+    maintenance.QueuePruner().prune()
+
+
+def retry_now(workflow: Workflow) -> None:
+    """Let the time pass after which steps are tried again."""
+    steps = WorkflowStep.primary.filter(workflow_id=workflow.pk)
+    steps.update(start_after=F("start_after") - timedelta(hours=1))
+
 
 def drop(job: Any, proceed: Any) -> None:
     """An enqueue middleware that drops every job."""
+
+
+def fail_for_b(job: Any, proceed: Any) -> Any:
+    """An enqueue middleware whose lookup of something fails for jobs of the type b."""
+    if job.type == "b":
+        raise OSError("connection reset")
+    return proceed(job)
+
+
+def refuse(job: Any, proceed: Any) -> None:
+    """An enqueue middleware that refuses every job."""
+    raise InvalidRequest.of("type", "is not wanted")
 
 
 class TestLocks:
@@ -372,6 +454,7 @@ class TestLocks:
         workflows.advance(workflow.pk)
         assert read(workflow).state == "completed"
 
+    @pytest.mark.requirement("WF-18")
     def test_a_second_row_about_the_same_end_changes_nothing(self) -> None:
         workflow = create(chain(job("a"), job("b")))
         claimed = finish("a")
@@ -501,6 +584,7 @@ class TestCancel:
         assert available() == []
         assert not EndedWorkflowJob.primary.exists()
 
+    @pytest.mark.requirement("WF-25")
     def test_a_workflow_that_has_ended_is_not_cancelled(self) -> None:
         workflow = create(chain(job("a")))
         finish("a")
@@ -584,7 +668,7 @@ class TestEvents:
     def all_events(self, settings: Any) -> None:
         settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["workflow.*"]}
 
-    @pytest.mark.requirement("L3-WF-EVT-001")
+    @pytest.mark.requirement("L3-WF-EVT-001", "WF-38")
     def test_of_a_batch(self) -> None:
         create(batch(job("a"), job("b"), on_failure=job("badly")))
         finish("a")
@@ -600,6 +684,7 @@ class TestEvents:
             "workflow.completed",
         ]
 
+    @pytest.mark.requirement("WF-38")
     def test_of_a_chain_that_fails_and_of_one_that_is_cancelled(self) -> None:
         create(chain(job("a"), job("b")))
         finish("a")
@@ -615,6 +700,38 @@ class TestEvents:
             "workflow.cancelled",
         ]
 
+    @pytest.mark.requirement("EV-05", "EV-09")
+    def test_they_have_what_the_document_requires(self) -> None:
+        good = create(chain(job("a"), name="order"))
+        finish("a")
+        bad = create(chain(job("b"), job("c")))
+        finish("b", fails=True)
+        data = {each.type: each.data for each in Event.primary.order_by("pk")}
+        which = {"workflow_id": str(good.pk), "workflow_name": "order"}
+        assert (
+            data["workflow.step_completed"].items()
+            >= {
+                **which,
+                "step_id": "0",
+                "step_type": "a",
+                "steps_remaining": 0,
+            }.items()
+        )
+        assert data["workflow.step_completed"]["duration_ms"] >= 0
+        assert data["workflow.completed"].items() >= {**which, "total_steps": 1}.items()
+        assert data["workflow.completed"]["duration_ms"] >= 0
+        which = {"workflow_id": str(bad.pk), "workflow_name": ""}
+        assert data["workflow.started"].items() >= {**which, "total_steps": 2}.items()
+        assert (
+            data["workflow.failed"].items()
+            >= {
+                **which,
+                "failed_step_id": "0",
+                "failed_step_type": "b",
+                "error": {"code": "Boom", "message": "it broke"},
+            }.items()
+        )
+
 
 class TestPruning:
     def test_a_workflow_is_deleted_with_its_steps_after_its_retention(self) -> None:
@@ -628,12 +745,37 @@ class TestPruning:
         assert not WorkflowStep.primary.filter(workflow_id=old.pk).exists()
         assert pruning.prune() == 0
 
+    @pytest.mark.parametrize("config", [{}, {"retention": {"completed": "PT1H"}}])
+    def test_a_job_is_kept_while_its_workflow_runs(self, config: Any) -> None:
+        queues.configure("default", config)
+        create(chain(job("a"), job("b")))
+        large = "x" * (starting.MAX_INLINE_BYTES + 1)
+        first = finish("a", large)
+        age(first.id, timedelta(days=60))
+        prune_jobs()
+        (reference,) = take("b").parent_results
+        assert reference["result_ref"] == f"/ojs/v1/jobs/{first.id}"
+        assert Job.primary.get(pk=first.id).result == large
+        ack.ack(jobs().get(type="b").pk)
+        workflows.advance_due()
+        prune_jobs()
+        assert list(jobs().values_list("type", flat=True)) == ["b"]
+
     def test_a_row_of_a_workflow_that_is_gone_is_dropped(self) -> None:
         workflow = create(chain(job("a")))
         Workflow.primary.all().delete()
         ack.ack(take("a").id)
         workflows.advance(workflow.pk)
         assert not EndedWorkflowJob.primary.exists()
+
+    def test_many_steps_are_deleted_in_transactions_of_bounded_size(self) -> None:
+        workflow = create(group(*[job("a")] * 5))
+        workflows.cancel(workflow.pk)
+        Workflow.primary.update(finished_at=F("finished_at") - timedelta(days=31))
+        # Four steps, then the fifth and the workflow.
+        assert [pruning.prune(steps=4) for _ in range(3)] == [4, 2, 0]
+        assert not WorkflowStep.primary.exists()
+        assert not Workflow.primary.exists()
 
 
 def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
@@ -648,12 +790,3 @@ def test_a_fetch_over_http_advances_too_at_most_once_in_an_interval() -> None:
     due.last_query.reset()
     fetch.fetch(["default"])
     assert read(workflow).state == "completed"
-
-    def test_many_steps_are_deleted_in_transactions_of_bounded_size(self) -> None:
-        workflow = create(group(*[job("a")] * 5))
-        workflows.cancel(workflow.pk)
-        Workflow.primary.update(finished_at=F("finished_at") - timedelta(days=31))
-        # Five jobs and the join of the group, then the workflow.
-        assert [pruning.prune(steps=4) for _ in range(3)] == [4, 3, 0]
-        assert not WorkflowStep.primary.exists()
-        assert not Workflow.primary.exists()

@@ -28,6 +28,7 @@ from tests.operations.workflows.scenes import (
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.requirement("WF-06", "WF-07")
 def test_the_steps_of_a_chain_run_one_after_the_other() -> None:
     workflow = create(chain(job("a"), job("b"), job("c"), name="order"))
     assert (workflow.type, workflow.name, workflow.state) == ("chain", "order", "running")
@@ -46,6 +47,7 @@ def test_the_steps_of_a_chain_run_one_after_the_other() -> None:
     assert not EndedWorkflowJob.primary.exists()
 
 
+@pytest.mark.requirement("WF-08")
 def test_a_chain_fails_with_its_step_and_starts_no_other() -> None:
     workflow = create(chain(job("a"), job("b"), job("c")))
     finish("a")
@@ -57,6 +59,7 @@ def test_a_chain_fails_with_its_step_and_starts_no_other() -> None:
     assert step_of(workflow, "b").error["type"] == "Boom"
 
 
+@pytest.mark.requirement("WF-27")
 def test_a_step_that_will_be_retried_has_not_failed() -> None:
     workflow = create(chain(job("a", retry={"max_attempts": 2}), job("b")))
     claimed = take("a")
@@ -65,6 +68,7 @@ def test_a_step_that_will_be_retried_has_not_failed() -> None:
     assert read(workflow).state == "running"
 
 
+@pytest.mark.requirement("WF-10", "WF-11", "WF-12")
 def test_all_members_of_a_group_start_at_once_and_run_to_their_end() -> None:
     workflow = create(group(job("a"), job("b"), job("c")))
     assert available() == ["a", "b", "c"]
@@ -77,6 +81,7 @@ def test_all_members_of_a_group_start_at_once_and_run_to_their_end() -> None:
     assert (ended.state, ended.jobs_completed, ended.jobs_failed) == ("failed", 2, 1)
 
 
+@pytest.mark.requirement("WF-12")
 def test_a_group_is_completed_with_its_last_member() -> None:
     workflow = create(group(job("a"), job("b")))
     finish("b")
@@ -92,6 +97,7 @@ CALLBACKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.requirement("WF-14", "WF-15", "WF-16", "WF-17", "WF-18", "WF-26")
 @pytest.mark.parametrize(
     ("fails", "fired"), [(False, ["done", "well"]), (True, ["done", "badly"])], ids=["all", "not"]
 )
@@ -112,6 +118,7 @@ def test_the_callbacks_of_a_batch_that_its_outcome_asks_for_fire_once(
     assert jobs().count() == 4
 
 
+@pytest.mark.requirement("WF-20")
 def test_a_batch_fails_with_its_callback() -> None:
     workflow = create(batch(job("a"), on_complete=job("done")))
     finish("a")
@@ -121,6 +128,17 @@ def test_a_batch_fails_with_its_callback() -> None:
     assert step_of(workflow, "done").error["type"] == "Boom"
 
 
+@pytest.mark.parametrize(("attempts", "state"), [(1, "failed"), (2, "running")])
+@pytest.mark.requirement("WF-19")
+def test_a_callback_that_fails_is_retried_by_its_policy(attempts: int, state: str) -> None:
+    workflow = create(batch(job("a"), on_complete=job("done", retry={"max_attempts": attempts})))
+    finish("a")
+    fail.fail(take("done").id, BOOM)
+    workflows.advance_due()
+    assert read(workflow).state == state
+
+
+@pytest.mark.requirement("WF-32")
 def test_a_step_of_a_chain_can_be_a_group() -> None:
     workflow = create(chain(job("a"), group(job("x"), job("y")), job("b")))
     finish("a")
@@ -141,6 +159,7 @@ def test_a_batch_in_a_chain_that_was_never_reached_fires_nothing() -> None:
     assert read(workflow).state == "failed"
 
 
+@pytest.mark.requirement("WF-32")
 def test_the_failure_of_a_chain_in_a_batch_is_the_batchs() -> None:
     workflow = create(batch(chain(job("a"), job("b")), job("c"), **CALLBACKS))
     finish("a", fails=True)
@@ -151,6 +170,7 @@ def test_the_failure_of_a_chain_in_a_batch_is_the_batchs() -> None:
     assert read(workflow).state == "completed"
 
 
+@pytest.mark.requirement("WF-S03")
 def test_three_levels_of_nesting() -> None:
     inner = group(chain(job("a"), job("b")), job("c"))
     workflow = create(chain(job("first"), batch(inner, job("d"), on_success=job("well")), job("z")))

@@ -22,6 +22,8 @@ DROP FUNCTION ojs_job_workflow_update() CASCADE;
 
 DROP FUNCTION ojs_job_workflow_delete() CASCADE;
 
+DROP FUNCTION ojs_job_limit_check() CASCADE;
+
 DROP FUNCTION ojs_checkpoint_end() CASCADE;
 
 DROP FUNCTION ojs_job_count_insert() CASCADE;

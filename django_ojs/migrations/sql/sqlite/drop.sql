@@ -4,6 +4,10 @@ DROP TRIGGER ojs_job_workflow_update;
 
 DROP TRIGGER ojs_job_workflow_delete;
 
+DROP TRIGGER ojs_job_limit_update;
+
+DROP TRIGGER ojs_job_limit_delete;
+
 DROP TRIGGER ojs_job_checkpoint_end;
 
 DROP TRIGGER ojs_job_checkpoint_delete;

@@ -1,6 +1,7 @@
-"""`manage.py demo`: place orders, run their jobs, kill a worker, check the ledger."""
+"""`manage.py demo`: place orders, run their workflows, kill workers, check the ledger."""
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -8,21 +9,23 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from example_project.demo import cleanup, full_queue, ledger, nightly, node, snapshot, table
-from example_project.demo.monitor import Run, job_states, wait_for_jobs
+from example_project.demo.monitor import Run, step_states, wait_for_workflows
 from example_project.demo.placement import Placement, place_orders
 from example_project.demo.progress import Progress
-from example_project.demo.workers import Workers, stop_on_sigterm
+from example_project.demo.stock_import import Imported, StockImport
+from example_project.demo.workers import QUEUES, Workers, stop_on_sigterm
 from example_project.shop.catalogue import baskets
+from example_project.shop.jobs import COLLECTIONS
 
 
 class Command(BaseCommand):
     """Show on a real database that no job is lost and no order is paid twice."""
 
-    help = "Place orders, run their jobs with real workers, kill one of them, and print the ledger."
+    help = "Place orders, run their workflows with real workers, kill some, and print the ledger."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the size of the demonstration."""
-        parser.add_argument("--orders", type=int, default=2500, help="how many orders to place")
+        parser.add_argument("--orders", type=int, default=2000, help="how many orders to place")
         parser.add_argument("--workers", type=int, default=2, help="how many workers to run")
         parser.add_argument(
             "--yes", action="store_true", help="delete orders that came from the site as well"
@@ -32,23 +35,28 @@ class Command(BaseCommand):
         """Run the demonstration. Raises CommandError when the ledger is not right."""
         if orders < 1 or workers < 1:
             raise CommandError("--orders and --workers: at least 1")
+        stop_on_sigterm()
         self._prepare(yes=yes)
-        placed = self._place(orders)
-        run = self._run_jobs(workers)
-        result = ledger.build_ledger(snapshot.read(), placed, run)
+        placed, imported = self._place_and_import(orders)
+        run = self._run_workflows(workers)
+        result = ledger.build_ledger(snapshot.read(), placed, run, imported)
         self.stdout.write("")
         for line in table.lines(result):
             self.stdout.write(line)
         if run.stalled:
-            self.stdout.write(f"The workers stopped working; see {settings.VAR_DIR / 'logs'}.")
+            self.stdout.write(f"The workers stopped working; see {self._logs}.")
         if result.problems:
             raise CommandError("The ledger is wrong.\n" + "\n".join(result.problems))
         self.stdout.write(self.style.SUCCESS("The ledger is right."))
         self.stdout.write("")
-        if problems := full_queue.show(self.stdout.write, logs=settings.VAR_DIR / "logs"):
+        if problems := full_queue.show(self.stdout.write, logs=self._logs):
             raise CommandError(
                 "The bounded queue did not behave as documented.\n" + "\n".join(problems)
             )
+
+    @property
+    def _logs(self) -> Path:
+        return Path(settings.VAR_DIR) / "logs"
 
     def _prepare(self, *, yes: bool) -> None:
         call_command("migrate", verbosity=0, interactive=False)
@@ -60,29 +68,43 @@ class Command(BaseCommand):
             )
         cleanup.delete_shop_data()
 
-    def _place(self, count: int) -> Placement:
+    def _place_and_import(self, count: int) -> tuple[Placement, Imported]:
         chosen = baskets()[:count]
-        progress = Progress(out=self.stdout, title="placing orders", total=len(chosen))
-        placed = place_orders(chosen, on_progress=progress.show)
-        progress.close()
-        self.stdout.write(
-            f"{len(placed.committed):,} orders committed, {len(placed.rolled_back):,} rolled back "
-            "after they had enqueued their jobs"
-        )
-        return placed
+        progress = Progress(out=self.stdout, title="placing orders   ", total=len(chosen))
+        with StockImport(logs=self._logs, write=progress.write_line) as importing:
 
-    def _run_jobs(self, count: int) -> Run:
-        total = job_states().total()
-        progress = Progress(out=self.stdout, title="running jobs  ", total=total)
-        stop_on_sigterm()
-        logs = settings.VAR_DIR / "logs"
+            def show(number: int) -> None:
+                progress.show(number)
+                importing.kill_when_due()
+
+            placed = place_orders(chosen, on_progress=show)
+            progress.close()
+            self.stdout.write(
+                f"{len(placed.committed):,} orders committed, {len(placed.rolled_back):,} rolled "
+                "back after they had enqueued their workflow"
+            )
+            imported = importing.wait()
+        self.stdout.write(
+            "all deliveries are imported; the run that ended the import continued after "
+            f"{imported.continued_after:,} of them"
+        )
+        return placed, imported
+
+    def _run_workflows(self, count: int) -> Run:
+        total = step_states().total()
+        progress = Progress(out=self.stdout, title="running workflows", total=total)
+        queues: tuple[str, ...] = QUEUES
         with ExitStack() as stack:
             if reason := node.unavailable_reason():
-                self.stdout.write(f"{reason}: Python makes all the labels")
+                self.stdout.write(f"{reason}: the workers in Python run all steps")
             else:
-                url = stack.enter_context(node.node_worker(logs=logs))
-                self.stdout.write(f"a worker in Node makes labels as well, over {url}/ojs/v1")
-            run = wait_for_jobs(stack.enter_context(Workers(count, logs=logs)), progress)
+                queues = tuple(queue for queue in QUEUES if queue != COLLECTIONS)
+                url = stack.enter_context(node.node_worker(logs=self._logs))
+                self.stdout.write(
+                    f"a worker in Node hands the parcels over to the carrier, over {url}/ojs/v1"
+                )
+            workers = stack.enter_context(Workers(count, logs=self._logs, queues=queues))
+            run = wait_for_workflows(workers, progress)
             progress.close()
             if not run.stalled and (problems := nightly.show(self.stdout.write)):
                 raise CommandError("\n".join(problems))

@@ -9,6 +9,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandParser
 
 from example_project.demo.workers import Workers
+from example_project.shop.jobs import import_deliveries
+from example_project.shop.models import Stock
 from example_project.site_server import Site, stop_signal
 
 
@@ -26,6 +28,8 @@ class Command(BaseCommand):
         stop = stop_signal()
         site = Site(port)
         call_command("migrate", verbosity=0, interactive=False)
+        if not Stock.objects.exists():
+            import_deliveries.enqueue()
         username, password = create_login()
         with Workers(1, logs=settings.VAR_DIR / "logs"), site:
             self.stdout.write(f"Orders  {site.url}/")

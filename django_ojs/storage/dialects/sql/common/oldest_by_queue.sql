@@ -1,18 +1,21 @@
 -- Since when the available job of each queue that has waited longest waits.
 --
--- The claim index has the oldest job of each priority first. So each queue and priority costs one
--- step in the index, however many jobs wait. {names} is one parameter a queue.
-WITH RECURSIVE level (queue, priority) AS (
-    SELECT name, (SELECT max(priority) FROM ojs_job
-                  WHERE queue = name AND state {before_fetch})
-    FROM ojs_queue WHERE name IN ({names})
+-- The claim index has the oldest job of each hold and priority first. So each queue, hold and priority
+-- costs one step in the index, however many jobs wait. {names} is one parameter a queue.
+WITH RECURSIVE level (queue, hold, priority) AS (
+    SELECT name, hold, (SELECT max(priority) FROM ojs_job
+                        WHERE queue = name AND state {before_fetch} AND limit_hold = hold)
+    FROM ojs_queue
+    CROSS JOIN (SELECT 0 AS hold UNION ALL SELECT 1 UNION ALL SELECT 2) AS holds
+    WHERE name IN ({names}) AND (hold = 0 OR has_limit_keys)
     UNION ALL
-    SELECT level.queue, (SELECT max(job.priority) FROM ojs_job AS job
-                         WHERE job.queue = level.queue AND job.state {before_fetch}
-                           AND job.priority < level.priority)
+    SELECT level.queue, level.hold, (SELECT max(job.priority) FROM ojs_job AS job
+                                     WHERE job.queue = level.queue AND job.state {before_fetch}
+                                       AND job.limit_hold = level.hold
+                                       AND job.priority < level.priority)
     FROM level WHERE level.priority IS NOT NULL
 )
 SELECT level.queue, min((SELECT min(job.enqueued_at) FROM ojs_job AS job
                          WHERE job.queue = level.queue AND job.state {before_fetch}
-                           AND job.priority = level.priority))
+                           AND job.limit_hold = level.hold AND job.priority = level.priority))
 FROM level WHERE level.priority IS NOT NULL GROUP BY level.queue

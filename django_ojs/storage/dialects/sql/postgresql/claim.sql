@@ -20,12 +20,12 @@ WHERE id = ANY(ARRAY(
         ) AS total
         FROM (
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s
-                                     AND jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit']))))
+                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
+                                         OR jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit'])))))
             ORDER BY priority DESC, enqueued_at, id
             LIMIT %(limit)s
             FOR UPDATE SKIP LOCKED

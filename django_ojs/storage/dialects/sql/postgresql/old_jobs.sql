@@ -1,5 +1,8 @@
--- The oldest finished jobs of a kind that are past their retention time, locked.
+-- The oldest finished jobs of a kind that are past their retention time, locked. A job of a workflow
+-- that runs is kept: later jobs may read its result.
 SELECT id FROM ojs_job
 WHERE state = %(state)s AND dead_letter = %(dead_letter)s
   AND finished_at <= statement_timestamp() - %(age)s::interval
-ORDER BY finished_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+  AND (workflow_id IS NULL OR NOT EXISTS (
+      SELECT 1 FROM ojs_workflow AS w WHERE w.id = ojs_job.workflow_id AND w.state = 'running'))
+ORDER BY finished_at, id LIMIT %(limit)s FOR UPDATE OF ojs_job SKIP LOCKED

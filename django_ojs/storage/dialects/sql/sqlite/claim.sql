@@ -14,12 +14,12 @@ WHERE id IN (
         ) AS total
         FROM (
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > {now})
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s
-                                     AND coalesce(config ->> '$.concurrency', config ->> '$.rate_limit') IS NOT NULL)))
+                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
+                                         OR coalesce(config ->> '$.concurrency', config ->> '$.rate_limit') IS NOT NULL))))
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized

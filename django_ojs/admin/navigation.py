@@ -1,0 +1,150 @@
+"""The navigation of the pages: a link to each one that the user may view, some with a number."""
+
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.exceptions import NotRegistered
+from django.db.models import Model
+from django.http import HttpRequest
+from django.urls import reverse
+
+from django_ojs.admin import current_findings
+from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.models import (
+    ApiKey,
+    BulkOperation,
+    CronJob,
+    DeadLetterJob,
+    Event,
+    Job,
+    OutboxEntry,
+    Overview,
+    Queue,
+    Webhook,
+    Worker,
+    Workflow,
+)
+from django_ojs.operations.figures.health import Finding
+from django_ojs.storage import process_state
+
+#: Pages of other models of the app follow these.
+_ORDER: Final[tuple[type[Model], ...]] = (
+    *(Overview, Queue, Job, DeadLetterJob, Worker, Workflow, CronJob),
+    *(BulkOperation, Event, Webhook, OutboxEntry, ApiKey),
+)
+
+#: Seconds for which a number is reused.
+_REUSED_FOR: Final = 15
+
+#: Dead letters are counted up to this, in the index of dead letters.
+_MAX_COUNTED: Final = 1_000
+
+#: Seconds for one query: a page is not slower for a number of its navigation.
+_QUERY_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Number:
+    """The number beside a link; `unit` says to a screen reader what is counted."""
+
+    value: int
+    unit: str
+    level: str = ""
+    has_more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A link. `current` is the value of `aria-current`: "true" on a page below the linked one."""
+
+    label: str
+    url: str
+    current: str
+    number: Number | None
+
+
+class RecentNumbers:
+    """The numbers that this process has read lately; None stands for no number."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._read: dict[type[Model], tuple[float, Number | None]] = {}
+
+    def __setitem__(self, model: type[Model], number: Number | None) -> None:
+        self._read[model] = time.monotonic(), number
+
+    def __getitem__(self, model: type[Model]) -> Number | None:
+        return self._read[model][1]
+
+    def __contains__(self, model: type[Model]) -> bool:
+        return model in self._read and time.monotonic() - self._read[model][0] < _REUSED_FOR
+
+
+_recent: Final = process_state.register(RecentNumbers())
+
+
+def entries(
+    site: admin.AdminSite, request: HttpRequest, current: type[Model] | None
+) -> list[Entry]:
+    """Return the pages of a site that the user may view; `current` is the model of this page."""
+    pages = dict(_pages(site, request))
+    numbers = _numbers(pages, current)
+    return [
+        Entry(
+            label=str(model._meta.verbose_name_plural),
+            url=url,
+            current="" if model is not current else "page" if url == request.path else "true",
+            number=numbers.get(model),
+        )
+        for model, url in pages.items()
+    ]
+
+
+def _pages(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
+    for model in dict.fromkeys([*_ORDER, *apps.get_app_config("django_ojs").get_models()]):
+        try:
+            page = site.get_model_admin(model)
+        except NotRegistered:
+            continue
+        if page.has_view_or_change_permission(request):
+            name = f"admin:django_ojs_{model._meta.model_name}_changelist"
+            yield model, reverse(name, current_app=site.name)
+
+
+def remember_findings(findings: Sequence[Finding]) -> None:
+    """Reuse the number of findings of a page that lists them."""
+    number = None
+    if findings:  # The worst is the first.
+        level = findings[0].level.value
+        number = Number(value=len(findings), unit="problem", level=level)
+    _recent[Overview] = number
+
+
+def _numbers(
+    pages: Container[type[Model]], current: type[Model] | None
+) -> dict[type[Model], Number | None]:
+    """Return the numbers of these pages; that of dead letters is new on their own page."""
+    wanted = [model for model in (Overview, DeadLetterJob) if model in pages]
+    outdated = [m for m in wanted if m not in _recent or m is current is DeadLetterJob]
+    if outdated:
+        with timed_queries(_QUERY_SECONDS) as query:
+            if Overview in outdated:
+                remember_findings(current_findings.read(query).findings)
+            if DeadLetterJob in outdated:
+                _recent[DeadLetterJob] = query("dead letters", _dead_letters)
+    return {model: _recent[model] for model in wanted}
+
+
+def _dead_letters() -> Number | None:
+    dead = Job.primary.filter(dead_letter=True)
+    number = dead.order_by()[: _MAX_COUNTED + 1].count()
+    if not number:
+        return None
+    value = min(number, _MAX_COUNTED)
+    return Number(value=value, unit="job", has_more=number > value)

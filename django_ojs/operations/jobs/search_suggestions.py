@@ -1,0 +1,36 @@
+"""What a search box suggests while typing: the qualifiers, and values that there are."""
+
+from datetime import timedelta
+from typing import Final
+
+from django.db.models.functions import Now
+
+from django_ojs.models import Rollup, Worker
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import known_queues
+
+#: Values of one qualifier.
+MAX_VALUES: Final = 200
+#: Workers whose types and hosts are read, and how far back types are read from the figures.
+_MAX_WORKERS: Final = 200
+_LATELY: Final = timedelta(hours=1)
+
+
+def values() -> dict[str, list[str]]:
+    """Return the known values by qualifier, at most `MAX_VALUES` of each, and no payload.
+
+    Queues are those with a configuration or the most waiting jobs; types those of the last hour,
+    and those that workers have handlers for.
+    """
+    reported = Worker.primary.order_by("-seen_at").values_list("hostname", "job_types")
+    workers = list(reported[:_MAX_WORKERS])
+    recent = Rollup.primary.filter(minute__gt=Now() - _LATELY).order_by()
+    types = {*recent.values_list("type", flat=True).distinct()[:MAX_VALUES]}
+    types.update(type for _, handled in workers for type in handled)
+    return {
+        "state": list(State),
+        "is": ["dead", "alive"],
+        "queue": sorted(known_queues.by_load(limit=MAX_VALUES).names[:MAX_VALUES]),
+        "type": sorted(types)[:MAX_VALUES],
+        "host": sorted({host for host, _ in workers if host})[:MAX_VALUES],
+    }

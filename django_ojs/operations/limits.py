@@ -1,0 +1,35 @@
+"""Limits by key: what the maintenance does for jobs that are held (see `storage.key_limits`)."""
+
+from typing import Final
+
+from django.db.models.functions import Now
+
+from django_ojs.models import LimitCheck
+from django_ojs.storage import database, key_limits
+
+#: Keys of one step.
+AT_ONCE: Final = key_limits.KEYS_AT_ONCE
+
+
+def open_due() -> int:
+    """Open held jobs of keys that have room. Return how many keys were checked."""
+    # Usually there are none, and this query takes no lock.
+    return _open_due() if LimitCheck.primary.filter(due_at__lte=Now()).exists() else 0
+
+
+@database.write_transaction
+def _open_due() -> int:
+    database.dialect().read_committed(database.connection())
+    return key_limits.open_due()
+
+
+@database.write_transaction
+def recheck() -> int:
+    """Let keys be checked whose jobs are held without a reason. Return how many."""
+    return key_limits.recheck()
+
+
+@database.write_transaction
+def prune() -> int:
+    """Delete what is known of keys whose rates need it no more. Return how many."""
+    return key_limits.prune()

@@ -1,0 +1,204 @@
+"""The limits that a job is sent with, and their key (ojs-rate-limiting §6, §7)."""
+
+import hashlib
+import re
+import string
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, Final
+
+from django_ojs.spec.errors import InvalidRequest, UnsupportedFeature
+from django_ojs.spec.rate_limit import MAX_STARTS, ON_LIMIT
+from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
+
+_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:\-]*").fullmatch
+MAX_KEY: Final = 255
+#: The longest value in a key that is not replaced by its hash.
+MAX_VALUE: Final = 120
+
+#: What a template can name beside the parameters of the handler.
+_NAMES: Final = ("type", "queue")
+
+#: So many starts in a period: a duration, seconds, or ISO 8601.
+PerPeriod = tuple[int, timedelta | float | str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateLimitPolicy:
+    """Limits that all jobs with the same key share.
+
+    `key` is a template, such as "customer:{customer_id}", which may name parameters of the handler,
+    `{type}` and `{queue}`. `concurrency`: so many of the jobs run at the same time, none with 0.
+    `rate` and `throttle`: so many start in a period, as `(100, timedelta(minutes=1))`; those of a
+    throttle are evenly spaced. A job that meets a limit waits.
+    """
+
+    key: str
+    concurrency: int | None = None
+    rate: PerPeriod | Mapping[str, Any] | None = None
+    throttle: PerPeriod | Mapping[str, Any] | None = None
+
+    def render(self) -> dict[str, Any]:
+        """Return the policy as JSON, with the template as its key."""
+        found = {
+            "key": self.key,
+            "concurrency": self.concurrency,
+            "rate": _render_rate(self.rate, "rate_limit.rate"),
+            "throttle": _render_rate(self.throttle, "rate_limit.throttle"),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+_FIELDS: Final = tuple(each.name for each in fields(RateLimitPolicy))
+
+
+def parse_python(data: object) -> dict[str, Any]:
+    """Return the JSON of the policy that Python code describes, with the template as its key.
+
+    Raises InvalidRequest.
+    """
+    if isinstance(data, Mapping):
+        for name in data:
+            if name not in _FIELDS:
+                rule = f"is not a field of a rate limit. {did_you_mean(str(name), _FIELDS)}"
+                raise InvalidRequest.of(f"rate_limit.{name}", rule)
+        if data.get("key") is None:
+            rule = 'is required, such as "customer:{customer_id}" or "type:{type}"'
+            raise InvalidRequest.of("rate_limit.key", rule)
+        data = RateLimitPolicy(**data)
+    if not isinstance(data, RateLimitPolicy):
+        raise InvalidRequest.of("rate_limit", "must be a RateLimitPolicy or a mapping")
+    found = data.render()
+    # With a key in place of its template.
+    check({**found, "key": "key"}, "rate_limit")
+    check_template(data.key, None)
+    return found
+
+
+def check_template(template: object, parameters: Collection[str] | None) -> None:
+    """Check the names in the template of a key. None: any may be a parameter.
+
+    Raises InvalidRequest.
+    """
+    if not isinstance(template, str) or not template:
+        raise InvalidRequest.of("rate_limit.key", "must be a non-empty string")
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise InvalidRequest.of("rate_limit.key", f"is not a template: {error}") from None
+    known = None if parameters is None else (*parameters, *_NAMES)
+    for _, name, _, _ in parts:
+        if name is None:
+            continue
+        first = re.split(r"[.\[]", name)[0]
+        if not first.isidentifier() or (known is not None and first not in known):
+            rule = f"names {first!r}, which is not a parameter. {did_you_mean(first, known or ())}"
+            raise InvalidRequest.of("rate_limit.key", rule)
+
+
+def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]) -> str:
+    """Return the key of a job. Raises InvalidRequest when a name in the template has no argument.
+
+    A value that is longer than 120 characters, or could not be a key, is replaced by its hash.
+    """
+    try:
+        key = _Formatter().vformat(template, (), {"type": type, "queue": queue, **arguments})
+    except (LookupError, AttributeError, ValueError, TypeError) as error:
+        rule = f"cannot be made of {template!r} and the arguments: {error!r}"
+        raise InvalidRequest.of("rate_limit.key", rule) from None
+    check_key(key, "rate_limit.key")
+    return key
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = str(super().format_field(value, format_spec))
+        return text if _KEY(text) and len(text) <= MAX_VALUE else _hash(text)
+
+
+def check(policy: Mapping[str, Any], field: str) -> None:
+    """Check the limits that a job is sent with (§6.1). Raises InvalidRequest naming the member.
+
+    UnsupportedFeature for an action that this server does not take: a limit that is accepted and
+    not enforced would be taken for one that holds.
+    """
+    for name, value in policy.items():
+        if value is not None and name in _CHECKS:
+            _CHECKS[name](value, f"{field}.{name}")
+
+
+def key_of_queue(queue: str) -> str:
+    """Return the key of a policy without one."""
+    key = f"queue:{queue}"
+    return key if len(key) <= MAX_KEY else f"queue:{_hash(queue)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_key(value: object, field: str) -> None:
+    """Check a key. Raises InvalidRequest."""
+    if not isinstance(value, str) or _KEY(value) is None:
+        rule = "must be letters, digits, dots, colons, _ and -, beginning with a letter or a digit"
+        raise InvalidRequest.of(field, rule)
+    if len(value) > MAX_KEY:
+        raise InvalidRequest.of(field, f"must be at most {MAX_KEY} characters long")
+
+
+def _at_least(least: int) -> Callable[[object, str], None]:
+    def check_number(value: object, field: str) -> None:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not least <= value <= MAX_STARTS
+        ):
+            raise InvalidRequest.of(field, f"must be an integer from {least} to {MAX_STARTS}")
+
+    return check_number
+
+
+def _check_rate(value: object, field: str) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidRequest.of(field, "must be an object")
+    _at_least(1)(value.get("limit"), f"{field}.limit")
+    period = value.get("period")
+    try:
+        found = parse_duration(period, field) if isinstance(period, str) else timedelta(0)
+    except InvalidRequest as error:
+        raise error.with_details(field=f"{field}.period") from None
+    if found <= timedelta(0):
+        rule = 'must be an ISO 8601 duration longer than zero, such as "PT1M"'
+        raise InvalidRequest.of(f"{field}.period", rule)
+
+
+def _check_on_limit(value: object, field: str) -> None:
+    if value not in ON_LIMIT:
+        raise InvalidRequest.of(field, f"must be one of {', '.join(ON_LIMIT)}")
+    if value != "wait":
+        raise UnsupportedFeature.of(field, "is not supported: jobs at a limit wait")
+
+
+_CHECKS: Final[Mapping[str, Callable[[object, str], None]]] = {
+    "key": check_key,
+    "concurrency": _at_least(0),
+    "rate": _check_rate,
+    "throttle": _check_rate,
+    "max_per_second": _at_least(1),
+    "on_limit": _check_on_limit,
+}
+
+
+def _render_rate(value: object, field: str) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise InvalidRequest.of(field, "must be a number and a period: (100, timedelta(minutes=1))")
+    limit, period = value
+    if not isinstance(period, str):
+        period = format_duration(parse_seconds(period, f"{field}.period"))
+    return {"limit": limit, "period": period}

@@ -1,0 +1,41 @@
+/* Adds a button that copies the text of an element with data-ojs-copy. Without it the text can be selected. */
+"use strict";
+(() => {
+  const select = (element) => {
+    const selection = document.getSelection();
+    selection.selectAllChildren(element);
+    return selection;
+  };
+  /* Without TLS a browser has no clipboard: then the text is selected, and copied as by the keyboard. */
+  const copy = async (element) => {
+    if (navigator.clipboard) return navigator.clipboard.writeText(element.textContent);
+    const selection = select(element);
+    if (!document.execCommand("copy")) throw new Error("not copied");
+    selection.removeAllRanges();
+  };
+  const addTo = (element) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "ojs-button ojs-copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", async (event) => {
+      try {
+        await copy(element);
+        button.textContent = "Copied";
+      } catch {
+        select(element);
+        button.textContent = "Selected";
+      }
+      // A button that the mouse has left in focus would keep the page from its refresh.
+      if (event.detail) button.blur();
+    });
+    element.before(button);
+  };
+  const addAll = () => {
+    for (const each of document.querySelectorAll("[data-ojs-copy]")) {
+      if (!each.previousElementSibling?.matches(".ojs-copy")) addTo(each);
+    }
+  };
+  addAll();
+  document.addEventListener("ojs-refreshed", addAll);
+})();

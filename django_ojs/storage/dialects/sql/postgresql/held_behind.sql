@@ -1,0 +1,16 @@
+-- The best held jobs of a key and queue whose policies are not among these, locked: those behind up to
+-- a number of jobs that may not start.
+SELECT id, policy FROM (
+    SELECT id, (options -> 'rate_limit')::text AS policy FROM ojs_job
+    WHERE id IN (
+        SELECT id FROM (
+            SELECT id, priority, enqueued_at, (options -> 'rate_limit')::text AS policy FROM ojs_job
+            WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch}
+              AND limit_hold = 2
+            ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
+        ) AS best
+        WHERE policy <> ALL(%(policies)s::text[])
+        ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
+    ) AND state {before_fetch} AND limit_hold = 2
+    ORDER BY priority DESC, enqueued_at, id FOR UPDATE SKIP LOCKED
+) AS held

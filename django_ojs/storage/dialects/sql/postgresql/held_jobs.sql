@@ -1,0 +1,11 @@
+-- The best held jobs of each of these keys, locked, by queue: a queue that is paused or has no worker
+-- does not keep the jobs of another one.
+SELECT wanted.key, marked.name, held.id, held.policy
+FROM unnest(%(keys)s::text[]) AS wanted (key)
+CROSS JOIN (SELECT name FROM ojs_queue WHERE has_limit_keys) AS marked
+CROSS JOIN LATERAL (
+    SELECT id, priority, enqueued_at, (options -> 'rate_limit')::text AS policy FROM ojs_job
+    WHERE limit_key = wanted.key AND queue = marked.name AND state {before_fetch} AND limit_hold = 2
+    ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) AS held
+ORDER BY wanted.key, marked.name, held.priority DESC, held.enqueued_at, held.id

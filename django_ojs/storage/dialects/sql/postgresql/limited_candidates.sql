@@ -1,0 +1,33 @@
+-- The best jobs of a queue that has jobs with a limit by key, locked: up to `limit` without one, and
+-- up to `limited` with one whose key is not among `busy`.
+--
+-- The last column is NULL for a job without a limit, and otherwise whether this transaction has the
+-- lock of the key. The class 20305 separates these locks from the others. What is counted under the
+-- lock has to be counted by a later statement, which sees what was committed before it; a caller's
+-- transaction in which it does not gets no such jobs.
+SELECT id, priority, enqueued_at, size, limit_key, policy,
+       CASE WHEN limit_key IS NOT NULL
+            THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
+FROM (
+    SELECT * FROM (
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+               NULL AS policy
+        FROM ojs_job
+        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+          AND (expires_at IS NULL OR expires_at > statement_timestamp())
+        ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS unlimited
+    UNION ALL
+    SELECT * FROM (
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+               (options -> 'rate_limit')::text AS policy
+        FROM ojs_job
+        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+          AND (expires_at IS NULL OR expires_at > statement_timestamp())
+          AND limit_key <> ALL(%(busy)s::text[])
+          AND current_setting('transaction_isolation') LIKE 'read %%'
+        ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s FOR UPDATE SKIP LOCKED
+    ) AS limited
+) AS best
+WHERE NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                                            AND paused_at IS NOT NULL)

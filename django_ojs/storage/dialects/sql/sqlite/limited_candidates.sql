@@ -1,0 +1,24 @@
+-- The best jobs of a queue that has jobs with a limit by key: up to `limit` without one, and up to
+-- `limited` with one. The write lock is the lock of every key.
+SELECT id, priority, enqueued_at, size, limit_key, policy, limit_key IS NOT NULL
+FROM (
+    SELECT * FROM (
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+               NULL AS policy
+        FROM ojs_job
+        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+          AND (expires_at IS NULL OR expires_at > {now})
+        ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
+    ) AS unlimited
+    UNION ALL
+    SELECT * FROM (
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+               options -> '$.rate_limit' AS policy
+        FROM ojs_job
+        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+          AND (expires_at IS NULL OR expires_at > {now})
+        ORDER BY priority DESC, enqueued_at, id LIMIT %(limited)s
+    ) AS limited
+) AS best
+WHERE NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                                            AND paused_at IS NOT NULL)

@@ -1,0 +1,377 @@
+"""Limits by key on running and on starting jobs (ojs-rate-limiting §5 to §8).
+
+A job with a rate limit policy has a key. It starts only under the lock of its key, in a transaction
+that has counted the active jobs of the key in their rows and read when jobs of it started. Claims
+try the lock and never wait for it.
+
+A claim that finds a key at its limit marks the job as held (`Job.limit_hold`): claims do not read
+it again, however many jobs wait for their keys. It stays available. Each job of the key that ends,
+or is no longer active, leaves a row in a journal, in its own transaction (`LimitCheck`); a rate
+leaves one for the time at which it has room. A claim, or the maintenance, takes such rows under the
+lock of the key, and opens as many of the best held jobs as may start. So a job that was held while
+another one ended is found: its row of the journal is committed after the job was held, or the claim
+has counted the other one no more.
+
+That a job is open permits nothing: the claim checks its limits. The statement for jobs without a
+limit by key takes none of the others.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Exists
+from django.db.models.functions import Now
+
+from django_ojs.models import Job, LimitCheck, LimitKey, Queue
+from django_ojs.spec import json
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.spec.rate_limit import Hold, RateLimit, Starts
+from django_ojs.spec.states import State
+from django_ojs.storage import database, notify, queue_configs
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.base import ALL_QUEUES, Candidate
+from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.queue_limits import RETRY_AFTER, Use, next_starts
+
+#: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
+KEYS_AT_ONCE: Final = 100
+OPENED_AT_ONCE: Final = 10
+
+#: Jobs of a key may have different policies. Where the best held jobs may not start, so many of the
+#: best are searched for one with another policy, and policies of up to so many are refused.
+BEHIND: Final = 1000
+POLICIES: Final = 10
+
+#: When a key is checked again whose held jobs another transaction has locked: it may move them, or
+#: be rolled back.
+LOCKED_AFTER: Final = timedelta(seconds=1)
+
+#: For how long starts are kept that no rate needs.
+_MARGIN: Final = timedelta(minutes=1)
+
+#: The latest time that is stored, in seconds since 1970: the year 9000.
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+
+#: Jobs at a limit that a claim holds in one round, and its rounds.
+HELD_AT_ONCE: Final = 200
+ROUNDS: Final = 5
+
+
+def mark(queues: Iterable[str]) -> None:
+    """Let the claims of these queues check limits by key, from the end of this transaction on."""
+    wanted = set(queues)
+    marked = Queue.primary.filter(pk__in=wanted, has_limit_keys=True).values_list("pk", flat=True)
+    for name in sorted(wanted - set(marked)):
+        Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
+        Queue.primary.filter(pk=name).update(has_limit_keys=True)
+        queue_configs.changed()
+
+
+def mark_queues_of(envelopes: Sequence[Envelope]) -> None:
+    """Mark the queues of new jobs that have a limit by key."""
+    if queues := {each.queue for each in envelopes if each.limit_key is not None}:
+        mark(queues)
+
+
+def is_still_full(queue: str) -> bool:
+    """Whether a queue of which all jobs were held still has no other: one query, without a lock."""
+    if not next_starts.was_full(queue):
+        return False
+    connection = database.connection()
+    if database.dialect_of(connection).limited_may_start(connection, queue):
+        return False
+    next_starts.note(queue, RETRY_AFTER)
+    return True
+
+
+@dataclass(slots=True)
+class _Round:
+    """What a claim finds among the best jobs of a queue."""
+
+    chosen: list[Candidate] = field(default_factory=list)
+    refused: list[UUID] = field(default_factory=list)
+    busy: set[str] = field(default_factory=set)
+    #: Before the chosen jobs start.
+    uses: dict[str, Use] = field(default_factory=dict)
+    #: When the rates of keys have room again, in milliseconds since 1970.
+    room_at: dict[str, int] = field(default_factory=dict)
+
+
+def claim(
+    *,
+    queue: str,
+    limit: int,
+    worker_id: str | None,
+    lease_ms: int,
+    own_lease: bool,
+    isolation: Isolation,
+    max_bytes: int,
+    at_least_one: bool,
+) -> list[Claimed]:
+    """Claim the best jobs of a queue, those with a limit by key within their limits.
+
+    As `transitions.claim`, in a transaction in which each statement sees what was committed before.
+    """
+    open_due()
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    found, busy, limited = _Round(), set[str](), limit
+    for _ in range(ROUNDS):
+        candidates = dialect.limited_candidates(
+            connection, queue=queue, limit=limit, limited=limited, busy=busy, isolation=isolation
+        )
+        found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
+        busy |= found.busy
+        _hold(found)
+        if len(found.chosen) >= limit or not (found.refused or found.busy):
+            break
+        limited = max(limit, HELD_AT_ONCE)
+    jobs: list[Claimed] = []
+    if found.chosen:
+        rows = dialect.claim_chosen(
+            connection,
+            [each.id for each in found.chosen],
+            worker_id=worker_id,
+            lease_ms=lease_ms,
+            own_lease=own_lease,
+        )
+        jobs = [Claimed(dialect, row) for row in rows]
+        jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+        if jobs and (started_at := jobs[0].started_at):
+            _add_starts(found, started_at)
+    if len(jobs) < limit and _has_waiting(queue):
+        next_starts.note(queue, RETRY_AFTER)
+    else:
+        next_starts.forget(queue)
+    return jobs
+
+
+def _choose(
+    candidates: Sequence[Candidate], limit: int, max_bytes: int, *, at_least_one: bool
+) -> _Round:
+    found = _Round(uses=_uses({each.key for each in candidates if each.key and each.is_locked}))
+    uses = dict(found.uses)
+    size = 0
+    for job in candidates:
+        if len(found.chosen) >= limit:
+            break
+        if job.key is None:
+            use = None
+        elif not job.is_locked:
+            found.busy.add(job.key)
+            continue
+        else:
+            use = replace(uses[job.key], limit=_limit_of(job.policy))
+            if not use.room:
+                found.refused.append(job.id)
+                _note_room(found.room_at, job.key, use)
+                continue
+        size += job.size
+        if size > max_bytes and not (at_least_one and not found.chosen):
+            break
+        found.chosen.append(job)
+        if job.key is not None and use is not None:
+            uses[job.key] = _after_start(use)
+    return found
+
+
+def _limit_of(policy: str | None) -> RateLimit:
+    parsed = {} if policy is None else json.loads_stored(policy)
+    assert isinstance(parsed, dict)
+    return RateLimit.of_job(parsed)
+
+
+def _after_start(use: Use) -> Use:
+    starts = use.starts.after_one_of_key(use.limit, use.now)
+    return replace(use, active=use.active + 1, starts=starts)
+
+
+def _uses(keys: Collection[str]) -> dict[str, Use]:
+    """Return how much of their limits keys use, under their locks."""
+    if not keys:
+        return {}
+    connection = database.connection()
+    found = {}
+    rows = database.dialect_of(connection).limit_keys_use(connection, keys)
+    for key, active, starts, now in rows:
+        stored = {} if starts is None else json.loads_stored(starts)
+        assert isinstance(stored, dict)
+        # Starts that are later than now were stored before the clock was set back.
+        until_now = Starts.parse(stored).until(now)
+        found[key] = Use(limit=RateLimit(), active=active, starts=until_now, now=now, is_exact=True)
+    return found
+
+
+def use_of(job: Job) -> Use:
+    """Return how much of its limits the key of a job uses now."""
+    assert job.limit_key is not None
+    policy = job.options.get("rate_limit") or {}
+    return replace(_uses([job.limit_key])[job.limit_key], limit=RateLimit.of_job(policy))
+
+
+def _hold(found: _Round) -> None:
+    if found.refused:
+        Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
+        _check_at(found.room_at)
+
+
+def _note_room(room_at: dict[str, int], key: str, use: Use) -> None:
+    """Note when the rates of a job have room, unless a time before it is noted for its key."""
+    if use.seconds_to_rate > 0:
+        at = use.starts.next_at(use.limit, use.now)
+        room_at[key] = min(at, room_at.get(key, at))
+
+
+def _check_at(times: Mapping[str, int]) -> None:
+    """Let keys be checked when their rates have room, unless they are before."""
+    if not times:
+        return
+    due = {key: _moment(ms) for key, ms in times.items()}
+    known = LimitCheck.primary.filter(limit_key__in=due).values_list("limit_key", "due_at")
+    checked = {key for key, at in known if at <= due[key]}
+    LimitCheck.primary.bulk_create(
+        [LimitCheck(limit_key=key, due_at=at) for key, at in due.items() if key not in checked]
+    )
+
+
+def _add_starts(found: _Round, started_at: datetime) -> None:
+    """Store the starts of the chosen jobs, for the rates of their keys."""
+    uses: dict[str, Use] = {}
+    for job in found.chosen:
+        if job.key is not None:
+            use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
+            uses[job.key] = _after_start(replace(use, limit=_limit_of(job.policy)))
+    rows = [
+        LimitKey(key=key, starts=use.starts.render(), expires_at=_moment(use.starts.expires_at))
+        for key, use in uses.items()
+        if use.starts.windows or use.starts.throttles
+    ]
+    if rows:
+        LimitKey.primary.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["starts", "expires_at"],
+        )
+
+
+def prune() -> int:
+    """Delete the starts that no rate needs. Return how many keys had only such."""
+    # A row that a claim changes meanwhile has another time then, and stays.
+    deleted, _ = LimitKey.primary.filter(expires_at__lt=Now() - _MARGIN).delete()
+    return deleted
+
+
+def _moment(milliseconds: int) -> datetime:
+    # The starts of jobs with other limits move the time of a slow throttle without a bound.
+    return datetime.fromtimestamp(min(milliseconds / 1000, _LATEST), UTC)
+
+
+def _has_waiting(queue: str) -> bool:
+    """Whether jobs with a limit by key wait in a queue that is not paused."""
+    # They are held, or locked by another claim, which may not take all of them.
+    names = (queue, ALL_QUEUES, DEFAULT_POLICY)
+    paused = Queue.primary.filter(pk__in=names, paused_at__isnull=False)
+    waiting = Job.primary.filter(
+        ~Exists(paused), queue=queue, state=State.AVAILABLE, limit_hold__in=[Hold.OPEN, Hold.HELD]
+    )
+    return waiting.order_by().exists()
+
+
+def open_due() -> int:
+    """Take keys from the journal, and open their best held jobs that may start.
+
+    In a transaction in which each statement sees what was committed before. Return how many keys.
+    """
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
+    keys = [key for key, is_locked in due if is_locked]
+    if not keys:
+        return 0
+    # What has ended by a row that is deleted here is counted by the next statement no more.
+    LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
+    uses = _uses(keys)
+    opened: list[UUID] = []
+    queues: set[str] = set()
+    room_at: dict[str, int] = {}
+    again: list[str] = []
+    # Keys of which no held job was refused. Another transaction has locked those that stay held.
+    unsettled = set(keys)
+    held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
+    for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE):
+        held.setdefault((key, queue), []).append((job_id, policy))
+    for (key, queue), jobs in held.items():
+        may_start, refused = _split(key, jobs, uses[key], room_at)
+        page = jobs
+        while not may_start and len(page) == OPENED_AT_ONCE and len(refused) < POLICIES:
+            page = dialect.held_behind(
+                connection,
+                key=key,
+                queue=queue,
+                policies=refused,
+                behind=BEHIND,
+                limit=OPENED_AT_ONCE,
+            )
+            may_start, others = _split(key, page, uses[key], room_at)
+            refused |= others
+        if may_start:
+            opened += may_start
+            queues.add(queue)
+        if len(may_start) == OPENED_AT_ONCE:
+            again.append(key)
+        if refused or len(may_start) == OPENED_AT_ONCE:
+            unsettled.discard(key)
+    if opened:
+        Job.primary.filter(OneOf("pk", opened)).update(limit_hold=Hold.OPEN)
+        notify.workers_of(queues)
+    _check_at(room_at)
+    checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
+    if unsettled:
+        at = Now() + LOCKED_AFTER
+        checks += [LimitCheck(limit_key=key, due_at=at) for key in _with_held(unsettled)]
+    LimitCheck.primary.bulk_create(checks)
+    return len(keys)
+
+
+def _with_held(keys: Collection[str]) -> set[str]:
+    held = Job.primary.filter(
+        limit_key__in=keys, state=State.AVAILABLE, limit_hold=Hold.HELD
+    ).order_by()
+    return {key for key in held.values_list("limit_key", flat=True).distinct() if key is not None}
+
+
+def _split(
+    key: str, jobs: Iterable[tuple[UUID, str | None]], use: Use, room_at: dict[str, int]
+) -> tuple[list[UUID], set[str]]:
+    """Return those of held jobs that may start together, and the policies of the others."""
+    may_start: list[UUID] = []
+    refused: set[str] = set()
+    for job_id, policy in jobs:
+        use = replace(use, limit=_limit_of(policy))
+        if use.room:
+            may_start.append(job_id)
+            use = _after_start(use)
+        else:
+            refused.add(policy or "")
+            _note_room(room_at, key, use)
+    return may_start, refused
+
+
+def recheck() -> int:
+    """Repair what only a trigger that is missing, or a change by hand, can break.
+
+    Mark queues that have jobs with a limit by key and no mark, and append keys to the journal whose
+    jobs are held without a reason. Return how many keys.
+    """
+    marked = Queue.primary.filter(has_limit_keys=True).values("pk")
+    waiting = Job.primary.filter(limit_key__isnull=False, state=State.AVAILABLE)
+    unmarked = waiting.exclude(queue__in=marked).order_by()
+    mark(unmarked.values_list("queue", flat=True).distinct())
+    connection = database.connection()
+    return database.dialect_of(connection).recheck_limit_keys(connection)

@@ -1,0 +1,128 @@
+"""One navigation on all pages: what the user may view, where they are, and what needs them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.admin import navigation
+from django_ojs.operations import fail, queues
+from django_ojs.storage import database
+from tests.admin.users import VIEW, root, staff
+from tests.factories import BOOM, active, hourly, push
+
+pytestmark = pytest.mark.django_db
+
+BASE = "/admin/django_ojs/"
+
+ALL = (
+    *("Overview", "Queues", "Jobs", "Dead letters", "Workers", "Workflows", "Cron jobs"),
+    *("Bulk operations", "Events", "Webhooks", "Outbox", "API keys"),
+)
+
+
+def links(client: Client, address: str) -> dict[str, tuple[str, str]]:
+    """Return the links of the navigation by their text: the URL, and the value of aria-current."""
+    page = client.get(address, follow=True)
+    assert page.status_code == 200
+    (inside,) = re.findall(r'<nav class="ojs ojs-nav.*?</nav>', page.content.decode(), re.DOTALL)
+    found = re.findall(r'<a href="([^"]+)"(?: aria-current="(\w+)")?>(.*?)</a>', inside)
+    return {re.sub(r"<[^>]+>", "", text).strip(): (url, here) for url, here, text in found}
+
+
+def die(number: int) -> None:
+    policy = hourly(1, on_exhaustion="dead_letter")
+    for _ in range(number):
+        fail.fail(active(queue="email", retry=policy).id, BOOM)
+
+
+@pytest.mark.parametrize(
+    ("page", "current", "value"),
+    [
+        *(("overview/", "Overview", "page"), ("queue/", "Queues", "page")),
+        *(("queue/email/change/", "Queues", "true"), ("queue/email/history/", "Queues", "true")),
+        ("queue/action/configure/?key=email", "Queues", "true"),
+        ("bulkoperation/create/retry/?q=is:dead", "Bulk operations", "true"),
+        *(("apikey/", "API keys", "page"), ("apikey/add/", "API keys", "true")),
+        *(("outboxentry/", "Outbox", "page"), ("webhook/add/", "Webhooks", "true")),
+    ],
+)
+def test_each_page_has_it_and_marks_where_the_user_is(page: str, current: str, value: str) -> None:
+    queues.configure("email", {})
+    found = links(root(), BASE + page)
+    assert tuple(found) == ALL
+    assert {label: here for label, (_, here) in found.items() if here} == {current: value}
+
+
+def test_the_page_of_a_new_secret_has_it_too() -> None:
+    response = root().post(f"{BASE}apikey/add/", {"name": "shop", "scopes": ["read"]})
+    assert "ojs-navigation" in response.content.decode()
+
+
+def test_it_has_only_the_pages_that_the_user_may_view() -> None:
+    die(1)
+    client = staff("view_queue", "view_worker")
+    assert tuple(links(client, f"{BASE}queue/")) == ("Queues", "Workers")
+    # Numbers that the user does not see cost nothing.
+    with CaptureQueriesContext(database.connection()) as captured:
+        client.get(f"{BASE}queue/")
+    assert not any('"dead_letter"' in query["sql"] for query in captured.captured_queries)
+
+
+def test_it_has_the_number_of_problems_and_of_dead_letters() -> None:
+    die(2)
+    push(queue="email")
+    client = staff(*VIEW)
+    page = client.get(f"{BASE}overview/").content.decode()
+    problems = len(re.findall(r'<li class="ojs-is-(?:bad|fair)">', page))
+    assert problems == 2
+    found = links(client, f"{BASE}worker/")
+    assert "Overview 2 problems" in found
+    assert "Dead letters 2 jobs" in found
+    assert 'class="ojs-count ojs-is-bad">2<' in client.get(f"{BASE}worker/").content.decode()
+
+
+def test_without_a_problem_there_is_no_number() -> None:
+    assert tuple(links(root(), f"{BASE}worker/")) == ALL
+
+
+def test_dead_letters_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(navigation, "_MAX_COUNTED", 2)
+    die(3)
+    assert "Dead letters 2+ jobs" in links(root(), f"{BASE}worker/")
+
+
+def test_the_numbers_are_not_read_again_on_each_page() -> None:
+    die(1)
+    client = root()
+    taken = []
+    for _ in range(2):
+        with CaptureQueriesContext(database.connection()) as captured:
+            assert "Overview 1 problem" in links(client, f"{BASE}worker/")
+        texts = [each["sql"] for each in captured.captured_queries]
+        taken.append(sum("ojs_rollup" in text or '"dead_letter"' in text for text in texts))
+    assert taken[0] > 0
+    assert taken[1] == 0
+
+
+def test_the_page_of_dead_letters_has_their_number_of_now() -> None:
+    client = root()
+    links(client, f"{BASE}worker/")
+    die(1)
+    assert "Dead letters 1 job" in links(client, f"{BASE}deadletterjob/")
+
+
+def test_a_popup_has_none() -> None:
+    page = root().get(f"{BASE}apikey/?_popup=1").content.decode()
+    assert "ojs-navigation" not in page
+
+
+@override_settings(ROOT_URLCONF="tests.admin.site")
+def test_it_links_to_the_site_that_it_is_on() -> None:
+    for page in ("worker/", "apikey/", "apikey/add/"):
+        found = links(root(page), f"/back/office/django_ojs/{page}")
+        assert tuple(found) == ALL
+        assert all(url.startswith("/back/office/django_ojs/") for url, _ in found.values())

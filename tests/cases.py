@@ -1,0 +1,36 @@
+"""Several cases in one test, where the scene costs more than what each of them does in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+
+from django_ojs.storage import bounds, process_state, queue_configs
+from tests.databases import ALIASES
+
+
+def begin_as_a_new_process() -> None:
+    """Forget what a process remembers, except that it knows, without a query, of no configuration.
+
+    What a test configures is read from the database, as always.
+    """
+    process_state.reset()
+    for alias in ALIASES:
+        queue_configs.remember(alias, {}, seconds=3_600)
+    bounds.configured.queues = {}
+
+
+@contextmanager
+def case(name: str) -> Iterator[None]:
+    """Undo in the database what the block does. An error in the block names the case."""
+    begin_as_a_new_process()
+    try:
+        with transaction.atomic():
+            yield
+            transaction.set_rollback(True)
+    except BaseException as error:
+        error.add_note(f"in the case {name}")
+        raise
+    begin_as_a_new_process()

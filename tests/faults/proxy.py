@@ -1,0 +1,89 @@
+"""A proxy before a server, on loopback, whose network can be slow, silent or cut."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class Proxy:
+    """Passes bytes on between clients and a server, in a thread of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._upstream = port
+        #: Seconds by which each piece is late.
+        self.delay = 0.0
+        self._loop = asyncio.new_event_loop()
+        # Set while bytes flow.
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        listening = asyncio.run_coroutine_threadsafe(self._listen(), self._loop)
+        self._server = listening.result(20)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def stall(self) -> None:
+        """Pass nothing on; connections stay open, and new ones are accepted."""
+        self._loop.call_soon_threadsafe(self._flows.clear)
+
+    def resume(self) -> None:
+        self._loop.call_soon_threadsafe(self._flows.set)
+
+    def cut(self) -> None:
+        """Reset all connections."""
+        self._loop.call_soon_threadsafe(self._end, False)
+
+    def half_close(self) -> None:
+        """End one direction of all connections: the client's side, or the server's."""
+        self._loop.call_soon_threadsafe(self._end, True)
+
+    def close(self) -> None:
+        self.cut()
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(20)
+
+    def _end(self, half: bool) -> None:
+        for number, writer in enumerate(sorted(self._writers, key=id)):
+            if not half:
+                writer.transport.abort()
+            elif number % 2:
+                with suppress(OSError):
+                    writer.write_eof()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self._upstream)
+            self._writers |= {writer, there}
+            await asyncio.gather(self._pass(reader, there), self._pass(there_reader, writer))
+        writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                await asyncio.sleep(self.delay)
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+
+@contextmanager
+def proxy(port: int) -> Iterator[Proxy]:
+    """Run a proxy before a server on loopback."""
+    made = Proxy(port)
+    try:
+        yield made
+    finally:
+        made.close()

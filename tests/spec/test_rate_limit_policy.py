@@ -1,0 +1,113 @@
+"""The rate limit policy of a job in Python, and the key that is made of its template."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import django_ojs as ojs
+from django_ojs.handlers import Handler
+from django_ojs.options import Options, Request, envelope_of
+from django_ojs.registry import registry
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.rate_limit_policy import RateLimitPolicy, parse_python
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make a handler with a policy, which is known for one test."""
+
+    def made(policy: Any) -> Handler[..., Any]:
+        monkeypatch.setattr(registry, "handlers", dict(registry.handlers))
+
+        def report(customer: Any, month: str = "all") -> None:
+            """Do nothing."""
+
+        return ojs.job("test.limited", rate_limit=policy)(report)
+
+    return made
+
+
+def key(handler: Handler[..., Any], *args: Any) -> str | None:
+    return envelope_of(handler.request(*args)).limit_key
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "expected"),
+    [
+        ("customer:{customer}", (7,), "customer:7"),
+        ("{customer}:{month}", (7,), "7:all"),
+        ("{customer}:{month}", (7, "may"), "7:may"),
+        ("{customer[id]}", ({"id": "x"},), "x"),
+        ("type:{type}", (7,), "type:test.limited"),
+        ("queue:{queue}", (7,), "queue:default"),
+        # A value that a key cannot have is replaced by its hash.
+        ("mail:{customer}", ("a@b.c",), "mail:d648b243a3e817eaa3309e00e183483f"),
+        ("{customer}", (-5,), "37aa1ccf80e481832b2db282d4d4f895"),
+        ("{customer}", ("a" * 300,), "9835fa6bf4e20a9b9ea812506302e989"),
+    ],
+)
+def test_the_key_is_made_of_the_arguments(
+    build: Any, template: str, args: Any, expected: str
+) -> None:
+    assert key(build({"key": template, "concurrency": 1}), *args) == expected
+
+
+def test_a_template_that_names_no_parameter_is_refused_when_the_type_is_declared(
+    build: Any,
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"'custommer', which is not a parameter.*customer"):
+        build({"key": "customer:{custommer}"})
+
+
+def test_arguments_without_what_the_template_names_are_refused(build: Any) -> None:
+    handler = build({"key": "{customer[id]}"})
+    with pytest.raises(InvalidRequest, match="cannot be made of"):
+        handler.enqueue({"name": "no id"})
+
+
+def test_a_job_without_a_handler_here_has_a_key_without_parameters() -> None:
+    options = Options(rate_limit={"key": "api", "concurrency": 1})
+    assert envelope_of(Request(type="test.elsewhere", args=[], options=options)).limit_key == "api"
+
+
+@pytest.mark.parametrize("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])
+def test_a_period_that_is_no_time_is_refused(period: Any) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        parse_python({"key": "api", "rate": (5, period)})
+    assert raised.value.details["field"] == "rate_limit.rate.period"
+
+
+def test_periods_may_be_timedeltas_seconds_and_text() -> None:
+    policy = RateLimitPolicy(key="api", rate=(5, timedelta(minutes=1)), throttle=(2, 1.5))
+    assert parse_python(policy) == {
+        "key": "api",
+        "rate": {"limit": 5, "period": "PT1M"},
+        "throttle": {"limit": 2, "period": "PT1.5S"},
+    }
+    assert parse_python({"key": "api", "rate": (5, "PT1H")})["rate"]["period"] == "PT1H"
+    given = {"limit": 5, "period": "PT1H"}
+    assert parse_python({"key": "api", "rate": given})["rate"] == given
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (5, "rate_limit"),
+        ({"concurrency": 1}, "rate_limit.key"),
+        ({"key": ""}, "rate_limit.key"),
+        ({"key": "{"}, "rate_limit.key"),
+        ({"key": "{0}"}, "rate_limit.key"),
+        ({"key": "a", "concurency": 1}, "rate_limit.concurency"),
+        ({"key": "a", "concurrency": True}, "rate_limit.concurrency"),
+        ({"key": "a", "rate": 5}, "rate_limit.rate"),
+        ({"key": "a", "rate": (5, 0)}, "rate_limit.rate.period"),
+        ({"key": "a", "rate": (0, 5)}, "rate_limit.rate.limit"),
+    ],
+)
+def test_a_policy_that_means_nothing_is_refused(policy: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        parse_python(policy)
+    assert raised.value.details["field"] == field
