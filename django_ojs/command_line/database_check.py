@@ -1,10 +1,23 @@
-"""Whether the database responds, and has the tables of this version."""
+"""What a command needs of the database before it starts its work."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from django.core.management.base import CommandError
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
 
 from django_ojs.storage import database
+from django_ojs.storage.backoff import Backoff
+
+logger = logging.getLogger("django_ojs")
+
+T = TypeVar("T")
+
+#: The pauses between them add up to about ten seconds.
+TRIES: Final = 8
 
 
 def unapplied_migrations() -> list[str]:
@@ -16,17 +29,42 @@ def unapplied_migrations() -> list[str]:
 
 def require_database() -> None:
     """Raise CommandError unless the database responds and is migrated."""
-    alias = database.alias()
-    try:
-        missing = unapplied_migrations()
-    except DatabaseError as error:
-        reason = database.unavailable_reason(error)
+    if with_retries(unapplied_migrations):
         raise CommandError(
-            f"The database {alias!r} does not respond ({reason}). "
-            "Check that it is running, and the settings of DATABASES."
-        ) from error
-    if missing:
-        raise CommandError(
-            f"The tables of django_ojs are missing or old in {alias!r}: "
+            f"The tables of django_ojs are missing or old in {database.alias()!r}: "
             "run `manage.py migrate` first."
         )
+
+
+def with_retries(operation: Callable[[], T]) -> T:
+    """Run an operation of a start, again after a lock timeout or a statement timeout.
+
+    A migration or a long transaction can hold a lock while a new release starts; a worker that
+    ended for that would fail the deployment. Raises CommandError if the database does not respond,
+    and after the last try.
+    """
+    backoff = Backoff()
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            return operation()
+        except DatabaseError as error:
+            reason = database.unavailable_reason(error)
+            if not _is_connected():
+                raise CommandError(
+                    f"The database {database.alias()!r} does not respond ({reason}). "
+                    "Check that it is running, and the settings of DATABASES."
+                ) from error
+            if not left or not isinstance(error, OperationalError):
+                raise CommandError(
+                    f"The database {database.alias()!r} refused a statement ({reason}). Check "
+                    "that the migrations are applied, that no transaction holds a lock on the "
+                    "tables of django_ojs, and lock_timeout and statement_timeout of its role."
+                ) from error
+            logger.warning("A statement failed at the start (%s); trying again.", reason)
+        time.sleep(backoff.pause())
+    raise AssertionError("unreachable")
+
+
+def _is_connected() -> bool:
+    link = database.connection()
+    return link.connection is not None and link.is_usable()

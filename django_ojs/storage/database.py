@@ -112,7 +112,7 @@ _REASONS: Final = re.compile(
     r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
     r"could not translate host name|failed to resolve host|unable to open database file|"
     r"attempt to write a readonly database|server closed the connection unexpectedly|"
-    r"database is locked|session is read-only",
+    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout",
     re.IGNORECASE,
 )
 

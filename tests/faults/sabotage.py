@@ -3,6 +3,7 @@
 `{"die": "claimed" | "acknowledging" | "acknowledged", "flag": PATH}`: the first process that comes
 to this point kills itself; the file at PATH says that one has.
 `{"fail": 0.02}`: this share of the statements on jobs fails with a lock or statement timeout.
+`{"fail_once": True}`: each of them fails with a statement timeout when a process first runs it.
 `{"clock": SECONDS, "after": SECONDS}`: the clock of the application jumps.
 """
 
@@ -44,6 +45,8 @@ class Sabotage(AppConfig):
             _die(plan["die"], plan["flag"])
         if "fail" in plan:
             _on_each_connection(_failing(plan["fail"]))
+        if "fail_once" in plan:
+            _on_each_connection(_failing_once())
         if "clock" in plan:
             _turn_clock(plan["clock"], plan["after"])
 
@@ -94,13 +97,31 @@ def _failing(share: float) -> Wrapper:
         execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
     ) -> Any:
         if "ojs_" in sql and dice.random() < share:
-            if context["connection"].vendor != "postgresql":
-                raise OperationalError("database is locked")
-            # A real error of the server: it breaks the transaction as a timeout does.
-            execute(_RAISE.format(dice.choice(_CODES)), None, False, context)
+            _fail(execute, dice.choice(_CODES), context)
         return execute(sql, params, many, context)
 
     return wrapper
+
+
+def _failing_once() -> Wrapper:
+    seen: set[tuple[int, str]] = set()
+
+    def wrapper(
+        execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
+        if "ojs_" in sql and (os.getpid(), sql) not in seen:
+            seen.add((os.getpid(), sql))
+            _fail(execute, _CODES[-1], context)
+        return execute(sql, params, many, context)
+
+    return wrapper
+
+
+def _fail(execute: Callable[..., Any], code: str, context: dict[str, Any]) -> None:
+    if context["connection"].vendor != "postgresql":
+        raise OperationalError("database is locked")
+    # A real error of the server: it breaks the transaction as a timeout does.
+    execute(_RAISE.format(code), None, False, context)
 
 
 def _turn_clock(seconds: float, after: float) -> None:

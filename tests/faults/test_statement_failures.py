@@ -39,3 +39,17 @@ def test_statements_that_fail_now_and_then_lose_nothing_and_run_nothing_twice(
     site.completed_once()
     assert "died" not in tree.log
     assert "Traceback" not in tree.log
+
+
+def test_each_statement_may_fail_when_a_process_first_runs_it(site: Site, report: Report) -> None:
+    # Those of the start as well: a migration may hold a lock while a new release starts.
+    tree = site.start("--threads", "4", sabotage={"fail_once": True}, ojs={"LOG_TRACEBACKS": False})
+    site.enqueue(50, milliseconds=2)
+    site.enqueued(120)
+    site.drained(120)
+    verdict = site.verdict()
+    report(f"each statement failed once: {verdict.line}")
+    verdict.good()
+    assert "trying again" in tree.log
+    assert "died" not in tree.log
+    assert "Traceback" not in tree.log

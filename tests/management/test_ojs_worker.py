@@ -146,6 +146,7 @@ def test_an_unreachable_database_is_reported_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def away(*args: Any, **kwargs: Any) -> None:
+        connection.close()
         raise OperationalError("password of a secret")
 
     monkeypatch.setattr(database_check, "MigrationExecutor", away)
@@ -153,6 +154,22 @@ def test_an_unreachable_database_is_reported_without_its_text(
         call_command("ojs_worker", "--once")
     assert "'default' does not respond (OperationalError)" in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+def test_a_start_says_what_to_check_when_its_statements_go_on_failing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lock_timeout(*args: Any, **kwargs: Any) -> None:
+        raise OperationalError("canceling statement due to lock timeout: secret")
+
+    monkeypatch.setattr(database_check, "MigrationExecutor", lock_timeout)
+    monkeypatch.setattr(database_check, "TRIES", 2)
+    with pytest.raises(CommandError) as refused:
+        call_command("ojs_worker", "--once")
+    text = str(refused.value)
+    assert "refused a statement (OperationalError: canceling statement due to lock timeout)" in text
+    assert "no transaction holds a lock" in text
+    assert "secret" not in text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from django.db import connections
 from django.utils.autoreload import get_child_arguments
 
 from django_ojs import schedules
-from django_ojs.command_line.database_check import require_database
+from django_ojs.command_line.database_check import require_database, with_retries
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.logging import component
@@ -230,7 +230,8 @@ class Command(BaseCommand):
         if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
-            names = unbounded(name for name in config.queues if name != ALL)
+            named = [name for name in config.queues if name != ALL]
+            names = with_retries(lambda: unbounded(named))
         finally:
             connections.close_all()  # As in _check_database.
         if names:
@@ -246,7 +247,7 @@ class Command(BaseCommand):
 
 def _sync_schedules() -> None:
     try:
-        result = schedules.sync()
+        result = with_retries(schedules.sync)
     except OJSError as error:
         raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
     finally:
