@@ -48,15 +48,6 @@ _STATES: Final = {
 logger = logging.getLogger("django_ojs.workflows")
 
 
-def advance_after_commit(workflow_id: UUID | None) -> None:
-    """Advance the workflow of a job that has ended, if it has one, once the transaction commits.
-
-    If that fails, the maintenance does it.
-    """
-    if workflow_id is not None:
-        database.after_commit(lambda: advance_all([workflow_id]))
-
-
 class _TooManySteps(Exception):
     """Several workflows have too many steps to be advanced in one transaction."""
 

@@ -32,7 +32,7 @@ from django_ojs.operations import (
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import due, pruning, starting
+from django_ojs.operations.workflows import after_commit, due, pruning, starting
 from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.storage import database
@@ -578,6 +578,50 @@ class TestTogether:
         monkeypatch.setattr(advancing, "STEPS_TOGETHER", 5)
         workflows.advance_due()
         assert [states(each)["b"] for each in waiting] == ["enqueued", "enqueued"]
+
+
+class TestRequests:
+    """Requests that end jobs at the same time."""
+
+    @pytest.mark.postgresql
+    @pytest.mark.django_db(transaction=True)
+    def test_one_of_them_advances_the_workflows_of_all(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        created = [create(chain(job(name), job("next"))) for name in "abc"]
+        claimed = fetch.fetch(["default"], count=3, due=False)
+        advance_all, entered, release = (
+            after_commit.advance_all,
+            threading.Event(),
+            threading.Event(),
+        )
+        advanced: list[int] = []
+
+        def slow(workflow_ids: Any) -> None:
+            advanced.append(len(workflow_ids))
+            entered.set()
+            assert release.wait(60)
+            advance_all(workflow_ids)
+
+        def end(job_id: UUID) -> None:
+            try:
+                workflows.advance_after_commit(ack.ack(job_id).workflow_id)
+            finally:
+                connections.close_all()
+
+        monkeypatch.setattr(after_commit, "advance_all", slow)
+        first = threading.Thread(target=end, args=[claimed[0].id])
+        first.start()
+        try:
+            assert entered.wait(60)
+            # These return, though the first one has not advanced anything yet.
+            for each in claimed[1:]:
+                end(each.id)
+        finally:
+            release.set()
+            first.join()
+        assert advanced == [1, 2]
+        assert {states(each)["next"] for each in created} == {"enqueued"}
 
 
 class TestRoundRobin:
