@@ -1,7 +1,7 @@
 """The statements that advance workflows, each for many steps."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -16,13 +16,10 @@ from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import StepOutcome
 from django_ojs.storage import database, process_state
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
 
 #: Where a step is: its workflow, and its position there.
 Place = tuple[UUID, int]
-
-#: Parameters of one statement, for databases that limit them.
-_AT_ONCE: Final = 10_000
 
 #: Characters of a result that is copied to its step; what is inlined is measured in bytes, later.
 MAX_COPIED: Final = 128 * 1024
@@ -75,24 +72,11 @@ def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
     return [EndedStep(*row) for row in rows]
 
 
-def at_places(places: Iterable[Place]) -> list[WorkflowStep]:
+def at_places(places: Collection[Place]) -> list[WorkflowStep]:
     """Return the steps at these places, in order."""
-    found: list[WorkflowStep] = []
-    for some in _by_workflow(sorted(places)):
-        wanted = Q()
-        for workflow_id, positions in some.items():
-            wanted |= Q(workflow_id=workflow_id, position__in=positions)
-        found += WorkflowStep.primary.filter(wanted).order_by("workflow_id", "position")
-    return found
-
-
-def _by_workflow(places: Sequence[Place]) -> Iterator[dict[UUID, list[int]]]:
-    """Return places as the positions by workflow, as many at once as one statement may have."""
-    for start in range(0, len(places), _AT_ONCE):
-        positions: defaultdict[UUID, list[int]] = defaultdict(list)
-        for workflow_id, position in places[start : start + _AT_ONCE]:
-            positions[workflow_id].append(position)
-        yield positions
+    if not places:
+        return []
+    return list(WorkflowStep.primary.filter(AtPlaces(places)).order_by("workflow_id", "position"))
 
 
 def note_dependencies(
