@@ -39,7 +39,7 @@ _SHOWN_STATES: Final = (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State
 
 def read_replica(console: Console, query: Callable[[], T]) -> T:
     """Return what a query reads, from the replica if there is one, and say so on stderr."""
-    source: replica.Source | None = None
+    source: replica.PageSource | None = None
 
     def noted() -> T:
         nonlocal source

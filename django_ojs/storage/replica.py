@@ -32,7 +32,7 @@ REST: Final = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class PageSource:
     """Where a page was read that may come from the replica.
 
     `lag`: how far the replica is behind; None: it was read from the primary. `problem`: why the
@@ -50,7 +50,7 @@ class Source:
         return f"Read from the primary: the replica {self.problem}." if self.problem else ""
 
 
-_source: Final[ContextVar[Source | None]] = ContextVar("django_ojs_source", default=None)
+_source: Final[ContextVar[PageSource | None]] = ContextVar("django_ojs_source", default=None)
 
 
 class Monitor:
@@ -66,12 +66,12 @@ class Monitor:
         self.problem = ""
         self._away_until = 0.0
 
-    def look(self, using: str) -> Source:
+    def look(self, using: str) -> PageSource:
         """Return whether the replica can be read now, and how far it is behind."""
         with self._lock:
             now = time.monotonic()
             if now < self._away_until:
-                return Source(problem=self.problem)
+                return PageSource(problem=self.problem)
             if self._away_until:
                 # One thread tries it again; the others do not wait with it.
                 self._away_until = now + REST
@@ -89,7 +89,7 @@ class Monitor:
         elif self.problem and not problem:
             logger.info("Pages are read from the replica again.")
         self.problem = problem
-        return Source(problem=problem) if problem else Source(lag=lag)
+        return PageSource(problem=problem) if problem else PageSource(lag=lag)
 
 
 monitor: Final = process_state.register(Monitor())
@@ -100,7 +100,7 @@ def is_configured() -> bool:
     return settings().read_database not in (None, database.primary_alias())
 
 
-def source() -> Source | None:
+def source() -> PageSource | None:
     """Return where the page is read that is being made; None for one that needs the primary."""
     return _source.get()
 
@@ -136,13 +136,13 @@ def read(page: Callable[[], T], *, missing: tuple[type[Exception], ...] = ()) ->
             # Such as one that ends while it reads, or has not replayed a migration yet. If it is
             # the page that is wrong, it fails on the primary too.
             logger.warning("A page is read from the primary (%s).", error.__class__.__name__)
-            found = Source(problem="failed a query")
+            found = PageSource(problem="failed a query")
         except primary_knows:
-            found = Source()
+            found = PageSource()
     return _call(page, found, None)
 
 
-def _call(page: Callable[[], T], found: Source, using: str | None) -> T:
+def _call(page: Callable[[], T], found: PageSource, using: str | None) -> T:
     with ExitStack() as stack:
         token = _source.set(found)
         stack.callback(_source.reset, token)
