@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
-from django.db import NotSupportedError
+from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
@@ -57,6 +57,32 @@ def check_outbox(**kwargs: Any) -> list[CheckMessage]:
             id="django_ojs.E006",
         )
     ]
+
+
+@register("django_ojs")
+def check_read_database(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the alias of the replica is one, and that no page needs its connection."""
+    try:
+        using = settings().read_database
+    except ImproperlyConfigured:
+        return []  # check_settings reports it.
+    if using is None:
+        return []
+    known = sorted(set(connections) - {database.primary_alias()})
+    others = f"one of {', '.join(known)}" if known else "an alias that is added to DATABASES"
+    if using not in connections:
+        problem, hint = "is not in DATABASES", f"It must be {others}."
+    elif using == database.primary_alias():
+        problem, hint = "holds the jobs itself", f"Leave it out, or name {others}."
+    elif connections[using].vendor != connections[database.primary_alias()].vendor:
+        problem, hint = "is another kind of database", "It must be a replica of the jobs' database."
+    elif connections[using].settings_dict["ATOMIC_REQUESTS"]:
+        problem = "has ATOMIC_REQUESTS, so every request needs a connection to it"
+        hint = f"DATABASES[{using!r}]['ATOMIC_REQUESTS'] = False"
+    else:
+        return []
+    message = f"OJS['READ_DATABASE'] is {using!r}, which {problem}."
+    return [Error(message, hint=hint, id="django_ojs.E008")]
 
 
 @register("django_ojs")

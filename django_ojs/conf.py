@@ -100,6 +100,12 @@ def _queues(value: object) -> QueueConfigs:
     return QueueConfigs(read)
 
 
+def _alias(value: object) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ValueError
+    return value
+
+
 def _service(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
         raise ValueError
@@ -141,6 +147,7 @@ OUTBOX = (
     "a dictionary by name, each with url and some of api_key, queues, types, batch_size (1 to "
     "1000) and timeout"
 )
+ALIAS = "an alias of DATABASES, or None"
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
     "django_ojs.http.authentication.ApiKeyAuthentication",
@@ -194,6 +201,9 @@ class Settings:
     grace_period: timedelta = _setting(timedelta(seconds=25), _duration, DURATION)
     unknown_type_delay: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)
     worker_conn_max_age: timedelta = _setting(timedelta(minutes=1), _duration, DURATION)
+
+    read_database: str | None = _setting(None, _alias, ALIAS)
+    read_max_lag: timedelta = _setting(timedelta(seconds=10), _duration, DURATION)
 
     keep_completed: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_cancelled: timedelta = _setting(timedelta(days=7), _duration, DURATION)

@@ -7,7 +7,7 @@ from typing import Final
 #: Shown for an unknown value and for none.
 DASH: Final = "\N{EM DASH}"
 
-_THIN: Final = "\N{NARROW NO-BREAK SPACE}"
+THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -19,7 +19,7 @@ def number(value: float | None) -> str:
     whole = round(value)
     if isinstance(value, float) and abs(value) < 10 and abs(value - whole) >= 0.05:
         return f"{value:.1f}"
-    return f"{whole:,}".replace(",", _THIN)
+    return f"{whole:,}".replace(",", THIN)
 
 
 def short(value: float | None) -> str:
@@ -38,15 +38,15 @@ def duration(value: timedelta | float | None) -> str:
         return DASH
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds < 1:
-        return f"{seconds * 1000:.0f}{_THIN}ms"
+        return f"{seconds * 1000:.0f}{THIN}ms"
     if seconds < 10:
-        return f"{seconds:.1f}{_THIN}s".replace(f".0{_THIN}", _THIN)
+        return f"{seconds:.1f}{THIN}s".replace(f".0{THIN}", THIN)
     left = round(seconds)
     parts: list[str] = []
     for size, unit in _UNITS:
         whole, left = divmod(left, size)
         if whole or parts:
-            parts.append(f"{whole}{_THIN}{unit}" if whole else "")
+            parts.append(f"{whole}{THIN}{unit}" if whole else "")
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part)

@@ -61,6 +61,7 @@ BAD: dict[str, list[Any]] = {
         {"email": {"backpressure": {"max_depth": -1}}},
         {"email": {"backpressure": {"strategy": "shrug"}}},
     ],
+    "READ_DATABASE": ["", 4711, True, [], {}],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
     "PAYLOAD_HTTPS_HOSTS": [*PATHS, ["https://a"], ["a/b"], ["a b"], ["*"], [""], ["a:b"]],
     "PAYLOAD_S3_BUCKETS": [*PATHS, ["s3://bucket"], ["B"], ["/a"], ["*"]],

@@ -4,9 +4,11 @@ The classes are mixins over `ModelAdmin`, so that a theme's own ModelAdmin can b
 `django_ojs.admin.register`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
@@ -28,10 +30,12 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
+from django_ojs.conf import settings
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
+from django_ojs.storage import replica
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -39,6 +43,9 @@ else:
     _Admin = object
 
 T = TypeVar("T")
+
+#: The cookie of a browser that has changed something, until the replica has it for sure.
+CHANGED: Final = "ojs_changed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +73,10 @@ class OperatorModelAdmin(_Admin):
 
     #: The codename of the permission to view the pages, if the model has none of its own.
     view_permission: ClassVar[str | None] = None
+
+    #: Whether the list, and the page of an object, may be read from the replica.
+    lists_from_replica: ClassVar[bool] = False
+    objects_from_replica: ClassVar[bool] = False
 
     # Django's actions run on the checkboxes of Django's list, which these pages do not have.
     actions: Any = None
@@ -104,10 +115,23 @@ class OperatorModelAdmin(_Admin):
             *super().get_urls(),
         ]
 
-    def pattern(self, route: str, view: Any, name: str) -> URLPattern:
-        """Return the URL pattern of a page that only users of the admin may open."""
+    def pattern(
+        self, route: str, view: Any, name: str, *, from_replica: bool = False
+    ) -> URLPattern:
+        """Return the URL pattern of a page that only users of the admin may open.
+
+        `from_replica`: the page may be read from the replica.
+        """
         name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
-        pattern: URLPattern = path(route, self.admin_site.admin_view(view), name=name)
+
+        @wraps(view)
+        def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            found = read(request, lambda: view(request, *args, **kwargs), from_replica=from_replica)
+            if request.method == "POST":
+                _remember_change(request, found)
+            return found
+
+        pattern: URLPattern = path(route, self.admin_site.admin_view(page), name=name)
         return pattern
 
     def url(self, name: str, *args: Any, model: str | None = None) -> str:
@@ -161,7 +185,7 @@ class OperatorModelAdmin(_Admin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         self._check_view_permission(request)
-        return self.list_page(request)
+        return read(request, lambda: self.list_page(request), from_replica=self.lists_from_replica)
 
     def changeform_view(
         self,
@@ -174,7 +198,11 @@ class OperatorModelAdmin(_Admin):
         if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
-            return self.object_page(request, unquote(object_id))
+            return read(
+                request,
+                lambda: self.object_page(request, unquote(object_id)),
+                from_replica=self.objects_from_replica,
+            )
         except Http404 as error:  # Mostly an old link: the page says where to go next.
             reason = error.args[0] if error.args else ""
             return self.render(request, "not_found", "Not found", {"reason": reason}, status=404)
@@ -309,6 +337,7 @@ class OperatorModelAdmin(_Admin):
                 "admin_site": self.admin_site,
                 "here": request.get_full_path(),
                 "queried_at": timezone.now(),
+                "source": replica.source(),
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
                 "maintenance_mode": maintenance,
@@ -316,6 +345,38 @@ class OperatorModelAdmin(_Admin):
                 **context,
             },
             status=status,
+        )
+
+
+def read(
+    request: HttpRequest, page: Callable[[], HttpResponse], *, from_replica: bool
+) -> HttpResponse:
+    """Return a page, read from the replica if it may be and this browser has changed nothing yet.
+
+    What the browser changed is on a replica that is used once READ_MAX_LAG is over.
+    """
+    is_read = request.method in ("GET", "HEAD") and CHANGED not in request.COOKIES
+    if not (from_replica and is_read and replica.is_configured()):
+        return page()
+
+    def rendered() -> HttpResponse:
+        response = page()
+        if isinstance(response, TemplateResponse):
+            response.render()  # The queries of the template are part of the page.
+        return response
+
+    return replica.read(rendered, missing=(Http404,))
+
+
+def _remember_change(request: HttpRequest, response: HttpResponse) -> None:
+    if replica.is_configured():
+        response.set_cookie(
+            CHANGED,
+            "1",
+            max_age=math.ceil(settings().read_max_lag.total_seconds()),
+            secure=request.is_secure(),
+            httponly=True,
+            samesite="Lax",
         )
 
 

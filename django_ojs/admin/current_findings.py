@@ -14,6 +14,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import Listing
 from django_ojs.spec.states import State
+from django_ojs.storage import replica
 from django_ojs.storage.figures import oldest_available
 
 #: Queues that are checked for findings: the configured ones, and of the others those with the most
@@ -44,7 +45,9 @@ def read(query: TimedQueries) -> CurrentFindings:
         query("failures", health.observe) or health.Observations(),
         maintenance=maintenance,
         stale=rows.listening.stale if rows.listening else 0,
-        transaction=query("open transactions", health.oldest_transaction),
+        # Of the server that the claims are made on.
+        transaction=query.of_primary("open transactions", health.oldest_transaction),
+        replica=replica.problem(),
     )
     return CurrentFindings(
         findings=findings,

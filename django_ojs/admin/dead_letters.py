@@ -20,6 +20,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
     """The groups; a dead letter is a job, and its page is the job's."""
 
     view_permission = "view_job"
+    lists_from_replica = True
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         latest_first = request.GET.get("sort") == "last"

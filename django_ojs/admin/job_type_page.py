@@ -30,7 +30,7 @@ def context(
     week = query("last week", lambda: job_type.last_week(type))
     queues = query("queues", lambda: job_type.queues(type))
     names = [each.queue for each in queues or ()]
-    workers = query("workers", lambda: registry.workers_of_type(type, names))
+    workers = query.of_primary("workers", lambda: registry.workers_of_type(type, names))
     errors = query("latest errors", lambda: job_type.latest_errors(type))
     periods = (
         ("Hour", hour),

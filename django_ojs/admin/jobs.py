@@ -64,6 +64,7 @@ _MAX_LOG_ENTRIES: Final = 20
 
 class JobAdmin(OperatorModelAdmin):
     object_actions = JOB_ACTIONS
+    lists_from_replica = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         # Actions need none of the large columns.
@@ -71,8 +72,8 @@ class JobAdmin(OperatorModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.pattern("type/", self.type_view, "type"),
-            self.pattern("suggestions/", self.suggestions_view, "suggestions"),
+            self.pattern("type/", self.type_view, "type", from_replica=True),
+            self.pattern("suggestions/", self.suggestions_view, "suggestions", from_replica=True),
             self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),
         ]

@@ -54,6 +54,7 @@ def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 class OverviewAdmin(OperatorModelAdmin):
     """One page; its actions are about all queues at once."""
 
+    lists_from_replica = True
     object_actions = (
         Action(
             name="start-maintenance",

@@ -23,14 +23,18 @@ PAGE_SECONDS: Final = 5.0
 class TimedQueries:
     """Runs the queries of a page until the page's time is up."""
 
-    def __init__(self, limit: QueryLimit) -> None:
+    def __init__(self, limit: QueryLimit, seconds: float) -> None:
         self._limit = limit
+        self._seconds = seconds
         self._deadline = time.monotonic() + PAGE_SECONDS
         #: The names of the queries that timed out, for the page.
         self.timed_out: list[str] = []
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None:
-        """Return the result of a query, or None if it timed out."""
+        """Return the result of a query, or None if it timed out.
+
+        Any other error of a replica is raised: the whole page is then read from the primary.
+        """
         if time.monotonic() > self._deadline:
             self.timed_out.append(name)
             return None
@@ -38,13 +42,24 @@ class TimedQueries:
             with self._limit():
                 return query()
         except DatabaseError as error:
+            if database.is_on_replica() and not database.dialect().is_timeout_error(error):
+                raise
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
             self.timed_out.append(name)
             return None
+
+    def of_primary(self, name: str, query: Callable[[], T]) -> T | None:
+        """Return the result of a query that a replica does not know, or knows too late."""
+        if not database.is_on_replica():
+            return self(name, query)
+        with database.on_primary(), timed_queries(self._seconds) as of_primary:
+            result = of_primary(name, query)
+        self.timed_out += of_primary.timed_out
+        return result
 
 
 @contextmanager
 def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
     """Run queries with a timeout of so many seconds each."""
     with database.dialect().query_timeout(database.connection(), seconds) as limit:
-        yield TimedQueries(limit)
+        yield TimedQueries(limit, seconds)

@@ -32,7 +32,8 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    listening = query("workers", lambda: queue_overview.listeners(statuses))
+    # The heartbeats of a replica would be late ones.
+    listening = query.of_primary("workers", lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
     flows = query("throughput", lambda: rollup_queries.flows(queues=names)) or {}
     by_queue = listening.by_queue if listening else None

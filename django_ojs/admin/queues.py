@@ -74,6 +74,8 @@ class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
     object_actions = ACTIONS
+    lists_from_replica = True
+    objects_from_replica = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # Reserved rows are no queues.
@@ -139,7 +141,9 @@ def _context(
     rows = queue_rows(query, [status], oldest).rows
     since = timezone.now() - period.length
     points = query("history", lambda: history(period.width, since=since, queue=name)) or []
-    listeners = query("its workers", lambda: registry.listening(name, limit=_MAX_WORKERS))
+    listeners = query.of_primary(
+        "its workers", lambda: registry.listening(name, limit=_MAX_WORKERS)
+    )
     newest = events.kept().filter(subject=name).order_by("-id")
     recorded = query("events", lambda: list(newest[:_MAX_EVENTS]))
     latest = newest.values_list("time", "type")[:_MAX_READ]

@@ -55,6 +55,7 @@ def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequen
 class WorkflowAdmin(OperatorModelAdmin):
     """The workflows, the latest first."""
 
+    lists_from_replica = True
     object_actions = (
         Action(
             name="cancel",

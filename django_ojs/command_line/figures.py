@@ -2,11 +2,12 @@
 
 import threading
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from signal import SIGINT, SIGTERM
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.db import DatabaseError, connections
 from django.utils import timezone
@@ -21,16 +22,34 @@ from django_ojs.operations.figures.queue_overview import Level, Listeners, Overv
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import database
+from django_ojs.storage import database, replica
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
 
+T = TypeVar("T")
+
 _LEVEL_STYLES: Final = {Level.FAIR: "yellow", Level.BAD: "bold red"}
 _CONDITION_STYLES: Final = {"running": "green", registry.STALE: "bold red"}
 _SHOWN_STATES: Final = (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State.ACTIVE)
+
+
+def read_replica(console: Console, query: Callable[[], T]) -> T:
+    """Return what a query reads, from the replica if there is one, and say so on stderr."""
+    source: replica.PageSource | None = None
+
+    def noted() -> T:
+        nonlocal source
+        source = replica.source()
+        return query()
+
+    found = replica.read(noted, missing=(OJSError,))
+    if source is not None and source.text:
+        console.note(source.text)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +73,8 @@ def _read(names: list[str], limit: int) -> _Figures:
         statuses = listing.queues
         more = listing.total - len(statuses)
     names = [status.name for status in statuses]
-    listeners = queue_overview.listeners(statuses)
+    with database.on_primary():  # The heartbeats of a replica would be late ones.
+        listeners = queue_overview.listeners(statuses)
     oldest = oldest_available.oldest(names)
     return _Figures(
         at=timezone.now(),
@@ -73,8 +93,9 @@ def _read(names: list[str], limit: int) -> _Figures:
 
 
 def _stats(console: Console, options: Options) -> int:
+    query = partial(_read, options["queue"], options["limit"])
     if options["watch"] is None:
-        _show(console, _read(options["queue"], options["limit"]))
+        _show(console, read_replica(console, query))
         return OK
     stop = threading.Event()
     handlers = dict.fromkeys((SIGINT, SIGTERM), lambda *_: stop.set())
@@ -82,7 +103,7 @@ def _stats(console: Console, options: Options) -> int:
         while True:
             with console.frame():
                 try:
-                    _show(console, _read(options["queue"], options["limit"]))
+                    _show(console, read_replica(console, query))
                 except DatabaseError as error:
                     if not database.is_unavailable(error):
                         raise

@@ -7,7 +7,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.figures import age, short_duration
+from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
 from django_ojs.models import Attempt, Job
@@ -115,7 +115,7 @@ def _jobs(console: Console, options: Options) -> int:
             after = cursor.read(options["after"], listing.order_of(which))
         except OJSError:
             raise usage_error("--after must be the `next` of the same search.") from None
-    page = first_of(which, options["limit"], after)
+    page = read_replica(console, lambda: first_of(which, options["limit"], after))
     end = None if page.end is None else cursor.write(page.end)
     if console.as_json:
         console.json({"jobs": [_summary(job) for job in page.jobs], "next": end})

@@ -12,7 +12,8 @@ M = TypeVar("M", bound=models.Model)
 class PrimaryManager(models.Manager[M]):
     """Rows on the alias that holds the jobs, never on a replica that a router names for reading.
 
-    Every operation reads what it is about to change, so a replica would be too old.
+    Every operation reads what it is about to change, so a replica would be too old. Only within
+    `storage.replica.read`, where nothing is changed, the rows are those of READ_DATABASE.
     """
 
     def get_queryset(self) -> models.QuerySet[M]:
@@ -21,7 +22,7 @@ class PrimaryManager(models.Manager[M]):
 
 
 class StoredModel(models.Model):
-    """A table of this package: `objects` follows the routers, `primary` never reads a replica."""
+    """A table of this package: `objects` follows the routers, `primary` does not."""
 
     objects: ClassVar[models.Manager[Self]] = models.Manager()
     primary: ClassVar[PrimaryManager[Self]] = PrimaryManager()

@@ -7,7 +7,9 @@ its functions and triggers in `migrations/sql`.
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -41,12 +43,53 @@ BATCH = 500
 _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
 
 
+class NeedsPrimary(Exception):
+    """What reads the replica has something to write, which it must decide on the primary."""
+
+
+#: The alias of the replica, while queries that may read it run.
+_replica: Final[ContextVar[str | None]] = ContextVar("django_ojs_replica", default=None)
+
+
 def alias() -> str:
+    """Return the alias that queries use: that of the replica within `on_replica`, or the primary's.
+
+    See `storage.replica`.
+    """
+    return _replica.get() or primary_alias()
+
+
+def primary_alias() -> str:
     """Return the alias that the routers name for writing a Job."""
     # Every statement asks; most sites have no router.
     if not router.routers:
         return DEFAULT_DB_ALIAS
     return router.db_for_write(apps.get_model("django_ojs", "Job"))
+
+
+@contextmanager
+def on_replica(using: str) -> Iterator[None]:
+    """Let the queries of this thread use the alias of a replica, until the block ends."""
+    token = _replica.set(using)
+    try:
+        yield
+    finally:
+        _replica.reset(token)
+
+
+@contextmanager
+def on_primary() -> Iterator[None]:
+    """Let queries use the primary, also within `on_replica`."""
+    token = _replica.set(None)
+    try:
+        yield
+    finally:
+        _replica.reset(token)
+
+
+def is_on_replica() -> bool:
+    """Say whether queries use the alias of a replica now."""
+    return _replica.get() is not None
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
@@ -121,8 +164,11 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 
     That is the error when the database ended a deadlock or a lock wait. Inside a caller's
-    `atomic()` the operation runs once, because only the caller can repeat its transaction.
+    `atomic()` the operation runs once, because only the caller can repeat its transaction. Raises
+    NeedsPrimary within `on_replica`: what is read there decides no write.
     """
+    if using is None and is_on_replica():
+        raise NeedsPrimary
     link = connection(using)
     if link.in_atomic_block:
         return operation()

@@ -106,7 +106,7 @@ def of(name: str) -> QueueConfig:
 
 def remembered(name: str) -> QueueConfig:
     """Return the configuration as `of` does; an empty one where that takes a query."""
-    snapshot = _snapshots.get(database.alias())
+    snapshot = _snapshots.get(database.primary_alias())
     return _NOTHING if snapshot is None else snapshot.of(name)
 
 
@@ -117,7 +117,7 @@ def is_limited_by_key(name: str) -> bool:
 
 def is_remembered_as_limited_by_key(name: str) -> bool:
     """Whether claims of a queue check limits by key; False where that takes a query."""
-    snapshot = _snapshots.get(database.alias())
+    snapshot = _snapshots.get(database.primary_alias())
     return snapshot is not None and name in snapshot.limited_by_key
 
 
@@ -128,7 +128,8 @@ def current() -> Snapshot | None:
 
 
 def _current() -> Snapshot:
-    alias = database.alias()
+    # They decide about jobs, so they are never those of a replica.
+    alias = database.primary_alias()
     return _snapshots.get(alias) or remember(alias, *_read(alias))
 
 

@@ -69,7 +69,15 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     "storage": (
         {"background_writer", "backoff", "celery_beat", "dialects", "process_state"},
         {"database"},
-        {"raw_queries", "notify", "queue_configs", "claims", "claim_floors", "commit_order"},
+        {
+            "raw_queries",
+            "notify",
+            "queue_configs",
+            "claims",
+            "claim_floors",
+            "commit_order",
+            "replica",
+        },
         {"interceptor", "other_queues", "queue_limits"},
         {"key_limits"},
         {

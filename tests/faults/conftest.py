@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import fork_server
+from tests.factories import connected_to
 from tests.faults import ledger
+from tests.faults.replication import Pair, replicated_pair
 from tests.faults.site import Site
 from tests.sizes import FULL as FULL
+from tests.worker.processes import ROOT
 
 _reported: list[str] = []
 
@@ -55,3 +61,22 @@ def site(process_environment: dict[str, str], tmp_path: Path, seed: int) -> Iter
     finally:
         scene.close()
         ledger.drop()
+
+
+@pytest.fixture
+def pair(site: Site) -> Iterator[Pair]:
+    """Return a migrated primary that holds the jobs; the ledger stays on the suite's server."""
+    with replicated_pair() as servers:
+        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(servers.settings)
+        environment = {
+            **site.environment,
+            **site.variables,
+            "DJANGO_SETTINGS_MODULE": "tests.faults.http_settings",  # With the admin's tables.
+        }
+        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        with connected_to(servers.settings):
+            try:
+                yield servers
+            finally:
+                site.close()

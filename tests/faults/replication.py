@@ -75,10 +75,13 @@ class Server:
             postmaster = psutil.Process(self._pid())
             # It would end the others in an orderly way, or start new ones.
             postmaster.suspend()
-            for process in [*postmaster.children(), postmaster]:
+            processes = [*postmaster.children(), postmaster]
+            for process in processes:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            eventually(lambda: _has_ended(postmaster), "the server is dead")
+            eventually(lambda: all(map(_has_ended, processes)), "the server is dead")
+            # A process that is not reaped yet seems to hold it, and the server would not start.
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(

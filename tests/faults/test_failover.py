@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +17,15 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import OutboxEntry, Worker
 from django_ojs.spec import ids
-from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import connected_to, own_connections
+from tests.factories import own_connections
 from tests.faults import ledger
 from tests.faults.conftest import Report
 from tests.faults.enqueuer import Log
-from tests.faults.replication import Pair, replicated_pair
+from tests.faults.replication import Pair
 from tests.faults.site import Site
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
-from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
@@ -43,25 +39,6 @@ pytestmark = [
 NOTIFIED = "notified"
 #: How many jobs run, and how many requests are responded to, before the machine dies.
 BEFORE = 150
-
-
-@pytest.fixture
-def pair(site: Site) -> Iterator[Pair]:
-    """Return a migrated primary that holds the jobs; the ledger stays on the suite's server."""
-    with replicated_pair() as servers:
-        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(servers.settings)
-        environment = {
-            **site.environment,
-            **site.variables,
-            "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-        }
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
-        with connected_to(servers.settings):
-            try:
-                yield servers
-            finally:
-                site.close()
 
 
 class Producer(threading.Thread):

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import short_duration
 from django_ojs.conf import settings
 from django_ojs.operations.figures.health import OLD
-from django_ojs.storage import database
+from django_ojs.storage import database, replica
 from django_ojs.storage.dialects.base import HorizonHolder
 
 #: Dead rows of a table that a healthy autovacuum removes soon.
@@ -149,16 +150,33 @@ def _clock() -> Iterator[DoctorFinding]:
         )
 
 
+def _replica() -> Iterator[DoctorFinding]:
+    using = settings().read_database or ""
+    try:
+        _, problem = replica.measure(using)
+    except DatabaseError as error:
+        problem = f"does not respond ({database.unavailable_reason(error)})"
+    if problem:
+        yield DoctorFinding(
+            found=f"The replica {using!r} {problem}.",
+            why="Lists, searches and charts are read from the primary, which has the claims to "
+            "serve.",
+            cure="See pg_stat_replication on the primary, and the log of the replica; "
+            "OJS['READ_MAX_LAG'] is how far it may be behind.",
+        )
+
+
 def _is_server() -> bool:
     return database.dialect().is_server
 
 
 CHECKS: Final = tuple(
-    Check(name=name, about=about, run=run, applies=_is_server)
-    for name, about, run in (
-        ("bloat", "Dead rows, empty space and autovacuum", _bloat),
-        ("horizon", "Open transactions and replication slots", _horizon),
-        ("pooler", "Notifications and the pooler", _pooler),
-        ("clock", "The clock", _clock),
+    Check(name=name, about=about, run=run, applies=applies)
+    for name, about, run, applies in (
+        ("bloat", "Dead rows, empty space and autovacuum", _bloat, _is_server),
+        ("horizon", "Open transactions and replication slots", _horizon, _is_server),
+        ("pooler", "Notifications and the pooler", _pooler, _is_server),
+        ("clock", "The clock", _clock, _is_server),
+        ("replica", "The replica for reading", _replica, replica.is_configured),
     )
 )

@@ -1,7 +1,8 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -19,7 +20,13 @@ from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import replica
+
+P = ParamSpec("P")
+T = TypeVar("T")
+V = TypeVar("V", bound="OJSView")
 
 
 class OJSView(APIView):
@@ -79,6 +86,21 @@ class OJSView(APIView):
         """Count new names for the caller. Raises PermissionDenied for too many."""
         known_names.make_known(self.access.principal.id, queues=queues, types=types)
 
+    def read_replica(self, query: Callable[[], T]) -> T:
+        """Return what a query reads, from the replica if there is one that is not too far behind.
+
+        `Cache-Control: no-cache` reads the primary. An error counts only if the primary has it too.
+        """
+        if "no-cache" in self.request.headers.get("Cache-Control", ""):
+            return query()
+
+        def noted() -> T:
+            source = replica.source()
+            self.request._request.ojs_source = source  # type: ignore[attr-defined]  # for the header
+            return query()
+
+        return replica.read(noted, missing=(OJSError,))
+
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
         discard_rest(self.request._request)
         response = exceptions.error_response(self.request, exc)
@@ -97,6 +119,18 @@ class OJSView(APIView):
         if request.method == "HEAD":
             headers.remove_body(response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
+
+
+def from_replica(
+    handler: Callable[Concatenate[V, P], T],
+) -> Callable[Concatenate[V, P], T]:
+    """Decorate a GET handler: what it reads may come from the replica. Raises as it does."""
+
+    @wraps(handler)
+    def get(self: V, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.read_replica(lambda: handler(self, *args, **kwargs))
+
+    return get
 
 
 class PublicView(OJSView):

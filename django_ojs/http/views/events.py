@@ -104,17 +104,11 @@ class Events(EventView):
         if CONTENT_TYPE in request.headers.get("Accept", ""):
             return self.stream()
         query = request.query_params
-        page = log.read(
-            **self.filters(),
-            after=query.get("after") or None,
-            limit=fields.query_integer(
-                query,
-                "limit",
-                default=log.DEFAULT_LIMIT,
-                minimum=1,
-                maximum=log.MAX_LIMIT,
-            ),
+        limit = fields.query_integer(
+            query, "limit", default=log.DEFAULT_LIMIT, minimum=1, maximum=log.MAX_LIMIT
         )
+        filters, after = self.filters(), query.get("after") or None
+        page = self.read_replica(lambda: log.read(**filters, after=after, limit=limit))
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
 
 

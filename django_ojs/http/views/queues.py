@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
-from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.base import OJSView, from_replica
 from django_ojs.operations import queues
 from django_ojs.operations.queues import QueueStatus, Statistics
 from django_ojs.spec.envelope import check_queue
@@ -23,6 +23,7 @@ class QueueList(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
+    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         wanted = pagination.cursor_page(request.query_params, str)
         found = queues.listing(
@@ -130,6 +131,7 @@ class QueueStatistics(OJSView):
 
     needs = {"GET": Scope.READ}
 
+    @from_replica
     def get(self, request: Request, name: str) -> dict[str, Any]:
         self.access.check_queue(name)
         found = queues.statistics(name)

@@ -57,6 +57,7 @@ Kind = Literal[
     "failing",
     "dead_letters",
     "transaction",
+    "replica",
     "paused",
 ]
 
@@ -198,8 +199,9 @@ def findings(
     maintenance: MaintenanceStatus | None,
     stale: int,
     transaction: timedelta | None,
+    replica: str = "",
 ) -> list[Finding]:
-    """Return the problems, worst first."""
+    """Return the problems, worst first. `replica`: why pages cannot be read from it."""
     found = []
     is_stopped = maintenance is not None and maintenance.enabled
     if maintenance is not None and is_stopped:
@@ -228,6 +230,8 @@ def findings(
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
+    if replica:
+        found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 

@@ -118,6 +118,18 @@ class HorizonHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class Replication:
+    """What a connection says about the database of another one.
+
+    `is_replica`: it is a replica of it, or the same database. `lag`: how far it is behind, None
+    where that is not known.
+    """
+
+    is_replica: bool
+    lag: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An available job of a queue that has jobs with a limit by key.
 
@@ -621,6 +633,24 @@ class Dialect(ABC):
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         """Return the time of the database. Only where `is_server`."""
         raise NotImplementedError
+
+    def replication(
+        self,
+        primary: BaseDatabaseWrapper,
+        replica: BaseDatabaseWrapper,
+        at_most: timedelta,
+    ) -> Replication:
+        """Say whether a connection is to a replica of the primary, and how far that is behind.
+
+        A lag above `at_most` is measured again before it is believed. A database without replicas
+        can have two aliases for one file.
+        """
+        is_same = primary.settings_dict["NAME"] == replica.settings_dict["NAME"]
+        return Replication(is_same, timedelta(0)) if is_same else Replication(is_replica=False)
+
+    def is_timeout_error(self, error: BaseException) -> bool:
+        """Say whether a statement was stopped because it took longer than its timeout."""
+        return False
 
     @abstractmethod
     def query_timeout(

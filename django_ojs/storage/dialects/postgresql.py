@@ -1,6 +1,7 @@
 """PostgreSQL 14 and later."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from django_ojs.storage.dialects.base import (
     Difference,
     HorizonHolder,
     QueryLimit,
+    Replication,
     Session,
     Stored,
     TableUse,
@@ -66,10 +68,13 @@ _CLIENT_OPTIONS = {
     "keepalives_count": 2,
     "tcp_user_timeout": 8000,
 }
+#: Seconds between two questions for the lag of a replica that seems to be far behind.
+_PAUSES = (0.005, 0.02, 0.05)
 #: The variables in which the driver looks for an option.
 _ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT"}
 
 _READ_ONLY = "25006"
+_QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
@@ -358,6 +363,43 @@ class PostgreSQL(Dialect):
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         rows = self._rows(connection, "snapshot_held", [seconds])
         return cast("datetime", rows[0][0]) if rows else None
+
+    def replication(
+        self,
+        primary: BaseDatabaseWrapper,
+        replica: BaseDatabaseWrapper,
+        at_most: timedelta,
+    ) -> Replication:
+        system, name, started_at, position, now = self._server(primary)
+        for pause in (*_PAUSES, None):
+            found = self._replayed(replica, position)
+            other_system, other_name, other_started_at, replays, has_all, replayed_at = found
+            if (system, name) != (other_system, other_name):
+                return Replication(is_replica=False)
+            if not replays:
+                # A copy that takes writes itself, or the primary under another alias.
+                is_same = started_at == other_started_at
+                return Replication(is_same, timedelta(0) if is_same else None)
+            # By the position, so that a primary without writes is no lag. By the time otherwise:
+            # what was committed until then is there. Both times are of the primary's clock.
+            lag = None if replayed_at is None else max(now - replayed_at, timedelta(0))
+            if has_all:
+                lag = timedelta(0)
+            if pause is None or (lag is not None and lag <= at_most):
+                return Replication(is_replica=True, lag=lag)
+            # The first transaction after an hour without one is not replayed yet: the last one that
+            # was is an hour old, and the replica is some milliseconds behind.
+            time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _server(self, connection: BaseDatabaseWrapper) -> tuple[Any, ...]:
+        return tuple(self._rows(connection, "server")[0])
+
+    def _replayed(self, connection: BaseDatabaseWrapper, position: str) -> tuple[Any, ...]:
+        return tuple(self._rows(connection, "replayed", [position])[0])
+
+    def is_timeout_error(self, error: BaseException) -> bool:
+        return getattr(error.__cause__, "sqlstate", None) == _QUERY_CANCELED
 
     @contextmanager
     def query_timeout(

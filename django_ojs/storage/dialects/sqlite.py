@@ -223,6 +223,9 @@ class SQLite(Dialect):
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
 
+    def is_timeout_error(self, error: BaseException) -> bool:
+        return "interrupted" in str(error)
+
     def before(self, age: timedelta) -> str:
         # A modifier of strftime.
         return f"-{age.total_seconds():.6f} seconds"

@@ -144,8 +144,12 @@ def completed_after_commit(job: Job) -> None:
 def flush_if_due() -> None:
     """Write the figures if they are due and no transaction of the caller's is open."""
     due = time.monotonic() - accumulator.written_at >= DUE
-    if due and accumulator.figures and not database.connection().in_atomic_block:
-        flush()
+    if not (due and accumulator.figures):
+        return
+    # A page that is read from the replica writes them too; they come from memory.
+    with database.on_primary():
+        if not database.connection().in_atomic_block:
+            flush()
 
 
 def flush_after_request(**kwargs: object) -> None:

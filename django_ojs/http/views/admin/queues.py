@@ -9,6 +9,7 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
+from django_ojs.http.views.base import from_replica
 from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
@@ -39,6 +40,7 @@ class AdminQueues(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
+    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         page = self.page()
         found = queues.listing(offset=page.offset, limit=page.per_page, within=self.access.queues)
