@@ -158,6 +158,28 @@ def test_more_retries_than_a_task_declares(ojs: testing.TestContext, shop: Modul
     assert (fetched.get(), fetched.retries, fetched.queue) == (1, 1, "default")
 
 
+def test_a_retry_that_does_not_raise_is_another_job(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    arguments = [["ada", "down", "bob"]]
+    result = shop.mail_all.apply_async(arguments, queue="slow", headers={"tenant": "acme"})
+    ojs.drain(max_jobs=1)
+    again = Job.objects.exclude(pk=result.id).get()
+    assert (result.get(), again.state, again.queue) == (["ada", "bob"], State.SCHEDULED, "slow")
+    assert again.args == [["down"], {"sender": "again"}]
+    ojs.drain(with_scheduled=True)
+
+    last = Job.objects.get(state=State.DISCARDED)
+    assert (Job.objects.count(), last.spent) == (3, 1)
+    assert last.error["message"] == "down"
+    tenant = {"tenant": "acme"}
+    assert shop.calls == [("", 0, tenant), ("again", 1, tenant)]
+
+    shop.calls.clear()
+    assert shop.mail_all.apply(arguments).get() == ["ada", "bob"]
+    assert shop.calls == [("again", 1, {}), ("", 0, {})]
+
+
 def test_arguments_keep_their_names(ojs: testing.TestContext, shop: ModuleType) -> None:
     results = [
         shop.given.delay(1, c=3),
