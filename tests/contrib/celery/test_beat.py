@@ -123,6 +123,7 @@ from celery import Celery, current_app, shared_task, states, uuid
 from celery.app.task import Task
 from celery.exceptions import MaxRetriesExceededError
 from celery.schedules import crontab
+from celery.signals import task_postrun
 from celery.states import SUCCESS
 from celery.utils.log import get_task_logger
 settings.configure(
