@@ -32,6 +32,8 @@ INSTALLED_APPS = [
     "django_ojs",
     "example_project.shop",
 ]
+if django.VERSION < (6, 0):
+    INSTALLED_APPS.append("django_tasks")  # The backport of django.tasks.
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -98,13 +100,16 @@ else:
 RECEIPT_FOLDER = VAR_DIR / "mail"
 DEFAULT_FROM_EMAIL = "The Corner Kitchen <shop@example.com>"
 
+#: Tasks of `django.tasks`, the shop's and those of any package, commit with the caller's rows.
+TASKS = {"default": {"BACKEND": "django_ojs.tasks.OJSBackend"}}
+
 #: Short beats, so that a killed worker is missed soon. A bound for each queue: far above what the
 #: demonstration places, far below what would fill the disk.
 OJS: dict[str, Any] = {
     "HEARTBEAT_INTERVAL": 1,
     "QUEUES": {
         queue: {"backpressure": {"max_depth": 1_000_000}}
-        for queue in ("payments", "labels", "collections", "mail", "documents")
+        for queue in ("payments", "labels", "collections", "mail", "documents", "default")
     },
 }
 # The carrier's API allows no more, whatever the number of workers and their language.

@@ -7,9 +7,11 @@ from django.conf import settings
 
 from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from example_project.shop.jobs import STOCK_IMPORT
-from example_project.shop.models import Order, Source, Stock
+from example_project.shop.models import Order, Source, Stock, StockAlert
 
-#: The types of the jobs of an order; of other types, only the import is deleted.
+#: The type of the jobs of a task is the path of its function.
+TELL = "example_project.shop.tasks.tell_back_in_stock"
+#: The types of the jobs of an order; of other types, only the import and the alerts are deleted.
 JOB_TYPES = (
     "order.reserve",
     "order.charge",
@@ -31,7 +33,7 @@ def foreign_orders() -> int:
 def delete_shop_data() -> None:
     """Delete the shop's orders, their workflows and jobs, the stock, e-mails and invoices."""
     of_orders = list(Workflow.objects.filter(name="order").values_list("pk", flat=True))
-    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT]).delete()
+    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT, TELL]).delete()
     for number in range(0, len(of_orders), _AT_ONCE):
         keys = of_orders[number : number + _AT_ONCE]
         WorkflowStep.objects.filter(workflow_id__in=keys).delete()
@@ -39,5 +41,6 @@ def delete_shop_data() -> None:
         Workflow.objects.filter(pk__in=keys).delete()
     Order.objects.all().delete()
     Stock.objects.all().delete()
+    StockAlert.objects.all().delete()
     for folder in (Path(settings.RECEIPT_FOLDER), Path(settings.MEDIA_ROOT) / "invoices"):
         shutil.rmtree(folder, ignore_errors=True)

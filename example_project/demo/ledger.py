@@ -107,6 +107,12 @@ def _stock_lines(snapshot: Snapshot, imported: Imported) -> tuple[Entry, ...]:
             "a delivery or an order is not counted once",
             checks.wrong_stock(snapshot, delivered),
         ),
+        _check(
+            "customers told of an arrival, by a task of django.tasks",
+            f"{len(snapshot.told):,} of {len(snapshot.alerts):,}",
+            "a customer was not told, or told twice",
+            checks.not_told_once(snapshot),
+        ),
     )
 
 

@@ -12,8 +12,9 @@ from typing import Self
 from example_project.shop.jobs import COLLECTIONS, DOCUMENTS, IMPORTS, LABELS, MAIL, PAYMENTS
 
 #: The queues of the shop, in the order in which a worker takes their jobs: what is nearly done
-#: first, and drawing invoices, which takes longest, when there is nothing else to do.
-QUEUES = (MAIL, COLLECTIONS, LABELS, PAYMENTS, IMPORTS, DOCUMENTS)
+#: first, and drawing invoices, which takes longest, when there is nothing else to do. Tasks of
+#: `django.tasks` are in the queue `default`.
+QUEUES = ("default", MAIL, COLLECTIONS, LABELS, PAYMENTS, IMPORTS, DOCUMENTS)
 _MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 #: Longer than a worker's grace period: a process that has not ended by then is killed.
 _STOP_TIMEOUT_SECONDS = 40

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from example_project.shop.models import Invoice, Order, OrderItem, Payment, Receipt, Stock
+from example_project.shop.models import (
+    Invoice,
+    Order,
+    OrderItem,
+    Payment,
+    Receipt,
+    Stock,
+    StockAlert,
+)
 
 if TYPE_CHECKING:
     _OrderAdmin = admin.ModelAdmin[Order]
@@ -13,10 +21,12 @@ if TYPE_CHECKING:
     _ReceiptAdmin = admin.ModelAdmin[Receipt]
     _InvoiceAdmin = admin.ModelAdmin[Invoice]
     _StockAdmin = admin.ModelAdmin[Stock]
+    _StockAlertAdmin = admin.ModelAdmin[StockAlert]
     _ItemInline = admin.TabularInline[OrderItem, Order]
     _PaymentInline = admin.TabularInline[Payment, Order]
 else:
-    _OrderAdmin = _PaymentAdmin = _ReceiptAdmin = _InvoiceAdmin = _StockAdmin = admin.ModelAdmin
+    _OrderAdmin = _PaymentAdmin = _ReceiptAdmin = _InvoiceAdmin = admin.ModelAdmin
+    _StockAdmin = _StockAlertAdmin = admin.ModelAdmin
     _ItemInline = _PaymentInline = admin.TabularInline
 
 
@@ -92,3 +102,12 @@ class StockAdmin(ReadOnly, _StockAdmin):
 
     list_display = ("product", "quantity")
     search_fields = ("product",)
+
+
+@admin.register(StockAlert)
+class StockAlertAdmin(ReadOnly, _StockAlertAdmin):
+    """Who waits for which product."""
+
+    list_display = ("product", "email", "arrived")
+    list_filter = ("arrived",)
+    search_fields = ("product", "email")

@@ -1,4 +1,4 @@
-"""Receipts by e-mail, written into a folder."""
+"""E-mails to customers, written into a folder."""
 
 import os
 import tempfile
@@ -12,7 +12,10 @@ from django.core.mail.backends.base import BaseEmailBackend
 from django.db.models import F
 from django.template.loader import render_to_string
 
-from example_project.shop.models import Order, Receipt
+from example_project.shop.models import Order, Receipt, StockAlert
+
+#: What the names of their messages begin with, where a receipt has the reference of its order.
+STOCK_ALERT = "stock-alert-"
 
 
 class ReceiptFileBackend(BaseEmailBackend):
@@ -50,6 +53,16 @@ def send_receipt(order: Order, parcels: Sequence[str]) -> None:
         defaults={"message_id": message_id, "written": F("written") + 1},
         create_defaults={"message_id": message_id},
     )
+
+
+def send_stock_alert(alert: StockAlert) -> None:
+    """Tell a customer that a product has arrived."""
+    EmailMessage(
+        subject=f"{alert.product} is in stock again",
+        body=render_to_string("shop/stock_alert.txt", {"alert": alert}),
+        to=[alert.email],
+        headers={"Message-ID": f"<{STOCK_ALERT}{alert.pk}@corner-kitchen.example.com>"},
+    ).send()
 
 
 def _write(path: Path, content: bytes) -> None:

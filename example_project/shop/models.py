@@ -61,6 +61,23 @@ class Stock(models.Model):
         return f"{self.quantity} x {self.product}"
 
 
+class StockAlert(models.Model):
+    """A customer who asked to be told when a product arrives. `arrived`: the task is enqueued."""
+
+    product = models.CharField(max_length=200)
+    email = models.EmailField()
+    arrived = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["product", "email"]
+        constraints = [
+            models.UniqueConstraint(fields=["product", "email"], name="shop_stock_alert_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.email}: {self.product}"
+
+
 class OrderItem(models.Model):
     """One line of an order; the price is the one the customer saw."""
 

@@ -2,15 +2,16 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from django.db.models import F
 
+from example_project.shop import tasks
 from example_project.shop.catalogue import Line
-from example_project.shop.models import Order, Stock
+from example_project.shop.models import Order, Stock, StockAlert
 
 DELIVERIES_CSV = Path(__file__).parent / "data" / "deliveries.csv"
 
@@ -40,11 +41,21 @@ def deliveries() -> tuple[Delivery, ...]:
         )
 
 
-def receive(arrived: Iterable[Delivery]) -> None:
-    """Add deliveries to the stock. To add one twice would be wrong by its quantity."""
+def receive(arrived: Sequence[Delivery]) -> None:
+    """Add deliveries to the stock, and tell the customers who wait for them.
+
+    To add one twice would be wrong by its quantity. The caller opens the transaction: if it rolls
+    back, the tasks are gone with the deliveries, and nobody is told of what did not arrive.
+    """
     for delivery in arrived:
         Stock.objects.get_or_create(product=delivery.product)
         _add(delivery.product, delivery.quantity)
+    products = {delivery.product for delivery in arrived}
+    waiting = StockAlert.objects.filter(product__in=products, arrived=False)
+    alerts = list(waiting.select_for_update().values_list("pk", flat=True))
+    for alert in alerts:
+        tasks.tell_back_in_stock.enqueue(alert)
+    StockAlert.objects.filter(pk__in=alerts).update(arrived=True)
 
 
 def check(lines: Iterable[Line]) -> None:

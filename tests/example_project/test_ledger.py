@@ -105,6 +105,13 @@ def test_a_delivery_or_an_order_that_is_not_counted_once_is_found(left: int) -> 
     assert "not counted once (Sea salt flakes 250 g)" in problems(snapshot)
 
 
+@pytest.mark.parametrize("told", [Counter(), Counter({1: 2}), Counter({1: 1, 2: 1})])
+def test_a_customer_who_was_not_told_once_of_an_arrival_is_found(told: Counter[int]) -> None:
+    snapshot = replace(good_snapshot(), alerts=frozenset({1}), told=told)
+    assert "a customer was not told, or told twice" in problems(snapshot)
+    assert problems(replace(snapshot, told=Counter({1: 1}))) == ""
+
+
 @pytest.mark.parametrize("continued_after", [0, 480])
 def test_an_import_that_did_not_continue_at_its_checkpoint_is_found(continued_after: int) -> None:
     imported = Imported(killed_at=500, continued_after=continued_after)

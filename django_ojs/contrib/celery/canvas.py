@@ -159,6 +159,7 @@ class Signature:
         on_full: str | None = None,
         *,
         takes_result: bool = False,
+        retries: int = 0,
     ) -> Request:
         """Return the description of its job, which chains of stored signatures follow."""
         from django_ojs.options import Request, read_options
@@ -186,6 +187,7 @@ class Signature:
             headers=self.options.get("headers"),
             positional=len(args) if kwargs else None,
             takes_result=takes_result,
+            retries=retries,
         )
         given["on_full"] = on_full
         return Request(
@@ -254,6 +256,11 @@ def enqueue_following(chains: Iterable[Sequence[dict[str, Any]]], result: Any) -
         # The job before it has done its work: a queue that is full must not fail it.
         with suppress(DuplicateJob):  # An earlier run has enqueued it.
             _enqueue(whole.request(then, on_full="outbox"))
+
+
+def enqueue_again(whole: Signature, retries: int) -> None:
+    """Enqueue a task that was retried so often, for a run of it that goes on."""
+    _enqueue(whole.request(on_full="outbox", retries=retries))
 
 
 class chain:

@@ -38,12 +38,13 @@ def meta_of(
     headers: dict[str, Any] | None,
     positional: int | None,
     takes_result: bool = False,
+    retries: int = 0,
 ) -> dict[str, Any] | None:
     """Return the `meta` of a job.
 
     It has the chains of signatures that follow it, Celery's headers, how many arguments were given
-    by position when the others were given by name, and whether the first argument is the result of
-    the step before it in its workflow.
+    by position when the others were given by name, whether the first argument is the result of
+    the step before it in its workflow, and how often its task was retried by other jobs.
     """
     found: dict[str, Any] = {}
     if then:
@@ -54,6 +55,8 @@ def meta_of(
         found["positional"] = positional
     if takes_result:
         found["takes_result"] = True
+    if retries:
+        found["retries"] = retries
     return {META: found} if found else None
 
 
@@ -72,6 +75,12 @@ def positional_of(meta: dict[str, JSON], default: int) -> int:
 def takes_result(meta: dict[str, JSON]) -> bool:
     """Whether the first argument is the result of the step before it in its workflow."""
     return _member(meta).get("takes_result") is True
+
+
+def retries_of(meta: dict[str, JSON]) -> int:
+    """Return how often the task was retried before this job was enqueued."""
+    number = _member(meta).get("retries")
+    return number if type(number) is int and number > 0 else 0
 
 
 def chains_of(job: HasMeta) -> list[list[dict[str, Any]]]:

@@ -50,7 +50,7 @@ class CeleryHandler(KeywordHandler):
             task=self.task.name,
             args=tuple(args),
             kwargs=kwargs,
-            retries=job.attempt - job.returned - 1,
+            retries=following.retries_of(job.meta) + job.attempt - job.returned - 1,
             called_directly=False,
             headers=following.headers_of(job),
             delivery_info={"routing_key": job.queue, "priority": job.priority},

@@ -22,6 +22,7 @@ _MODULES: Final = {
     "celery.canvas": f"{_PACKAGE}.canvas",
     "celery.exceptions": f"{_PACKAGE}.exceptions",
     "celery.result": f"{_PACKAGE}.result",
+    "celery.signals": f"{_PACKAGE}.signals",
     "celery.states": f"{_PACKAGE}.states",
     "celery.schedules": f"{_PACKAGE}.schedules",
     "celery.task": f"{_PACKAGE}.task",

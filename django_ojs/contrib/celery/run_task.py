@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django_ojs.contrib.celery import signals
 from django_ojs.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from django_ojs.contrib.celery.request import TaskRequest, running
 from django_ojs.contrib.celery.result import EagerResult
-from django_ojs.spec.failure import HandlerResponse
+from django_ojs.spec import failure
 
 
 @dataclass(frozen=True)
@@ -37,35 +38,53 @@ def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> A
     """Call the function of a task. Return its result, or raise what it raised, or Retry."""
     args, kwargs = request.args, request.kwargs
     with running(task, request):
+        told: dict[str, Any] = {"task_id": request.id, "args": args, "kwargs": kwargs}
+        signals.task_prerun.send(task, task=task, **told)
         # None: the run was interrupted, or ends in a way of which no hook is told.
         status: str | None = None
+        state: str | None = None
         value, info = None, None
         try:
             task.before_start(request.id, args, kwargs)
             value = _call(task, request, function)
-            status = "SUCCESS"
+            status = state = "SUCCESS"
             task.on_success(value, request.id, args, kwargs)
+            signals.task_success.send(task, result=value)
             return value
         except Retry as error:
-            status, value, info = "RETRY", error, ExceptionInfo(error)
+            status = state = "RETRY"
+            value, info = error, ExceptionInfo(error)
             task.on_retry(error.exc, request.id, args, kwargs, info)
+            signals.task_retry.send(task, request=request, reason=error, einfo=info)
             raise
-        except (Ignore, Reject, HandlerResponse):
-            status = None
+        except (Ignore, Reject, failure.HandlerResponse) as error:
+            status, state, value = None, _name_of(error), error
             raise
         except Exception as error:
-            status, value, info = "FAILURE", error, ExceptionInfo(error)
+            status = state = "FAILURE"
+            value, info = error, ExceptionInfo(error)
             task.on_failure(error, request.id, args, kwargs, info)
+            signals.task_failure.send(
+                task, exception=error, traceback=error.__traceback__, einfo=info, **told
+            )
             raise
         finally:
             if status is not None:
                 task.after_return(status, value, request.id, args, kwargs, info)
+            signals.task_postrun.send(task, task=task, retval=value, state=state, **told)
+
+
+def _name_of(error: Exception) -> str:
+    """Return Celery's name of an end of which no hook is told."""
+    if isinstance(error, Ignore):
+        return "IGNORED"
+    return "RETRY" if isinstance(error, failure.Retry) else "REJECTED"
 
 
 def _call(task: Any, request: TaskRequest, function: Callable[..., Any]) -> Any:
     try:
         return function(*request.args, **request.kwargs)
-    except (Ignore, Reject, HandlerResponse, MaxRetriesExceededError):
+    except (Ignore, Reject, failure.HandlerResponse, MaxRetriesExceededError):
         raise
     except Exception as error:
         unwanted = isinstance(error, tuple(task.dont_autoretry_for))
@@ -93,8 +112,7 @@ def apply(task: Any, request: TaskRequest, *, throw: bool) -> EagerResult:
         except Retry:
             request.retries += 1
         except (Ignore, Reject) as error:
-            state = "IGNORED" if isinstance(error, Ignore) else "REJECTED"
-            return EagerResult(request.id, error, state)
+            return EagerResult(request.id, error, _name_of(error))
         except Exception as error:
             if throw:
                 raise

@@ -14,7 +14,7 @@ from django.utils.functional import cached_property
 
 from django_ojs.context import current_context
 from django_ojs.contrib.celery import call_options, registration
-from django_ojs.contrib.celery.canvas import Signature, links_of, signature
+from django_ojs.contrib.celery.canvas import Signature, enqueue_again, links_of, signature
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.contrib.celery.request import TaskRequest, current_request
@@ -193,15 +193,16 @@ class Task:
     ) -> Retry:
         """Run the task again: after `countdown` seconds, at `eta`, or after `default_retry_delay`.
 
-        With no retries left it raises `exc`, or MaxRetriesExceededError. The arguments stay as they
-        are. Raises NoEquivalent for other ones, and when the retries that the task declares are
-        used up while `max_retries` is more.
+        With no retries left it raises `exc`, or MaxRetriesExceededError. With `throw=False` the run
+        goes on, and another job is enqueued, which may have other arguments and options. Else the
+        arguments stay as they are. Raises NoEquivalent for other ones, and when the retries that
+        the task declares are used up while `max_retries` is more.
         """
         request = self.request
         cause = exc if exc is not None else sys.exc_info()[1]
         if request.called_directly:
             raise cause or Retry("The task was called as a function, which is not retried.")
-        if options or not self._are_its_own(request, args, kwargs):
+        if throw and (options or not self._are_its_own(request, args, kwargs)):
             raise NoEquivalent(
                 f"{self.name}: retry() runs a job again with the same arguments and options. "
                 "Enqueue another job with apply_async(), and return."
@@ -212,7 +213,7 @@ class Task:
                 raise exc
             raise MaxRetriesExceededError(f"{self.name} was retried {request.retries} times.")
         declared = self.most_retries
-        if declared is not None and request.retries >= declared:
+        if throw and declared is not None and request.retries >= declared:
             # Its job has no further attempt.
             raise NoEquivalent(
                 f"{self.name}: retry(max_retries={limit}) is more than the {declared} retries that "
@@ -228,7 +229,26 @@ class Task:
             retry.with_traceback(cause.__traceback__)
         if throw:
             raise retry from cause
+        self._run_again(request, args, kwargs, {"countdown": max(0.0, delay), **options})
         return retry
+
+    def _run_again(
+        self, request: TaskRequest, args: Arguments, kwargs: Keywords, options: dict[str, Any]
+    ) -> None:
+        given = self.s(
+            *(request.args if args is None else args),
+            **(request.kwargs if kwargs is None else kwargs),
+        )
+        retries = request.retries + 1
+        if request.is_eager:
+            self.apply(given.args, given.kwargs, retries=retries, headers=request.headers)
+            return
+        sent = {
+            "queue": request.delivery_info.get("routing_key"),
+            "priority": request.delivery_info.get("priority"),
+            "headers": request.headers,
+        }
+        enqueue_again(given.set(**{**sent, **options}), retries)
 
     def _are_its_own(self, request: TaskRequest, args: Arguments, kwargs: Keywords) -> bool:
         bind = inspect.signature(self.run).bind

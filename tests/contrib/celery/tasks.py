@@ -92,6 +92,21 @@ def stop(self: Task, how: str) -> None:
     ]
 
 
+@shared_task(bind=True, max_retries=2, default_retry_delay=60)
+def mail_all(self: Task, addresses: list[str], *, sender: str = "") -> list[Any]:
+    """Send what can be sent, and try the rest again, as django-celery-email does."""
+    sent = []
+    for address in addresses:
+        try:
+            if address == "down":
+                raise ConnectionError(address)
+            sent.append(address)
+        except ConnectionError as exc:
+            mail_all.retry([[address]], {"sender": "again"}, exc=exc, throw=False)
+    calls.append((sender, self.request.retries, self.request.headers))
+    return sent
+
+
 @shared_task(soft_time_limit=20, time_limit=30, acks_late=True)
 def work() -> None:
     try:

@@ -116,11 +116,14 @@ UNCHANGED = """
 from django.conf import settings
 from django_ojs.contrib.celery import install_as_celery
 install_as_celery()
+from importlib.util import find_spec
+assert find_spec("celery") is not None
 import celery, celery.app, celery.utils.log
 from celery import Celery, current_app, shared_task, states, uuid
 from celery.app.task import Task
 from celery.exceptions import MaxRetriesExceededError
 from celery.schedules import crontab
+from celery.signals import task_postrun
 from celery.states import SUCCESS
 from celery.utils.log import get_task_logger
 settings.configure(

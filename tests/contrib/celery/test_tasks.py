@@ -13,7 +13,14 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 
 from django_ojs import testing
-from django_ojs.contrib.celery import Celery, current_task, shared_task, signature
+from django_ojs.contrib.celery import (
+    Celery,
+    Task,
+    current_task,
+    shared_task,
+    signals,
+    signature,
+)
 from django_ojs.contrib.celery.exceptions import MaxRetriesExceededError, NoEquivalent, Retry
 from django_ojs.models import Job
 from django_ojs.operations.fetch import fetch
@@ -158,6 +165,28 @@ def test_more_retries_than_a_task_declares(ojs: testing.TestContext, shop: Modul
     assert (fetched.get(), fetched.retries, fetched.queue) == (1, 1, "default")
 
 
+def test_a_retry_that_does_not_raise_is_another_job(
+    ojs: testing.TestContext, shop: ModuleType
+) -> None:
+    arguments = [["ada", "down", "bob"]]
+    result = shop.mail_all.apply_async(arguments, queue="slow", headers={"tenant": "acme"})
+    ojs.drain(max_jobs=1)
+    again = Job.objects.exclude(pk=result.id).get()
+    assert (result.get(), again.state, again.queue) == (["ada", "bob"], State.SCHEDULED, "slow")
+    assert again.args == [["down"], {"sender": "again"}]
+    ojs.drain(with_scheduled=True)
+
+    last = Job.objects.get(state=State.DISCARDED)
+    assert (Job.objects.count(), last.spent) == (3, 1)
+    assert last.error["message"] == "down"
+    tenant = {"tenant": "acme"}
+    assert shop.calls == [("", 0, tenant), ("again", 1, tenant)]
+
+    shop.calls.clear()
+    assert shop.mail_all.apply(arguments).get() == ["ada", "bob"]
+    assert shop.calls == [("again", 1, {}), ("", 0, {})]
+
+
 def test_arguments_keep_their_names(ojs: testing.TestContext, shop: ModuleType) -> None:
     results = [
         shop.given.delay(1, c=3),
@@ -201,6 +230,53 @@ def test_the_hooks_of_a_base_class(ojs: testing.TestContext, shop: ModuleType) -
     shop.recorded.delay("bad")
     ojs.drain()
     assert shop.calls[1:] == [("on_failure", "bad", True), ("after_return", "FAILURE")]
+
+
+def test_signals_are_sent_around_a_run(ojs: testing.TestContext, shop: ModuleType) -> None:
+    names = ("task_prerun", "task_success", "task_retry", "task_failure", "task_postrun")
+    sent: list[Any] = []
+    for name in names:
+
+        @getattr(signals, name).connect(weak=False, dispatch_uid="test")
+        def record(sender: Task, signal: object, name: str = name, **values: Any) -> None:
+            told = {"einfo", "traceback"} & values.keys()
+            sent.append((name, sender.name.rpartition(".")[2], told, values.get("state")))
+            raise ValueError("A receiver does not fail the run.")
+
+    @signals.task_success.connect(sender=shop.add, retry=True)
+    def remember(result: Any, **values: Any) -> None:
+        sent.append(result)
+
+    try:
+        added = shop.add.delay(1)
+        ojs.drain()
+        assert added.get() == 11
+        assert sent == [
+            ("task_prerun", "add", set(), None),
+            ("task_success", "add", set(), None),
+            11,
+            ("task_postrun", "add", set(), "SUCCESS"),
+        ]
+        del sent[:]
+        shop.fetch.delay("down")
+        ojs.drain(with_retries=True)
+        assert sent == [
+            ("task_prerun", "fetch", set(), None),
+            ("task_retry", "fetch", {"einfo"}, None),
+            ("task_postrun", "fetch", set(), "RETRY"),
+            ("task_prerun", "fetch", set(), None),
+            ("task_failure", "fetch", {"einfo", "traceback"}, None),
+            ("task_postrun", "fetch", set(), "FAILURE"),
+        ]
+        shop.stop.delay("ignore")
+        ojs.drain()
+        assert sent[-1] == ("task_postrun", "stop", set(), "IGNORED")
+    finally:
+        signals.task_success.disconnect(remember, sender=shop.add)
+        for name in names:
+            assert getattr(signals, name).disconnect(dispatch_uid="test")
+    with pytest.raises(ImportError, match=r"celery\.signals\.worker_ready has no equivalent"):
+        from django_ojs.contrib.celery.signals import worker_ready  # noqa: F401
 
 
 def test_a_class_of_tasks_and_a_task_that_is_named(

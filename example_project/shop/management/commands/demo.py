@@ -8,7 +8,16 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import cleanup, full_queue, ledger, nightly, node, snapshot, table
+from example_project.demo import (
+    cleanup,
+    full_queue,
+    ledger,
+    nightly,
+    node,
+    snapshot,
+    stock_alerts,
+    table,
+)
 from example_project.demo.monitor import Run, step_states, wait_for_workflows
 from example_project.demo.placement import Placement, place_orders
 from example_project.demo.progress import Progress
@@ -70,6 +79,7 @@ class Command(BaseCommand):
 
     def _place_and_import(self, count: int) -> tuple[Placement, Imported]:
         chosen = baskets()[:count]
+        stock_alerts.ask()
         progress = Progress(out=self.stdout, title="placing orders   ", total=len(chosen))
         with StockImport(logs=self._logs, write=progress.write_line) as importing:
 
@@ -105,6 +115,7 @@ class Command(BaseCommand):
                 )
             workers = stack.enter_context(Workers(count, logs=self._logs, queues=queues))
             run = wait_for_workflows(workers, progress)
+            stock_alerts.wait()
             progress.close()
             if not run.stalled and (problems := nightly.show(self.stdout.write)):
                 raise CommandError("\n".join(problems))
