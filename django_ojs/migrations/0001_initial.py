@@ -318,6 +318,10 @@ class Migration(migrations.Migration):
                     "limit_hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
+                (
+                    "tenant_id",
+                    models.CharField(blank=True, editable=False, max_length=255, null=True),
+                ),
             ],
             options={
                 "db_table": "ojs_job",
@@ -438,6 +442,15 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("limit_key__isnull", False), ("state", "available")),
                         name="ojs_job_limit_waiting",
+                    ),
+                    models.Index(
+                        models.F("queue"),
+                        models.F("tenant_id"),
+                        condition=models.Q(
+                            ("state__in", ["available", "retryable", "scheduled"]),
+                            ("tenant_id__isnull", False),
+                        ),
+                        name="ojs_job_tenant_waiting",
                     ),
                 ],
                 "constraints": [

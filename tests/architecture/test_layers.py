@@ -83,7 +83,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "cron_jobs",
             "checkpoints",
         },
-        {"workflows"},
+        {"workflows", "tenants"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

@@ -340,6 +340,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "BP-R003": "The oldest jobs may make room.",
             "BP-R004": "A success says when the queue is nearly full.",
             "BP-R005": "How full a queue is, is measured.",
+            "BP-R006": "A tenant of a queue may be bounded, and leaves room for the others.",
         },
     ),
     "payload-limits": Section(

@@ -238,6 +238,30 @@ class Dialect(ABC):
         Do nothing when the bound has another version by now.
         """
 
+    def admit_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
+    ) -> bool:
+        """Say whether a tenant has room for jobs in a queue, far from its bound.
+
+        False also where only a count under the tenant's lock can decide.
+        """
+        return False
+
+    @abstractmethod
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        """Lock a tenant of a queue until the transaction ends: no other adds jobs to it.
+
+        As `lock_queue` waits. False where the transaction sees only what was committed before it
+        began.
+        """
+
+    def tenant_depth(self, connection: BaseDatabaseWrapper, queue: str, tenant: str) -> int:
+        """Count the waiting jobs of a tenant in a queue."""
+        values = {"queue": queue, "tenant": tenant}
+        return int(self._rows(connection, "tenant_depth", values)[0][0])
+
     def claim(
         self,
         connection: BaseDatabaseWrapper,

@@ -44,6 +44,7 @@ _SQL = load_all(
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "tenant_depth": load("common", "tenant_depth"),
 }
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
@@ -100,6 +101,7 @@ def _can_push_one(job: Envelope) -> bool:
         and not job.pending
         and job.workflow_id is None
         and job.limit_key is None
+        and job.tenant_id is None
     )
 
 
@@ -223,6 +225,20 @@ class PostgreSQL(Dialect):
         values: dict[str, str | int] = {"queue": queue, "version": version}
         values |= {"cost": cost, "room": room}
         self._run(connection, "spend_tickets", values)
+
+    def admit_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
+    ) -> bool:
+        values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
+        return bool(self._rows(connection, "admit_tenant", values)[0][0])
+
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}
+        former, _, locked, _ = self._rows(connection, "lock_tenant", values)[0]
+        self._rows(connection, "set_lock_timeout", [former])
+        return bool(locked)
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])

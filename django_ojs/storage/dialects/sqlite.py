@@ -39,6 +39,7 @@ _SQL = load_all(
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "tenant_depth": load("common", "tenant_depth"),
 }
 #: By whether the queues are asked for room.
 _INSERT_JOBS = {
@@ -119,6 +120,12 @@ class SQLite(Dialect):
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
         """Nothing to do: the holder of the write lock can count."""
+
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        self.begin_write(connection)
+        return True
 
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
         self._run(connection, "add_cron_runs", {"runs": runs})
