@@ -6,6 +6,7 @@ from django.db import migrations, models
 
 import django_ojs.models.fields
 import django_ojs.spec.ids
+import django_ojs.spec.rate_limit
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
 
@@ -442,6 +443,19 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("limit_key__isnull", False), ("state", "available")),
                         name="ojs_job_limit_waiting",
+                    ),
+                    models.Index(
+                        models.F("queue"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("tenant_id"),
+                        models.F("enqueued_at"),
+                        models.F("id"),
+                        condition=models.Q(
+                            ("limit_hold__lt", django_ojs.spec.rate_limit.Hold["HELD"]),
+                            ("state", "available"),
+                            ("tenant_id__isnull", False),
+                        ),
+                        name="ojs_job_tenant_turn",
                     ),
                     models.Index(
                         models.F("queue"),

@@ -207,6 +207,17 @@ class Job(StoredModel):
                 name="ojs_job_limit_waiting",
                 condition=Q(limit_key__isnull=False, state="available"),
             ),
+            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
+            # a limit by key are left out.
+            models.Index(
+                "queue",
+                F("priority").desc(),
+                "tenant_id",
+                "enqueued_at",
+                "id",
+                name="ojs_job_tenant_turn",
+                condition=Q(tenant_id__isnull=False, state="available", limit_hold__lt=Hold.HELD),
+            ),
             # Tenants of a queue: the number of waiting jobs of each.
             models.Index(
                 "queue",

@@ -132,6 +132,26 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
+
+    priority: int
+    tenant: str
+    skip: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnJob:
+    """An available job that was found for a turn."""
+
+    priority: int
+    tenant: str
+    enqueued_at: datetime
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -328,6 +348,39 @@ class Dialect(ABC):
             Candidate(self.uuid(id), size, key, policy, bool(is_locked))
             for id, _, _, size, key, policy, is_locked in rows
         ]
+
+    @abstractmethod
+    def tenants_in_turn(
+        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """Return (priority, tenant) of the available jobs of a queue that has tenants.
+
+        The highest priority first; of each priority the tenants after its start, by name, then the
+        others.
+        """
+
+    @abstractmethod
+    def turn_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        """Return the best available jobs of these turns, locked, and lock their keys.
+
+        As many as `limit`, of the first turns; those whose key is in `busy` are left out.
+        """
+
+    def _turn_job(self, row: Sequence[Any]) -> TurnJob:
+        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
+        at = self.time(enqueued_at)
+        assert at is not None, "an available job has it"
+        found = Candidate(self.uuid(id), size, key, policy, bool(is_locked))
+        return TurnJob(priority, tenant, at, found)
 
     def claim_chosen(
         self,

@@ -15,8 +15,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import (
+    ISOLATION,
     Dialect,
     Difference,
     HorizonHolder,
@@ -24,6 +26,8 @@ from django_ojs.storage.dialects.base import (
     Session,
     Stored,
     TableUse,
+    Turn,
+    TurnJob,
 )
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
@@ -239,6 +243,30 @@ class PostgreSQL(Dialect):
         former, _, locked, _ = self._rows(connection, "lock_tenant", values)[0]
         self._rows(connection, "set_lock_timeout", [former])
         return bool(locked)
+
+    def tenants_in_turn(
+        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
+        return self._rows(connection, "tenants_in_turn", values)
+
+    def turn_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        values: dict[str, Any] = {"queue": queue, "limit": limit, "busy": self.texts(busy)}
+        values["priorities"] = [turn.priority for turn in turns]
+        values["tenants"] = [turn.tenant for turn in turns]
+        values["skip"] = [turn.skip for turn in turns]
+        values["numbers"] = [turn.number for turn in turns]
+        rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
+        return [self._turn_job(row) for row in rows]
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])
