@@ -58,6 +58,14 @@ def depth(queue: str, tenant: str) -> int:
     return database.dialect().tenant_depth(database.connection(), queue, tenant)
 
 
+def busiest(queue: str, *, limit: int) -> list[tuple[str, int]]:
+    """Return the tenants with the most waiting jobs in a queue, and how many each has.
+
+    It counts the waiting jobs of the queue.
+    """
+    return database.dialect().busiest_tenants(database.connection(), queue, limit)
+
+
 def assign(queue: str) -> int:
     """Set the tenants of waiting jobs that have none, in a queue that names tenants.
 

@@ -850,7 +850,8 @@ NOTES: Final[dict[str, str]] = {
     "FS-R002": "Not there.",
     "FS-R003": "Not there.",
     "FS-R004": "Not there.",
-    "FS-R005": "Not yet.",
+    "FS-R005": "Where `tenant_fairness` of a queue is enabled: by turns within a priority.",
+    "BP-R006": "By `tenant_limits` of a queue (§9.2).",
     "FS-R006": "Not there: there are no pools; a worker names its queues.",
 }
 

@@ -282,6 +282,12 @@ class Dialect(ABC):
         values = {"queue": queue, "tenant": tenant}
         return int(self._rows(connection, "tenant_depth", values)[0][0])
 
+    def busiest_tenants(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[tuple[str, int]]:
+        """Return the tenants of a queue with the most waiting jobs, and how many each has."""
+        return self._rows(connection, "busiest_tenants", {"queue": queue, "limit": limit})
+
     def claim(
         self,
         connection: BaseDatabaseWrapper,
