@@ -20,7 +20,9 @@ PER_PAGE: Final = 50
 SCAN_LIMIT: Final = 100_000
 
 #: Members of an event's data that hold a job's payload; so may any other object.
-_PAYLOAD: Final = frozenset({"args", "meta", "result", "error", "last_error", "progress", "data"})
+_PAYLOAD: Final = frozenset(
+    {"args", "meta", "result", "error", "last_error", "progress", "data", "tenant_id"}
+)
 
 #: Members that the columns of the list show.
 _IN_COLUMNS: Final = frozenset({"job_id", "queue"})

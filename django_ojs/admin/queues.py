@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
 from django_ojs import formatting
-from django_ojs.admin import charts
+from django_ojs.admin import charts, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -20,7 +20,9 @@ from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures.history import Period, history
 from django_ojs.operations.figures.queue_overview import OverviewRow
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.queues.rows import RESERVED
+from django_ojs.operations.queues.tenants import TenantStatus, busiest
 from django_ojs.operations.workers import registry
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
@@ -34,6 +36,8 @@ MAX_LISTED: Final = 1_000
 _MAX_EVENTS: Final = 10
 #: Workers on the page of a queue.
 _MAX_WORKERS: Final = 50
+#: Tenants on the page of a queue.
+MAX_TENANTS: Final = 10
 
 #: Orders of the list; the default is by pressure.
 _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
@@ -124,6 +128,8 @@ class QueueAdmin(OperatorModelAdmin):
                     "There is no such queue: it has no jobs and no configuration."
                 ) from None
             context = {} if status is None else _context(query, status, period)
+            if status is not None and status.config.has_tenants:
+                context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(name=key, paused_at=status.paused_at if status else None)
         context |= {"timed_out": query.timed_out, "buttons": self.buttons(request, queue)}
         return self.render(request, "queue", key, context)
@@ -163,6 +169,25 @@ def _context(
         "events": None
         if recorded is None
         else [(event, data_of(event, visible=False)) for event in recorded],
+    }
+
+
+def _may_see_tenants(request: HttpRequest) -> bool:
+    # The tenant of a job is in its metadata.
+    name = "tenant_id"
+    return payloads.may_see(request) and redacted({name: ""})[name] != HIDDEN
+
+
+def _tenants(query: TimedQueries, status: queues.QueueStatus, *, visible: bool) -> dict[str, Any]:
+    found: list[TenantStatus] | None = []
+    if visible:
+        found = query("tenants", lambda: busiest(status, limit=MAX_TENANTS))
+    return {
+        "has_tenants": True,
+        "tenants_visible": visible,
+        "tenants": found,
+        "max_tenants": MAX_TENANTS,
+        "has_turns": status.config.tenant_fairness is not None,
     }
 
 

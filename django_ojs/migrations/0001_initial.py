@@ -6,6 +6,7 @@ from django.db import migrations, models
 
 import django_ojs.models.fields
 import django_ojs.spec.ids
+import django_ojs.spec.rate_limit
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
 
@@ -318,6 +319,10 @@ class Migration(migrations.Migration):
                     "limit_hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
+                (
+                    "tenant_id",
+                    models.CharField(blank=True, editable=False, max_length=255, null=True),
+                ),
             ],
             options={
                 "db_table": "ojs_job",
@@ -438,6 +443,28 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("limit_key__isnull", False), ("state", "available")),
                         name="ojs_job_limit_waiting",
+                    ),
+                    models.Index(
+                        models.F("queue"),
+                        models.OrderBy(models.F("priority"), descending=True),
+                        models.F("tenant_id"),
+                        models.F("enqueued_at"),
+                        models.F("id"),
+                        condition=models.Q(
+                            ("limit_hold__lt", django_ojs.spec.rate_limit.Hold["HELD"]),
+                            ("state", "available"),
+                            ("tenant_id__isnull", False),
+                        ),
+                        name="ojs_job_tenant_turn",
+                    ),
+                    models.Index(
+                        models.F("queue"),
+                        models.F("tenant_id"),
+                        condition=models.Q(
+                            ("state__in", ["available", "retryable", "scheduled"]),
+                            ("tenant_id__isnull", False),
+                        ),
+                        name="ojs_job_tenant_waiting",
                     ),
                 ],
                 "constraints": [

@@ -14,7 +14,7 @@ from django_ojs.spec import checkpoint, envelope, ids
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.states import TERMINAL, WAITING, State
 
 STATES = [(state.value, state.value.capitalize()) for state in State]
 _DUE = [State.SCHEDULED, State.RETRYABLE]
@@ -113,6 +113,9 @@ class Job(StoredModel):
         default=Hold.NONE, db_default=Hold.NONE, editable=False
     )
 
+    #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
+    tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
+
     progress = StoredJSONField(null=True, blank=True)
     # Whether a run has saved a checkpoint, so that no other job needs a query for it.
     has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)
@@ -203,6 +206,24 @@ class Job(StoredModel):
                 "id",
                 name="ojs_job_limit_waiting",
                 condition=Q(limit_key__isnull=False, state="available"),
+            ),
+            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
+            # a limit by key are left out.
+            models.Index(
+                "queue",
+                F("priority").desc(),
+                "tenant_id",
+                "enqueued_at",
+                "id",
+                name="ojs_job_tenant_turn",
+                condition=Q(tenant_id__isnull=False, state="available", limit_hold__lt=Hold.HELD),
+            ),
+            # Tenants of a queue: the number of waiting jobs of each.
+            models.Index(
+                "queue",
+                "tenant_id",
+                name="ojs_job_tenant_waiting",
+                condition=Q(tenant_id__isnull=False, state__in=sorted(WAITING)),
             ),
         ]
         constraints = [

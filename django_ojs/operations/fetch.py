@@ -24,6 +24,7 @@ from django_ojs.storage import (
     queue_configs,
     queue_limits,
     raw_queries,
+    tenant_turns,
     transitions,
 )
 from django_ojs.storage.claims import Claimed
@@ -48,7 +49,8 @@ def fetch(
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first.
 
-    In a queue, the job with the highest priority goes first, then the oldest. Their sizes add up to
+    In a queue, the job with the highest priority goes first, then the oldest, or that of the tenant
+    whose turn it is. Their sizes add up to
     `max_bytes` at most, or to MAX_FETCH_BYTES, except that the first job may be larger.
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
@@ -85,7 +87,10 @@ def fetch(
             "at_least_one": left == most,
         }
         with publish.atomic_if_published(*publish.STARTED):
-            if limits_checked and queue_configs.is_limited_by_key(queue):
+            fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
+            if fairness is not None:
+                claimed = tenant_turns.claim(fairness, values)
+            elif limits_checked and queue_configs.is_limited_by_key(queue):
                 claimed = key_limits.claim(**values)
             else:
                 claimed = transitions.claim(**values, limits_checked=limits_checked)

@@ -33,7 +33,7 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs
+from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs, tenants
 from django_ojs.storage.dialects.base import Stored
 from django_ojs.storage.figures import rollups
 
@@ -225,6 +225,7 @@ def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueue
 
 
 def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    tenants.fill_in(envelopes)
     if options.exact_bounds or queue_configs.current() is not None:
         insert = partial(_insert_rows, envelopes, options)
         stored = bounds.insert_admitted(envelopes, insert, exact=options.exact_bounds)

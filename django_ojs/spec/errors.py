@@ -468,17 +468,34 @@ class QueueFull(OJSError):
     needs: tuple[int, int] = (1, 0)
 
     @classmethod
-    def at(cls, queue: str, *, depth: int, bound: int, strategy: str, busy: bool = False) -> Self:
+    def at(
+        cls,
+        queue: str,
+        *,
+        depth: int,
+        bound: int,
+        strategy: str,
+        busy: bool = False,
+        tenant: str | None = None,
+    ) -> Self:
         """Return the error of a queue that holds `depth` of `bound`, in jobs or in bytes.
 
-        `busy`: open transactions may fill the queue, and did not end in time.
+        `busy`: open transactions may fill the queue, and did not end in time. `tenant`: depth and
+        bound are those of one tenant; its bound has the name of multi-tenancy §8.1.
         """
-        message = f"queue {queue} is full: {depth} of {bound}"
+        subject = f"queue {queue}" if tenant is None else f"queue {queue} for tenant {tenant}"
+        message = f"{subject} is full: {depth} of {bound}"
         if busy:
-            message = f"queue {queue} may be full: {depth} of {bound}, and transactions are open"
-        return cls(
-            message, details={"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
-        )
+            message = f"{subject} may be full: {depth} of {bound}, and transactions are open"
+        details = {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
+        if tenant is not None:
+            details |= {"tenant_id": tenant, "limit": "max_queue_depth"}
+        return cls(message, details=details)
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant whose bound was reached; None where it is the queue's."""
+        return self.details.get("tenant_id")
 
     @property
     def queue(self) -> str:

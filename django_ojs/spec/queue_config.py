@@ -16,6 +16,14 @@ from django_ojs.spec.rate_limit import MAX_STARTS, ON_LIMIT, RateLimit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.tenants import (
+    DEFAULT_TENANT,
+    MAX_WEIGHT,
+    TenantFairness,
+    TenantLimits,
+    is_tenant_id,
+)
+from django_ojs.spec.tenants import STRATEGIES as FAIRNESS_STRATEGIES
 from django_ojs.spec.times import parse_duration
 
 Strategy = Literal["reject", "block", "drop_oldest"]
@@ -27,6 +35,9 @@ WARNING_THRESHOLD: Final = 0.8
 
 #: What a claim has to check; the statement of the claim names them too.
 LIMITS: Final = frozenset({"concurrency", "rate_limit"})
+
+#: What the statement of a plain claim leaves to others: it takes no job of a queue with one.
+CLAIM_CHECKS: Final = LIMITS | {"tenant_fairness"}
 
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
@@ -78,6 +89,8 @@ class QueueConfig:
     #: Patterns of job types and of names of producers; None permits all.
     allowed_job_types: tuple[str, ...] | None = None
     producers: tuple[str, ...] | None = None
+    tenant_limits: TenantLimits | None = None
+    tenant_fairness: TenantFairness | None = None
     #: For jobs that have no value of their own.
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
@@ -102,6 +115,8 @@ class QueueConfig:
             rate_limit=RateLimit.of(values),
             allowed_job_types=_patterns(values.get("allowed_job_types")),
             producers=_patterns(values.get("producers")),
+            tenant_limits=TenantLimits.of(values.get("tenant_limits")),
+            tenant_fairness=TenantFairness.of(values.get("tenant_fairness")),
             default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
@@ -114,6 +129,16 @@ class QueueConfig:
         """Whether a claim has to check limits, of which there may be none in effect."""
         # As the statement of the claim sees it: by the names.
         return not LIMITS.isdisjoint(self.values)
+
+    @property
+    def is_checked_by_claims(self) -> bool:
+        """Whether the statement of a plain claim takes no job of the queue."""
+        return not CLAIM_CHECKS.isdisjoint(self.values)
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether the tenants of its jobs are stored."""
+        return self.tenant_limits is not None or self.tenant_fairness is not None
 
     def allows_type(self, job_type: str) -> bool:
         """Whether jobs of a type may be enqueued (§6.5)."""
@@ -323,6 +348,41 @@ def _name(value: object, path: str) -> None:
     check_queue(value, field=path)
 
 
+def _boolean(value: object, path: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidRequest.of(path, "must be true or false")
+
+
+def _weight(value: object, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_WEIGHT:
+        raise InvalidRequest.of(path, f"must be an integer from 1 to {MAX_WEIGHT}")
+
+
+def _fairness_strategy(value: object, path: str) -> None:
+    if value not in FAIRNESS_STRATEGIES:
+        raise InvalidRequest.of(path, f"must be {' or '.join(FAIRNESS_STRATEGIES)}")
+
+
+class _ByTenant:
+    """The check of an object whose names are tenants."""
+
+    def __init__(self, check_value: Callable[[object, str], None]) -> None:
+        self.check_value = check_value
+
+    def __call__(self, value: object, path: str) -> None:
+        if not isinstance(value, dict):
+            raise InvalidRequest.of(path, "must be an object with a member for each tenant")
+        for tenant, inner in value.items():
+            if tenant != DEFAULT_TENANT and not is_tenant_id(tenant):
+                raise InvalidRequest.of(
+                    path,
+                    "must have the ids of tenants as names: letters, digits and . _ : -, of which "
+                    f"the first is a letter or a digit, or {DEFAULT_TENANT} for jobs without one",
+                )
+            if inner is not None:
+                self.check_value(inner, f"{path}.{tenant}")
+
+
 def _names(value: object, path: str) -> None:
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         raise InvalidRequest.of(path, "must be an array of non-empty strings")
@@ -385,4 +445,13 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "dead_letter": _Object(retention=_Object(max_age=_duration, max_count=_count)),
     "allowed_job_types": _names,
     "producers": _names,
+    "tenant_limits": _Object(
+        max_queue_depth=_count, tenants=_ByTenant(_Object(max_queue_depth=_count))
+    ),
+    "tenant_fairness": _Object(
+        enabled=_boolean,
+        strategy=_fairness_strategy,
+        weights=_ByTenant(_weight),
+        default_weight=_weight,
+    ),
 }

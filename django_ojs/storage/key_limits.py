@@ -16,7 +16,7 @@ That a job is open permits nothing: the claim checks its limits. The statement f
 limit by key takes none of the others.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -37,6 +37,10 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES, Candidate
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.queue_limits import RETRY_AFTER, Use, next_starts
+
+#: Returns up to so many available jobs in order, locked, and locks their keys; those of these keys,
+#: which other transactions have locked, are left out.
+Find = Callable[[int, Collection[str]], list[Candidate]]
 
 #: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
 KEYS_AT_ONCE: Final = 100
@@ -112,19 +116,29 @@ def claim(
     isolation: Isolation,
     max_bytes: int,
     at_least_one: bool,
+    find: Find | None = None,
 ) -> list[Claimed]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
+    `find` finds the jobs in another order, in which they are claimed and returned.
     """
     open_due()
     connection = database.connection()
     dialect = database.dialect_of(connection)
     found, busy, limited = _Round(), set[str](), limit
     for _ in range(ROUNDS):
-        candidates = dialect.limited_candidates(
-            connection, queue=queue, limit=limit, limited=limited, busy=busy, isolation=isolation
-        )
+        if find is not None:
+            candidates = find(limited, busy)
+        else:
+            candidates = dialect.limited_candidates(
+                connection,
+                queue=queue,
+                limit=limit,
+                limited=limited,
+                busy=busy,
+                isolation=isolation,
+            )
         found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
         busy |= found.busy
         _hold(found)
@@ -141,7 +155,8 @@ def claim(
             own_lease=own_lease,
         )
         jobs = [Claimed(dialect, row) for row in rows]
-        jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+        order = {each.id: n for n, each in enumerate(found.chosen)}
+        jobs.sort(key=lambda job: order[job.id])
         if jobs and (started_at := jobs[0].started_at):
             _add_starts(found, started_at)
     if len(jobs) < limit and _has_waiting(queue):

@@ -15,7 +15,7 @@ from typing import Final
 from django_ojs.conf import settings
 from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
-from django_ojs.spec.queue_config import LIMITS
+from django_ojs.spec.queue_config import CLAIM_CHECKS
 from django_ojs.spec.rate_limit import RateLimit, Starts
 from django_ojs.storage import database, process_state, queue_configs
 
@@ -126,7 +126,7 @@ next_starts: Final = process_state.register(NextStarts())
 
 
 def are_known(queue: str) -> bool:
-    """Whether this process knows of limits of a queue, or of limits by key of jobs in it.
+    """Whether this process knows of limits or turns of a queue, or of limits by key of its jobs.
 
     Where the settings limit queues it may take a query: the statement of the claim does not see
     limits that are in no row.
@@ -134,14 +134,14 @@ def are_known(queue: str) -> bool:
     if queue_configs.is_remembered_as_limited_by_key(queue):
         return True
     in_code = settings().queues
-    if in_code and any(not LIMITS.isdisjoint(config) for config in in_code.values()):
-        return queue_configs.of(queue).has_limits
-    return queue_configs.remembered(queue).has_limits
+    if in_code and any(not CLAIM_CHECKS.isdisjoint(config) for config in in_code.values()):
+        return queue_configs.of(queue).is_checked_by_claims
+    return queue_configs.remembered(queue).is_checked_by_claims
 
 
 def has_limits(queue: str) -> bool:
-    """Whether a queue has limits, or jobs with limits by key, as it was at most a second ago."""
-    return queue_configs.of(queue).has_limits or queue_configs.is_limited_by_key(queue)
+    """Whether a queue has limits or turns, or jobs with limits by key, at most a second ago."""
+    return queue_configs.of(queue).is_checked_by_claims or queue_configs.is_limited_by_key(queue)
 
 
 def try_lock(queue: str) -> bool:

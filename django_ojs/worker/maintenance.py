@@ -27,7 +27,7 @@ from django_ojs.operations.workflows import pruning as workflow_pruning
 from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
-from django_ojs.storage import database
+from django_ojs.storage import database, tenants
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.worker.job_log import JobLog
@@ -85,6 +85,7 @@ class MaintenanceThread:
             Step(limits.open_due, TICK, limits.AT_ONCE),
             Step(limits.recheck, 60.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
+            Step(tenants.assign_all, 60.0, _ALL),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),

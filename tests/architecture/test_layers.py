@@ -91,7 +91,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "cron_jobs",
             "checkpoints",
         },
-        {"workflows"},
+        {"workflows", "tenants", "tenant_turns"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.

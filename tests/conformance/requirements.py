@@ -340,6 +340,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "BP-R003": "The oldest jobs may make room.",
             "BP-R004": "A success says when the queue is nearly full.",
             "BP-R005": "How full a queue is, is measured.",
+            "BP-R006": "A tenant of a queue may be bounded, and leaves room for the others.",
         },
     ),
     "payload-limits": Section(
@@ -847,7 +848,8 @@ NOTES: Final[dict[str, str]] = {
     "FS-R002": "Not there.",
     "FS-R003": "Not there.",
     "FS-R004": "Not there.",
-    "FS-R005": "Not yet.",
+    "FS-R005": "Where `tenant_fairness` of a queue is enabled: by turns within a priority.",
+    "BP-R006": "By `tenant_limits` of a queue (§9.2).",
     "FS-R006": "Not there: there are no pools; a worker names its queues.",
 }
 

@@ -72,6 +72,21 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"dead_letter": {"retention": {"max_age": "P"}}}, "dead_letter.retention.max_age"),
         ({"allowed_job_types": "email.*"}, "allowed_job_types"),
         ({"producers": [1]}, "producers"),
+        ({"tenant_limits": 1000}, "tenant_limits"),
+        ({"tenant_limits": {"max_queue_depth": -1}}, "tenant_limits.max_queue_depth"),
+        ({"tenant_limits": {"tenants": ["acme"]}}, "tenant_limits.tenants"),
+        ({"tenant_limits": {"tenants": {"two words": {}}}}, "tenant_limits.tenants"),
+        ({"tenant_limits": {"tenants": {"acme": 5}}}, "tenant_limits.tenants.acme"),
+        (
+            {"tenant_limits": {"tenants": {"acme": {"max_queue_depth": "5"}}}},
+            "tenant_limits.tenants.acme.max_queue_depth",
+        ),
+        ({"tenant_fairness": True}, "tenant_fairness"),
+        ({"tenant_fairness": {"enabled": 1}}, "tenant_fairness.enabled"),
+        ({"tenant_fairness": {"strategy": "random"}}, "tenant_fairness.strategy"),
+        ({"tenant_fairness": {"default_weight": 0}}, "tenant_fairness.default_weight"),
+        ({"tenant_fairness": {"weights": {"acme": 1.5}}}, "tenant_fairness.weights.acme"),
+        ({"tenant_fairness": {"weights": {"": 1}}}, "tenant_fairness.weights"),
     ],
 )
 def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field: str) -> None:

@@ -13,7 +13,7 @@ from django.db import OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.backpressure import pressure_monitor, tenant_bounds
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
@@ -38,6 +38,20 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
     """
     if settings().queues is not bounds.configured.queues:
         bounds.configured.apply()
+    of_tenants = tenant_bounds.added_by(envelopes)
+    if not of_tenants:
+        return _insert_in_queues(envelopes, insert, exact=exact)
+
+    def operation() -> list[Stored]:
+        tenant_bounds.admit(of_tenants)
+        return _insert_in_queues(envelopes, insert, exact=exact)
+
+    return database.in_write_transaction(operation)
+
+
+def _insert_in_queues(
+    envelopes: Sequence[Envelope], insert: Insert, *, exact: bool
+) -> list[Stored]:
     may_be_bounded = _may_be_bounded(envelopes)
     if not exact and not may_be_bounded:
         return insert(False) or []
@@ -72,6 +86,7 @@ def enter_all(stored: Sequence[Job]) -> None:
 
     Raises QueueFull, and the caller changes nothing.
     """
+    tenant_bounds.admit_stored(stored)
     by_queue: dict[str, list[Job]] = {}
     for job in stored:
         by_queue.setdefault(job.queue, []).append(job)
@@ -85,7 +100,9 @@ def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
 
     Raises QueueFull before the block.
     """
-    added = _load_of(stored)
+    jobs = list(stored)
+    tenant_bounds.admit(tenant_bounds.added_by_stored(jobs, queue))
+    added = _load_of(jobs)
     locks = _lock_queues({queue: added} if added.jobs else {})
     yield
     for lock in locks:

@@ -50,15 +50,25 @@ class RejectionRecorder:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._bounds: dict[tuple[str, str], dict[str, Hashable]] = {}
-        self._numbers: Counter[tuple[str, str]] = Counter()
+        #: By queue, type and tenant; None where the queue itself was full.
+        self._bounds: dict[tuple[str, str, str | None], dict[str, Hashable]] = {}
+        self._numbers: Counter[tuple[str, str, str | None]] = Counter()
 
-    def note(self, queue: str, type: str, *, depth: int, bound: int, number: int = 1) -> None:
+    def note(
+        self,
+        queue: str,
+        type: str,
+        *,
+        depth: int,
+        bound: int,
+        number: int = 1,
+        tenant: str | None = None,
+    ) -> None:
         """Count jobs of a type that were rejected."""
         rollups.note(rollups.REJECTED, queue, type, number=number)
         with self._lock:
-            self._numbers[queue, type] += number
-            self._bounds[queue, type] = {"depth": depth, "bound": bound}
+            self._numbers[queue, type, tenant] += number
+            self._bounds[queue, type, tenant] = {"depth": depth, "bound": bound}
         self._writer.request()
 
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
@@ -67,7 +77,14 @@ class RejectionRecorder:
         if full.retryable:
             full.details["retry_after"] = self.retry_after(full.queue, types.total())
         for type, number in types.items():
-            self.note(full.queue, type, depth=full.depth, bound=full.bound, number=number)
+            self.note(
+                full.queue,
+                type,
+                depth=full.depth,
+                bound=full.bound,
+                number=number,
+                tenant=full.tenant,
+            )
 
     def retry_after(self, queue: str, jobs: int = 1) -> int:
         """Return about how many seconds the workers take to complete this number of jobs."""
@@ -87,16 +104,18 @@ class RejectionRecorder:
             self._numbers.clear()
         if not rejected:
             return 0
-        queues = {queue for queue, _ in rejected}
+        # A tenant at its bound leaves room for the others.
+        queues = {queue for queue, _, tenant in rejected if tenant is None}
 
         def operation() -> None:
-            for (queue, type), data in rejected.items():
+            for (queue, type, tenant), data in rejected.items():
                 publish.queue_event(
                     EventType.BACKPRESSURE_REJECTED,
                     queue,
                     **data,
                     job_type=type,
-                    count=numbers[queue, type],
+                    tenant_id=tenant,
+                    count=numbers[queue, type, tenant],
                 )
             for queue in queues:
                 episodes.refused(queue)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from django_ojs.operations.backpressure import tenant_bounds
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds, database
 from django_ojs.storage.queue_configs import config_of
@@ -59,7 +60,13 @@ def _room_before(end: float, full: QueueFull) -> bool:
     """Wait until the queue has room for the rejected jobs; return False at the timeout."""
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, random.uniform(_CHECK_EVERY / 2, _CHECK_EVERY)))
-        load = bounds.load(full.queue)
-        if load.with_(*full.needs).fits(config_of(full.queue).backpressure):
+        if _has_room(full):
             return True
     return False
+
+
+def _has_room(full: QueueFull) -> bool:
+    if full.tenant is not None:
+        return tenant_bounds.has_room_again(full)
+    load = bounds.load(full.queue)
+    return load.with_(*full.needs).fits(config_of(full.queue).backpressure)

@@ -12,6 +12,7 @@ from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
+from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
 from django_ojs.storage import queue_configs
 from django_ojs.storage.queue_configs import Snapshot
 
@@ -123,6 +124,17 @@ def _validate(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> N
         check_queue_size(envelope, limits, configs)
     if configs is not None and not configs.of(envelope.queue).allows_type(envelope.type):
         raise JobTypeNotAllowed.of("type", "is not among the allowed_job_types of its queue")
+    if configs is not None and configs.of(envelope.queue).has_tenants:
+        _check_tenant(envelope)
+
+
+def _check_tenant(envelope: Envelope) -> None:
+    if "tenant_id" in envelope.meta and not is_tenant_id(envelope.meta["tenant_id"]):
+        raise InvalidRequest.of(
+            "meta.tenant_id",
+            f"must be a string of 1 to {MAX_LENGTH} letters, digits and . _ : -, which begins with "
+            "a letter or a digit: the queue has limits or turns by tenant",
+        )
 
 
 def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:

@@ -136,6 +136,7 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "workflow_id": envelope.workflow_id,
         "limit_key": envelope.limit_key,
         "limit_hold": Hold.of(envelope.limit_key),
+        "tenant_id": envelope.tenant_id,
     }
     if _has_listeners(pre_init) or _has_listeners(post_init):
         return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])

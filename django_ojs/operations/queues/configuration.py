@@ -15,7 +15,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
-from django_ojs.storage import bounds, database, queue_configs
+from django_ojs.storage import bounds, database, queue_configs, tenants
 from django_ojs.storage.figures import counts
 
 
@@ -62,6 +62,8 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
     _change(name, given)
+    # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
+    tenants.assign(name)
     return get(name)
 
 

@@ -22,7 +22,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
-from django_ojs.storage import database, key_limits, notify, queue_configs, transitions
+from django_ojs.storage import database, key_limits, notify, queue_configs, tenants, transitions
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts, rollups
@@ -152,9 +152,13 @@ def _act_on_batch(name: str, state: State, limit: int, act: Callable[[list[UUID]
 def _move(keys: list[UUID], source: str, target: str) -> int:
     which = Job.primary.filter(pk__in=keys, queue=source, state__in=_LEFT)
     waiting = which.exclude(state=State.PENDING)
-    with bounds.entered(target, waiting.only("size_bytes")):
+    has_tenants = queue_configs.of(target).has_tenants
+    needed = ["size_bytes", "meta"] if has_tenants else ["size_bytes"]
+    with bounds.entered(target, waiting.only(*needed)):
         # `enqueued_at` stays, so they keep the order in which they became available.
         moved = which.update(queue=target)
+    if has_tenants:
+        tenants.assign_to(keys)
     if Job.primary.filter(pk__in=keys, limit_key__isnull=False).exists():
         key_limits.mark([target])
     notify.workers_of([target])

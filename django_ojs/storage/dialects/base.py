@@ -144,6 +144,26 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
+
+    priority: int
+    tenant: str
+    skip: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnJob:
+    """An available job that was found for a turn."""
+
+    priority: int
+    tenant: str
+    enqueued_at: datetime
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A job that PUSH stored: what the database decided about it."""
 
@@ -250,6 +270,36 @@ class Dialect(ABC):
         Do nothing when the bound has another version by now.
         """
 
+    def admit_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
+    ) -> bool:
+        """Say whether a tenant has room for jobs in a queue, far from its bound.
+
+        False also where only a count under the tenant's lock can decide.
+        """
+        return False
+
+    @abstractmethod
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        """Lock a tenant of a queue until the transaction ends: no other adds jobs to it.
+
+        As `lock_queue` waits. False where the transaction sees only what was committed before it
+        began.
+        """
+
+    def tenant_depth(self, connection: BaseDatabaseWrapper, queue: str, tenant: str) -> int:
+        """Count the waiting jobs of a tenant in a queue."""
+        values = {"queue": queue, "tenant": tenant}
+        return int(self._rows(connection, "tenant_depth", values)[0][0])
+
+    def busiest_tenants(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[tuple[str, int]]:
+        """Return the tenants of a queue with the most waiting jobs, and how many each has."""
+        return self._rows(connection, "busiest_tenants", {"queue": queue, "limit": limit})
+
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -316,6 +366,39 @@ class Dialect(ABC):
             Candidate(self.uuid(id), size, key, policy, bool(is_locked))
             for id, _, _, size, key, policy, is_locked in rows
         ]
+
+    @abstractmethod
+    def tenants_in_turn(
+        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """Return (priority, tenant) of the available jobs of a queue that has tenants.
+
+        The highest priority first; of each priority the tenants after its start, by name, then the
+        others.
+        """
+
+    @abstractmethod
+    def turn_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        """Return the best available jobs of these turns, locked, and lock their keys.
+
+        As many as `limit`, of the first turns; those whose key is in `busy` are left out.
+        """
+
+    def _turn_job(self, row: Sequence[Any]) -> TurnJob:
+        id, priority, tenant, enqueued_at, size, key, policy, is_locked = row
+        at = self.time(enqueued_at)
+        assert at is not None, "an available job has it"
+        found = Candidate(self.uuid(id), size, key, policy, bool(is_locked))
+        return TurnJob(priority, tenant, at, found)
 
     def claim_chosen(
         self,

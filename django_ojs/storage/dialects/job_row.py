@@ -39,6 +39,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["workflow_id"] = str(envelope.workflow_id)
     if envelope.limit_key is not None:
         row["limit_key"] = envelope.limit_key
+    if envelope.tenant_id is not None:
+        row["tenant_id"] = envelope.tenant_id
     if envelope.pending:
         row["pending"] = True
     if envelope.scheduled_at is not None:

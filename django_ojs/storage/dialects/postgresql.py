@@ -16,8 +16,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import (
+    ISOLATION,
     Dialect,
     Difference,
     HorizonHolder,
@@ -26,6 +28,8 @@ from django_ojs.storage.dialects.base import (
     Session,
     Stored,
     TableUse,
+    Turn,
+    TurnJob,
 )
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import row_of
@@ -46,6 +50,8 @@ _SQL = load_all(
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "busiest_tenants": load("common", "busiest_tenants"),
+    "tenant_depth": load("common", "tenant_depth"),
 }
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
@@ -105,6 +111,7 @@ def _can_push_one(job: Envelope) -> bool:
         and not job.pending
         and job.workflow_id is None
         and job.limit_key is None
+        and job.tenant_id is None
     )
 
 
@@ -228,6 +235,44 @@ class PostgreSQL(Dialect):
         values: dict[str, str | int] = {"queue": queue, "version": version}
         values |= {"cost": cost, "room": room}
         self._run(connection, "spend_tickets", values)
+
+    def admit_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
+    ) -> bool:
+        values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
+        return bool(self._rows(connection, "admit_tenant", values)[0][0])
+
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        values = {"queue": queue, "tenant": tenant, "timeout": f"{int(timeout * 1000)}ms"}
+        former, _, locked, _ = self._rows(connection, "lock_tenant", values)[0]
+        self._rows(connection, "set_lock_timeout", [former])
+        return bool(locked)
+
+    def tenants_in_turn(
+        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        values = {"queue": queue, "starts": json.dumps(dict(starts)), "limit": limit}
+        return self._rows(connection, "tenants_in_turn", values)
+
+    def turn_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        values: dict[str, Any] = {"queue": queue, "limit": limit, "busy": self.texts(busy)}
+        values["priorities"] = [turn.priority for turn in turns]
+        values["tenants"] = [turn.tenant for turn in turns]
+        values["skip"] = [turn.skip for turn in turns]
+        values["numbers"] = [turn.number for turn in turns]
+        rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
+        return [self._turn_job(row) for row in rows]
 
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.states import State, Trigger, initial, sources
+from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
 
 _FOLDER: Final = files(__package__) / "sql"
@@ -61,6 +61,8 @@ _PLACEHOLDERS: Final = {
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)
     },
+    # The condition of the index of tenants; the planner compares the lists.
+    "is_waiting": f"IN ({', '.join(_quoted(state.value) for state in sorted(WAITING))})",
     # In a statement that may count a run as an attempt: this one was the last.
     "spent": "(%(spends)s AND attempt - returned >= max_attempts)",
     **{f"before_{name}": _before(*transition) for name, transition in _TRANSITIONS.items()},

@@ -211,6 +211,8 @@ ELSEWHERE = [
     {"retention": dict.fromkeys(["completed", "cancelled", "discarded"])},
     {"dead_letter_ttl": "PT1H", "dead_letter": {"retention": {"max_age": "PT1H"}}},
     {"overflow_policy": "drop_oldest"},
+    {"tenant_limits": dict.fromkeys(["max_queue_depth", "tenants"])},
+    {"tenant_fairness": dict.fromkeys(["enabled", "strategy", "weights", "default_weight"])},
 ]
 
 

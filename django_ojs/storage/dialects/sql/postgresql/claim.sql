@@ -25,7 +25,7 @@ WHERE id = ANY(ARRAY(
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                 AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
-                                         OR jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit'])))))
+                                         OR jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])))))
             ORDER BY priority DESC, enqueued_at, id
             LIMIT %(limit)s
             FOR UPDATE SKIP LOCKED

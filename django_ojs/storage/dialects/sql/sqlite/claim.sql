@@ -19,7 +19,7 @@ WHERE id IN (
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
                                 AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
-                                         OR coalesce(config ->> '$.concurrency', config ->> '$.rate_limit') IS NOT NULL))))
+                                         OR coalesce(config ->> '$.concurrency', config ->> '$.rate_limit', config ->> '$.tenant_fairness') IS NOT NULL))))
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized

@@ -1,0 +1,111 @@
+"""Bounds of the tenants of a queue (ojs-backpressure §9.2): checked before the bound of the queue.
+
+So a tenant at its bound takes no room from the others, and waits for no lock of theirs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from django.db import OperationalError
+
+from django_ojs.models import Job
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.tenants import tenant_of
+from django_ojs.storage import database, queue_configs, tenants
+
+#: Jobs by queue and tenant.
+Added = Mapping[tuple[str, str], int]
+
+
+def added_by(envelopes: Sequence[Envelope]) -> Added:
+    """Return how many jobs are added to tenants that have a bound."""
+    return _bounded((each.queue, each.meta) for each in envelopes if not each.pending)
+
+
+def added_by_stored(jobs: Iterable[Job], queue: str | None = None) -> Added:
+    """Return as `added_by` does for stored jobs, in their queues or in this one."""
+    return _bounded((queue or job.queue, job.meta) for job in jobs)
+
+
+def _bounded(jobs: Iterable[tuple[str, Mapping[str, object]]]) -> Added:
+    added: Counter[tuple[str, str]] = Counter()
+    configs = queue_configs.current()
+    if configs is not None:
+        for queue, meta in jobs:
+            limits = configs.of(queue).tenant_limits
+            if limits is not None and limits.depth_of(tenant := tenant_of(meta)) is not None:
+                added[queue, tenant] += 1
+    return added
+
+
+def admit(added: Added) -> None:
+    """Admit jobs of tenants to their queues; inside a write transaction, which then adds them.
+
+    Raises QueueFull, before anything is stored.
+    """
+    # In this order, so that two transactions that lock several tenants do not deadlock.
+    for (queue, tenant), jobs in sorted(added.items()):
+        limits = queue_configs.of(queue).tenant_limits
+        bound = None if limits is None else limits.depth_of(tenant)
+        if bound is not None and not tenants.has_room(queue, tenant, jobs, bound):
+            _admit_locked(queue, tenant, bound, jobs)
+
+
+def admit_stored(jobs: Sequence[Job]) -> None:
+    """Admit jobs that are stored already to their queues, as `admit` does."""
+    admit(added_by_stored(jobs))
+    configs = queue_configs.current()
+    # Of a time at which the queue named no tenants.
+    without = [job for job in jobs if job.tenant_id is None]
+    if configs is not None and without:
+        tenants.assign_to([job.pk for job in without if configs.of(job.queue).has_tenants])
+
+
+def _admit_locked(queue: str, tenant: str, bound: int, jobs: int) -> None:
+    try:
+        is_locked = tenants.lock(queue, tenant)
+    except OperationalError as error:
+        if not database.dialect().is_contention_error(error):
+            raise
+        raise _full(queue, tenant, None, bound, jobs) from None
+    if not is_locked:
+        raise _full(queue, tenant, None, bound, jobs)
+    # It may have changed while this transaction waited for the lock.
+    now = _bound_now(queue, tenant)
+    if now is not None and (depth := tenants.depth(queue, tenant)) + jobs > now:
+        raise _full(queue, tenant, depth, now, jobs)
+
+
+def _bound_now(queue: str, tenant: str) -> int | None:
+    limits = queue_configs.config_of(queue).tenant_limits
+    return None if limits is None else limits.depth_of(tenant)
+
+
+def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> QueueFull:
+    waits = queue_configs.of(queue).backpressure.strategy == "block"
+    error = QueueFull.at(
+        queue,
+        depth=bound if depth is None else depth,
+        bound=bound,
+        # Jobs of a tenant are never dropped for its newer ones: the bound of the queue does that.
+        strategy="block" if waits else "reject",
+        busy=depth is None,
+        tenant=tenant,
+    )
+    if jobs > bound:
+        error.can_never_fit, error.retryable = True, False
+        error.message = (
+            f"tenant {tenant} never has so many jobs at once in queue {queue}: its bound is {bound}"
+        )
+        error.hint = "Waiting does not help: send fewer jobs at a time."
+    error.needs = jobs, 0
+    return error
+
+
+def has_room_again(full: QueueFull) -> bool:
+    """Whether a tenant that was at its bound has room for the rejected jobs now."""
+    assert full.tenant is not None
+    bound = _bound_now(full.queue, full.tenant)
+    jobs, _ = full.needs
+    return bound is None or tenants.depth(full.queue, full.tenant) + jobs <= bound

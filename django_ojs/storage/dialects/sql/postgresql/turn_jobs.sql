@@ -1,0 +1,30 @@
+-- The best available jobs of tenants of a queue, locked: of each tenant and priority `number` after the
+-- first `skip`, and `limit` in all.
+--
+-- The rows are those of the given tenants in the given order, and no more are locked than are returned.
+-- The last column is as in limited_candidates.sql.
+SELECT id, priority, tenant_id, enqueued_at, size, limit_key, policy,
+       CASE WHEN limit_key IS NOT NULL
+            THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
+FROM (
+    SELECT job.* FROM unnest(
+        %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]
+    ) AS turn (priority, tenant_id, skip, number)
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.priority, j.tenant_id, j.enqueued_at, coalesce(j.size_bytes, 0) AS size,
+               j.limit_key, (j.options -> 'rate_limit')::text AS policy
+        FROM ojs_job AS j
+        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2 {{isolation}}
+          AND j.priority = turn.priority AND j.tenant_id = turn.tenant_id
+          AND (j.expires_at IS NULL OR j.expires_at > statement_timestamp())
+          AND (j.limit_key IS NULL OR (
+              j.limit_key <> ALL(%(busy)s::text[])
+              AND current_setting('transaction_isolation') LIKE 'read %%'))
+        ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id
+        OFFSET turn.skip LIMIT turn.number FOR UPDATE SKIP LOCKED
+    ) AS job
+    WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
+                      WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                        AND paused_at IS NOT NULL)
+    LIMIT %(limit)s
+) AS found

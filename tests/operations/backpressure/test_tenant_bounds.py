@@ -1,0 +1,247 @@
+"""Bounds of the tenants of a queue (ojs-backpressure §9.2)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.models import Event, Job, Queue
+from django_ojs.operations import push as pushing
+from django_ojs.operations import queues
+from django_ojs.operations.ack import ack
+from django_ojs.operations.activate import activate
+from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
+from django_ojs.operations.fetch import fetch
+from django_ojs.operations.push import PushOptions
+from django_ojs.operations.retry import retry
+from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.storage import queue_configs, tenants
+from tests.factories import envelope, in_state, own_connections
+from tests.http.api import Api
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NAME = "shared"
+PATIENCE = 60
+
+
+def bound(depth: int, **more: Any) -> None:
+    queues.configure(NAME, {"tenant_limits": {"max_queue_depth": depth, **more}})
+
+
+def of(tenant: str | None, **values: Any) -> Any:
+    meta = {} if tenant is None else {"tenant_id": tenant}
+    return envelope(**{"queue": NAME, "meta": meta, **values})
+
+
+def add(tenant: str | None = "acme", number: int = 1, **values: Any) -> list[Any]:
+    return pushing.push_batch([of(tenant, **values) for _ in range(number)])
+
+
+def depths() -> dict[str | None, int]:
+    waiting = Job.objects.filter(queue=NAME, state__in=["available", "scheduled", "retryable"])
+    return Counter(waiting.values_list("tenant_id", flat=True))
+
+
+@pytest.mark.requirement("BP-R006")
+def test_a_tenant_at_its_bound_is_rejected_and_the_others_go_on() -> None:
+    api = Api()
+    limits = {"max_queue_depth": 3, "tenants": {"large": {"max_queue_depth": 5}}}
+    api.put(f"queues/{NAME}/config", {"tenant_limits": limits}).ok()
+    body = {"type": "t", "args": [], "options": {"queue": NAME}}
+    for _ in range(3):
+        api.post("jobs", {**body, "meta": {"tenant_id": "acme"}}).ok(201)
+    rejected = api.post("jobs", {**body, "meta": {"tenant_id": "acme"}})
+    error = rejected.error(429, "QUEUE_FULL")
+    assert error["details"] | {"retry_after": 1} == {
+        "queue": NAME,
+        "depth": 3,
+        "bound": 3,
+        "strategy": "reject",
+        "tenant_id": "acme",
+        "limit": "max_queue_depth",
+        "retry_after": 1,
+    }
+    assert int(rejected.headers["Retry-After"]) >= 1
+    assert rejected.headers["X-OJS-Queue-Depth"] == rejected.headers["X-OJS-Queue-Bound"] == "3"
+    assert "for tenant acme" in error["message"]
+    add("large", 5)
+    with pytest.raises(QueueFull):
+        add("large")
+    # Jobs without a tenant are a tenant of their own.
+    add(None, 3)
+    with pytest.raises(QueueFull):
+        add(None)
+    assert depths() == {"acme": 3, "large": 5, "_default": 3}
+    # The tenant's rejections are recorded, and are not taken for those of a full queue.
+    rejections.recorder.reset()
+    events = Event.objects.filter(type="backpressure.rejected")
+    assert {event.data["tenant_id"] for event in events} == {"acme", "large", "_default"}
+    assert Queue.objects.get(pk=NAME).full_at is None
+
+
+def test_a_batch_fits_with_all_its_tenants_or_not_at_all() -> None:
+    bound(2)
+    with pytest.raises(QueueFull) as caught:
+        pushing.push_batch([of("b"), of("a"), of("b"), of("a"), of("b")])
+    assert caught.value.can_never_fit
+    assert caught.value.tenant == "b"
+    add("a")
+    with transaction.atomic():
+        with pytest.raises(QueueFull, match="queue shared for tenant a is full: 1 of 2"):
+            pushing.push_batch([of("b"), of("a"), of("a")])
+        # The caller's transaction is usable.
+        add("b")
+    assert depths() == {"a": 1, "b": 1}
+
+
+def test_the_bound_of_the_queue_holds_as_well() -> None:
+    bound(3)
+    queues.configure(NAME, {"backpressure": {"max_depth": 4}})
+    add("a", 3)
+    add("b")
+    with pytest.raises(QueueFull) as caught:
+        add("b")
+    assert (caught.value.tenant, caught.value.bound) == (None, 4)
+
+
+def test_whatever_adds_a_job_is_checked_and_whatever_ends_one_makes_room() -> None:
+    old = in_state("discarded", queue=NAME, meta={"tenant_id": "acme"})
+    bound(2)
+    (pending,) = add("acme", pending=True)
+    add("acme")
+    add("acme", scheduled_at=None)
+    with pytest.raises(QueueFull):
+        activate(pending.id)
+    (running, *_) = fetch([NAME])
+    activate(pending.id)
+    ack(running.id)
+    with pytest.raises(QueueFull):
+        add("acme")
+    with pytest.raises(QueueFull):
+        retry(old.pk)
+    other = in_state("available", queue="other", meta={"tenant_id": "acme"})
+    with pytest.raises(QueueFull):
+        queues.delete("other", strategy="move", target=NAME)
+    fetch([NAME])
+    queues.delete("other", strategy="move", target=NAME)
+    assert Job.objects.get(pk=other.pk).tenant_id == "acme"
+    fetch([NAME])
+    retry(old.pk)
+    assert depths() == {"acme": 2}
+
+
+def test_jobs_that_waited_before_the_bound_count() -> None:
+    before = [of("acme"), of("acme"), of(None), of("not a tenant!")]
+    pushing.push_batch(before)
+    assert depths() == {None: 4}
+    bound(2)
+    assert depths() == {"acme": 2, "_default": 2}
+    with pytest.raises(QueueFull):
+        add("acme")
+    # What another process has added that did not know of the bound is found by the maintenance.
+    Job.objects.filter(tenant_id="acme").update(tenant_id=None)
+    assert tenants.assign_all() == 2
+    assert tenants.assign_all() == 0
+    assert depths() == {"acme": 2, "_default": 2}
+    with pytest.raises(InvalidRequest, match=r"meta\.tenant_id must be a string") as caught:
+        add("not a tenant!")
+    assert caught.value.details["index"] == 0
+    bound(0)
+    add("acme", 3)
+
+
+def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
+    bound(1)
+    queues.configure(NAME, {"backpressure": {"strategy": "block"}})
+    add("acme")
+    (running,) = fetch([NAME])
+    add("acme")
+    waits = PushOptions(wait=WaitPolicy(seconds=PATIENCE), exact_bounds=True)
+    with ThreadPoolExecutor(1) as pool:
+
+        def enqueue() -> Any:
+            with own_connections():
+                return pushing.push(of("acme"), waits)
+
+        blocked = pool.submit(enqueue)
+        fetch([NAME])
+        assert blocked.result(PATIENCE).state == "available"
+    ack(running.id)
+    assert depths() == {"acme": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("BP-R006")
+@pytest.mark.parametrize("limit", [7, 200])
+def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
+    bound(limit)
+    names, producers = ("a", "b", "c"), 12
+    start = threading.Barrier(producers)
+
+    def produce(number: int) -> int:
+        stored = 0
+        with own_connections():
+            start.wait(PATIENCE)
+            rejected = dict.fromkeys(names, 0)
+            while min(rejected.values()) < 2:
+                for name in names:
+                    size = 1 + (number + stored) % 3
+                    try:
+                        if number % 2:
+                            add(name, size)
+                        else:
+                            with transaction.atomic():
+                                add(name)
+                                add(name, size)
+                                size += 1
+                    except QueueFull:
+                        rejected[name] += 1
+                    else:
+                        stored += size
+        return stored
+
+    with ThreadPoolExecutor(producers) as pool:
+        stored = sum(pool.map(produce, range(producers)))
+    found = depths()
+    assert sum(found.values()) == stored
+    for name in names:
+        # The last producers had batches: one job fits where the others did not.
+        assert found[name] <= limit
+        for _ in range(limit - found[name]):
+            add(name)
+        with pytest.raises(QueueFull):
+            add(name)
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
+def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> None:
+    bound(640)
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        add("acme")
+
+        def enqueue() -> None:
+            with own_connections():
+                add("acme")
+                add("other")
+
+        pool.submit(enqueue).result(PATIENCE)
+    assert depths() == {"acme": 2, "other": 1}
+
+
+def test_a_queue_without_the_option_has_the_same_statements_and_stores_no_tenant() -> None:
+    bound(5)
+    queue_configs.current()
+    with CaptureQueriesContext(connection) as queries:
+        pushing.push(of("acme", queue="plain"), PushOptions(generated_ids=True))
+    first, *others = [each["sql"] for each in queries]
+    assert "ojs_push" in first or first.startswith("INSERT INTO ojs_job")
+    assert all("pg_notify" in statement for statement in others)
+    assert Job.objects.get(queue="plain").tenant_id is None
