@@ -45,6 +45,7 @@ class Migration(migrations.Migration):
                 ("key", models.CharField(max_length=255, primary_key=True, serialize=False)),
                 ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
                 ("expires_at", models.DateTimeField()),
+                ("paused_until", models.DateTimeField(null=True)),
             ],
             options={
                 "db_table": "ojs_limit_key",

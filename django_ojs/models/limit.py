@@ -21,12 +21,14 @@ class LimitedQueue(StoredModel):
 
 
 class LimitKey(StoredModel):
-    """The starts of the jobs with a limit key (see `spec.rate_limit.Starts`)."""
+    """The starts of the jobs with a limit key (see `spec.rate_limit.Starts`), and its pause."""
 
     key = models.CharField(primary_key=True, max_length=255)
     starts = StoredJSONField(default=dict)
     #: From when on no rate needs them.
     expires_at = models.DateTimeField()
+    #: No job of the key starts before, because a handler or an operator said so.
+    paused_until = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "ojs_limit_key"

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Exists
+from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, LimitCheck, LimitKey, Queue
@@ -198,12 +198,19 @@ def _uses(keys: Collection[str]) -> dict[str, Use]:
     connection = database.connection()
     found = {}
     rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for key, active, starts, now in rows:
+    for key, active, starts, paused_until, now in rows:
         stored = {} if starts is None else json.loads_stored(starts)
         assert isinstance(stored, dict)
         # Starts that are later than now were stored before the clock was set back.
         until_now = Starts.parse(stored).until(now)
-        found[key] = Use(limit=RateLimit(), active=active, starts=until_now, now=now, is_exact=True)
+        found[key] = Use(
+            limit=RateLimit(),
+            active=active,
+            starts=until_now,
+            now=now,
+            is_exact=True,
+            paused_until=paused_until or 0,
+        )
     return found
 
 
@@ -223,8 +230,7 @@ def _hold(found: _Round) -> None:
 def _note_room(room_at: dict[str, int], key: str, use: Use) -> None:
     """Note when the rates of a job have room, unless a time before it is noted for its key."""
     if use.seconds_to_rate > 0:
-        at = use.starts.next_at(use.limit, use.now)
-        room_at[key] = min(at, room_at.get(key, at))
+        room_at[key] = min(use.next_at, room_at.get(key, use.next_at))
 
 
 def _check_at(times: Mapping[str, int]) -> None:
@@ -237,6 +243,19 @@ def _check_at(times: Mapping[str, int]) -> None:
     LimitCheck.primary.bulk_create(
         [LimitCheck(limit_key=key, due_at=at) for key, at in due.items() if key not in checked]
     )
+
+
+def pause(key: str, duration: timedelta) -> None:
+    """Let no job of a key start for so long. A pause that lasts longer stays as it is."""
+    until = Now() + duration
+    if not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
+        LimitKey.primary.bulk_create(
+            [LimitKey(key=key, expires_at=Now(), paused_until=until)],
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["paused_until"],
+        )
+        LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=until)])
 
 
 def _add_starts(found: _Round, started_at: datetime) -> None:
@@ -261,9 +280,11 @@ def _add_starts(found: _Round, started_at: datetime) -> None:
 
 
 def prune() -> int:
-    """Delete the starts that no rate needs. Return how many keys had only such."""
+    """Delete what is known of keys that no rate needs, and no pause. Return how many."""
     # A row that a claim changes meanwhile has another time then, and stays.
-    deleted, _ = LimitKey.primary.filter(expires_at__lt=Now() - _MARGIN).delete()
+    before = Now() - _MARGIN
+    paused = Q(paused_until__gte=before)
+    deleted, _ = LimitKey.primary.filter(~paused, expires_at__lt=before).delete()
     return deleted
 
 

@@ -819,7 +819,7 @@ NOTES: Final[dict[str, str]] = {
     ),
     "RL-R001": "The window slides: [Decisions](spec-decisions.md#queues).",
     "RL-R002": "By GCRA.",
-    "RL-R003": "Not yet.",
+    "RL-R003": "At most for a day; the run that says so spends no attempt.",
     "RL-R004": "Not yet.",
     "RL-R006": "Not yet.",
     "EH-02": "Only that of a run that was returned; the others are told by the events below.",

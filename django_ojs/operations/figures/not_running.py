@@ -153,6 +153,11 @@ def _limited_by_key(job: Job) -> str | None:
         return None
     used = key_limits.use_of(job)
     limit = used.limit
+    if used.is_paused:
+        return (
+            f"Its key {job.limit_key} is paused, and jobs of it start in "
+            f"{_duration((used.paused_until - used.now) / 1000)}."
+        )
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return (
             f"It waits for its limit: of the key {job.limit_key}, {used.active:,} of "

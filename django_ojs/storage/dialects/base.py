@@ -320,10 +320,11 @@ class Dialect(ABC):
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[tuple[str, int, str | None, int]]:
+    ) -> list[tuple[str, int, str | None, int | None, int]]:
         """Return how much of their limits keys use, under their locks.
 
-        Of each the key, the active jobs, the JSON of the starts, and the time in milliseconds.
+        Of each the key, the active jobs, the JSON of the starts, until when it is paused, and the
+        time, in milliseconds.
         """
         return self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
 

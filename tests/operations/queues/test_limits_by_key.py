@@ -101,7 +101,7 @@ def test_a_job_that_was_held_when_it_ended_is_claimed_after_a_retry() -> None:
     add(number=2)
     (running,) = claim()
     held = jobs().get(limit_hold=Hold.HELD)
-    jobs().filter(pk=held.pk).update(expires_at=timezone.now())
+    jobs().filter(pk=held.pk).update(expires_at=timezone.now() - MINUTE)
     assert promotion.expire() == 1
     ack.ack(running.id)
     assert claim() == []
