@@ -46,6 +46,8 @@ class Migration(migrations.Migration):
                 ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
                 ("expires_at", models.DateTimeField()),
                 ("paused_until", models.DateTimeField(null=True)),
+                ("override", django_ojs.models.fields.StoredJSONField(default=dict)),
+                ("override_until", models.DateTimeField(null=True)),
             ],
             options={
                 "db_table": "ojs_limit_key",

@@ -21,14 +21,18 @@ class LimitedQueue(StoredModel):
 
 
 class LimitKey(StoredModel):
-    """The starts of the jobs with a limit key (see `spec.rate_limit.Starts`), and its pause."""
+    """What is known of a limit key: the starts of its jobs, its pause, and its override."""
 
     key = models.CharField(primary_key=True, max_length=255)
+    #: See `spec.rate_limit.Starts`.
     starts = StoredJSONField(default=dict)
     #: From when on no rate needs them.
     expires_at = models.DateTimeField()
     #: No job of the key starts before, because a handler or an operator said so.
     paused_until = models.DateTimeField(null=True)
+    #: Limits in place of those of the jobs, until a time, or until they are removed.
+    override = StoredJSONField(default=dict)
+    override_until = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "ojs_limit_key"

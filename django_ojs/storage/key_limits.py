@@ -19,7 +19,7 @@ limit by key takes none of the others.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Exists, Q
@@ -31,6 +31,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import Hold, RateLimit, Starts
+from django_ojs.spec.rate_limit_policy import LIMITS
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, queue_configs
 from django_ojs.storage.claims import Claimed
@@ -89,6 +90,18 @@ def is_still_full(queue: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyUse(Use):
+    """How much of its limits a key uses."""
+
+    #: Limits in place of those of its jobs.
+    override: Mapping[str, Any] = field(default_factory=dict)
+
+    def under(self, policy: Mapping[str, Any]) -> "KeyUse":
+        """Return the use under the limits of a job that has a policy."""
+        return replace(self, limit=RateLimit.of_job({**policy, **self.override}))
+
+
 @dataclass(slots=True)
 class _Round:
     """What a claim finds among the best jobs of a queue."""
@@ -97,7 +110,7 @@ class _Round:
     refused: list[UUID] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     #: Before the chosen jobs start.
-    uses: dict[str, Use] = field(default_factory=dict)
+    uses: dict[str, KeyUse] = field(default_factory=dict)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
 
@@ -166,7 +179,7 @@ def _choose(
             found.busy.add(job.key)
             continue
         else:
-            use = replace(uses[job.key], limit=_limit_of(job.policy))
+            use = uses[job.key].under(_parsed(job.policy))
             if not use.room:
                 found.refused.append(job.id)
                 _note_room(found.room_at, job.key, use)
@@ -180,30 +193,29 @@ def _choose(
     return found
 
 
-def _limit_of(policy: str | None) -> RateLimit:
-    parsed = {} if policy is None else json.loads_stored(policy)
+def _parsed(stored: str | None) -> dict[str, Any]:
+    parsed = {} if stored is None else json.loads_stored(stored)
     assert isinstance(parsed, dict)
-    return RateLimit.of_job(parsed)
+    return parsed
 
 
-def _after_start(use: Use) -> Use:
+def _after_start(use: KeyUse) -> KeyUse:
     starts = use.starts.after_one_of_key(use.limit, use.now)
     return replace(use, active=use.active + 1, starts=starts)
 
 
-def _uses(keys: Collection[str]) -> dict[str, Use]:
+def _uses(keys: Collection[str]) -> dict[str, KeyUse]:
     """Return how much of their limits keys use, under their locks."""
     if not keys:
         return {}
     connection = database.connection()
     found = {}
     rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for key, active, starts, paused_until, now in rows:
-        stored = {} if starts is None else json.loads_stored(starts)
-        assert isinstance(stored, dict)
+    for key, active, starts, override, paused_until, now in rows:
         # Starts that are later than now were stored before the clock was set back.
-        until_now = Starts.parse(stored).until(now)
-        found[key] = Use(
+        until_now = Starts.parse(_parsed(starts)).until(now)
+        found[key] = KeyUse(
+            override=_parsed(override),
             limit=RateLimit(),
             active=active,
             starts=until_now,
@@ -214,11 +226,65 @@ def _uses(keys: Collection[str]) -> dict[str, Use]:
     return found
 
 
-def use_of(job: Job) -> Use:
+def use_of(job: Job) -> KeyUse:
     """Return how much of its limits the key of a job uses now."""
     assert job.limit_key is not None
-    policy = job.options.get("rate_limit") or {}
-    return replace(_uses([job.limit_key])[job.limit_key], limit=RateLimit.of_job(policy))
+    return _uses([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyStatus:
+    """A key, for people and for the HTTP API."""
+
+    key: str
+    #: The limits of one of its jobs, with its override.
+    policy: Mapping[str, Any]
+    use: KeyUse
+    #: Up to a number.
+    waiting: int
+    #: None where nothing is kept of the key.
+    row: LimitKey | None
+
+
+def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
+    """Return keys in this order; of each, up to `most` waiting jobs are counted."""
+    connection = database.connection()
+    uses = _uses(keys)
+    rows = (
+        database.dialect_of(connection).limit_keys_waiting(connection, keys, most) if keys else []
+    )
+    waiting = {key: (number, _parsed(policy)) for key, number, policy in rows}
+    kept = LimitKey.primary.in_bulk(keys)
+    found = []
+    for key in keys:
+        number, policy = waiting[key]
+        use = uses[key].under(policy)
+        shown = {name: policy[name] for name in LIMITS if policy.get(name) is not None}
+        found.append(
+            KeyStatus(
+                key=key,
+                policy={**shown, **use.override},
+                use=use,
+                waiting=number,
+                row=kept.get(key),
+            )
+        )
+    return found
+
+
+def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
+    """Put limits in place of those of the jobs of a key; none of them ends an override."""
+    LimitKey.primary.bulk_create(
+        [LimitKey(key=key, expires_at=Now(), override=limits, override_until=until)],
+        update_conflicts=True,
+        unique_fields=["key"],
+        update_fields=["override", "override_until"],
+    )
+    # They may start now, and when the override ends.
+    checks = [LimitCheck(limit_key=key, due_at=Now())]
+    if until is not None:
+        checks.append(LimitCheck(limit_key=key, due_at=until))
+    LimitCheck.primary.bulk_create(checks)
 
 
 def _hold(found: _Round) -> None:
@@ -227,7 +293,7 @@ def _hold(found: _Round) -> None:
         _check_at(found.room_at)
 
 
-def _note_room(room_at: dict[str, int], key: str, use: Use) -> None:
+def _note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:
     """Note when the rates of a job have room, unless a time before it is noted for its key."""
     if use.seconds_to_rate > 0:
         room_at[key] = min(use.next_at, room_at.get(key, use.next_at))
@@ -260,11 +326,11 @@ def pause(key: str, duration: timedelta) -> None:
 
 def _add_starts(found: _Round, started_at: datetime) -> None:
     """Store the starts of the chosen jobs, for the rates of their keys."""
-    uses: dict[str, Use] = {}
+    uses: dict[str, KeyUse] = {}
     for job in found.chosen:
         if job.key is not None:
             use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
-            uses[job.key] = _after_start(replace(use, limit=_limit_of(job.policy)))
+            uses[job.key] = _after_start(use.under(_parsed(job.policy)))
     rows = [
         LimitKey(key=key, starts=use.starts.render(), expires_at=_moment(use.starts.expires_at))
         for key, use in uses.items()
@@ -280,11 +346,12 @@ def _add_starts(found: _Round, started_at: datetime) -> None:
 
 
 def prune() -> int:
-    """Delete what is known of keys that no rate needs, and no pause. Return how many."""
+    """Delete what is known of keys that no rate, pause or override needs. Return how many."""
     # A row that a claim changes meanwhile has another time then, and stays.
     before = Now() - _MARGIN
-    paused = Q(paused_until__gte=before)
-    deleted, _ = LimitKey.primary.filter(~paused, expires_at__lt=before).delete()
+    is_over = Q(paused_until=None) | Q(paused_until__lt=before)
+    has_none = Q(override={}) | Q(override_until__lt=before)
+    deleted, _ = LimitKey.primary.filter(is_over, has_none, expires_at__lt=before).delete()
     return deleted
 
 
@@ -368,13 +435,13 @@ def _with_held(keys: Collection[str]) -> set[str]:
 
 
 def _split(
-    key: str, jobs: Iterable[tuple[UUID, str | None]], use: Use, room_at: dict[str, int]
+    key: str, jobs: Iterable[tuple[UUID, str | None]], use: KeyUse, room_at: dict[str, int]
 ) -> tuple[list[UUID], set[str]]:
     """Return those of held jobs that may start together, and the policies of the others."""
     may_start: list[UUID] = []
     refused: set[str] = set()
     for job_id, policy in jobs:
-        use = replace(use, limit=_limit_of(policy))
+        use = use.under(_parsed(policy))
         if use.room:
             may_start.append(job_id)
             use = _after_start(use)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
-from typing import Final
+from typing import Final, Self
 
 from django_ojs.conf import settings
 from django_ojs.models import LimitedQueue
@@ -55,7 +55,7 @@ class Use:
             room = min(room, self.limit.concurrency - self.active)
         return max(0, room)
 
-    def claimed_at(self, at: datetime) -> "Use":
+    def claimed_at(self, at: datetime) -> Self:
         """Return the use with the time at which jobs were claimed.
 
         A process may be suspended between the two statements: starts that counted as earlier than
@@ -63,7 +63,7 @@ class Use:
         """
         return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
 
-    def after(self, number: int) -> "Use":
+    def after(self, number: int) -> Self:
         """Return the use after so many jobs have started."""
         starts = self.starts.after(self.limit, number, self.now)
         return replace(self, active=self.active + number, starts=starts)

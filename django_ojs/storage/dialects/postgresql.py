@@ -43,6 +43,7 @@ _SQL = load_all(
     },
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
+    "limit_keys": load("common", "limit_keys"),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
 }
 #: By whether the ids were generated, and whether the queues are asked for room.

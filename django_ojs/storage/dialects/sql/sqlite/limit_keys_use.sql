@@ -1,8 +1,9 @@
 -- How much of their limits keys use, for the holder of the write lock: the active jobs, the starts,
--- until when they are paused, and the time, in milliseconds.
+-- the override, until when they are paused, and the time, in milliseconds.
 SELECT wanted.value,
        (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.value),
        known.starts,
+       CASE WHEN known.override_until IS NULL OR known.override_until > {now} THEN known.override END,
        CAST((julianday(known.paused_until) - 2440587.5) * 86400000 AS integer),
        CAST((julianday('now') - 2440587.5) * 86400000 AS integer)
 FROM json_each(%(keys)s) AS wanted LEFT JOIN ojs_limit_key AS known ON known.key = wanted.value
