@@ -48,6 +48,9 @@ class Migration(migrations.Migration):
                 ("paused_until", models.DateTimeField(null=True)),
                 ("override", django_ojs.models.fields.StoredJSONField(default=dict)),
                 ("override_until", models.DateTimeField(null=True)),
+                ("limited_since", models.DateTimeField(null=True)),
+                ("limited_by", models.CharField(blank=True, max_length=16)),
+                ("eased_at", models.DateTimeField(null=True)),
             ],
             options={
                 "db_table": "ojs_limit_key",

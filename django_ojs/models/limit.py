@@ -33,6 +33,10 @@ class LimitKey(StoredModel):
     #: Limits in place of those of the jobs, until a time, or until they are removed.
     override = StoredJSONField(default=dict)
     override_until = models.DateTimeField(null=True)
+    #: Since when jobs of the key have been held, by which limit, and since when none is.
+    limited_since = models.DateTimeField(null=True)
+    limited_by = models.CharField(max_length=16, blank=True)
+    eased_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "ojs_limit_key"

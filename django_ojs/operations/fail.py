@@ -183,7 +183,9 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 def _pause_key(job: Job, failure: Failure) -> None:
     if job.limit_key is not None and (pause := failure.pause):
-        key_limits.pause(job.limit_key, pause)
+        is_new = key_limits.pause(job.limit_key, pause)
+        if is_new:
+            publish.key_paused(job.limit_key, pause, reason=failure.type)
 
 
 def _wait(

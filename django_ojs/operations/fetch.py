@@ -86,7 +86,8 @@ def fetch(
         }
         with publish.atomic_if_published(*publish.STARTED):
             if limits_checked and queue_configs.is_limited_by_key(queue):
-                claimed = key_limits.claim(**values)
+                claimed, crossings = key_limits.claim(**values)
+                publish.rate_limits(crossings)
             else:
                 claimed = transitions.claim(**values, limits_checked=limits_checked)
             publish.started(claimed)

@@ -52,6 +52,9 @@ POLICIES: Final = 10
 #: be rolled back.
 LOCKED_AFTER: Final = timedelta(seconds=1)
 
+#: After so many milliseconds without a held job, a key has left its limit.
+_EPISODE_ENDS_AFTER_MS: Final = 60_000
+
 #: For how long starts are kept that no rate needs.
 _MARGIN: Final = timedelta(minutes=1)
 
@@ -96,10 +99,37 @@ class KeyUse(Use):
 
     #: Limits in place of those of its jobs.
     override: Mapping[str, Any] = field(default_factory=dict)
+    #: By which limit jobs of it are held; empty without an episode.
+    limited_by: str = ""
+    #: Since when none is held any more, in an episode.
+    eased_at: int | None = None
 
     def under(self, policy: Mapping[str, Any]) -> "KeyUse":
         """Return the use under the limits of a job that has a policy."""
         return replace(self, limit=RateLimit.of_job({**policy, **self.override}))
+
+    def exceeded(self) -> tuple[str, int | None, int | None]:
+        """Return the limit that lets no job start: its strategy, its number, and what is used."""
+        limit = self.limit
+        if self.is_paused:
+            return "pause", None, None
+        if limit.concurrency is not None and self.active >= limit.concurrency:
+            return "concurrency", limit.concurrency, self.active
+        for rate in limit.windows:
+            if self.starts.in_window(rate, self.now) >= rate.limit:
+                return "rate", rate.limit, self.starts.in_window(rate, self.now)
+        return "throttle", min((rate.limit for rate in limit.throttles), default=None), None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crossing:
+    """A key reached a limit, or none of its jobs has been held for a minute."""
+
+    key: str
+    strategy: str
+    is_over: bool = False
+    limit: int | None = None
+    current: int | None = None
 
 
 @dataclass(slots=True)
@@ -109,6 +139,8 @@ class _Round:
     chosen: list[Candidate] = field(default_factory=list)
     refused: list[UUID] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
+    #: The limit that the first refused job of each key met.
+    exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
     #: Before the chosen jobs start.
     uses: dict[str, KeyUse] = field(default_factory=dict)
     #: When the rates of keys have room again, in milliseconds since 1970.
@@ -125,12 +157,13 @@ def claim(
     isolation: Isolation,
     max_bytes: int,
     at_least_one: bool,
-) -> list[Claimed]:
+) -> tuple[list[Claimed], list[Crossing]]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
+    Return them, and the keys that reached a limit or left it.
     """
-    open_due()
+    _, crossings = open_due()
     connection = database.connection()
     dialect = database.dialect_of(connection)
     found, busy, limited = _Round(), set[str](), limit
@@ -140,7 +173,7 @@ def claim(
         )
         found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
         busy |= found.busy
-        _hold(found)
+        crossings += _hold(found)
         if len(found.chosen) >= limit or not (found.refused or found.busy):
             break
         limited = max(limit, HELD_AT_ONCE)
@@ -161,7 +194,7 @@ def claim(
         next_starts.note(queue, RETRY_AFTER)
     else:
         next_starts.forget(queue)
-    return jobs
+    return jobs, crossings
 
 
 def _choose(
@@ -182,6 +215,7 @@ def _choose(
             use = uses[job.key].under(_parsed(job.policy))
             if not use.room:
                 found.refused.append(job.id)
+                found.exceeded.setdefault(job.key, use.exceeded())
                 _note_room(found.room_at, job.key, use)
                 continue
         size += job.size
@@ -211,7 +245,7 @@ def _uses(keys: Collection[str]) -> dict[str, KeyUse]:
     connection = database.connection()
     found = {}
     rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for key, active, starts, override, paused_until, now in rows:
+    for key, active, starts, override, paused_until, limited_by, eased_at, now in rows:
         # Starts that are later than now were stored before the clock was set back.
         until_now = Starts.parse(_parsed(starts)).until(now)
         found[key] = KeyUse(
@@ -222,6 +256,8 @@ def _uses(keys: Collection[str]) -> dict[str, KeyUse]:
             now=now,
             is_exact=True,
             paused_until=paused_until or 0,
+            limited_by=limited_by or "",
+            eased_at=eased_at,
         )
     return found
 
@@ -287,10 +323,65 @@ def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> Non
     LimitCheck.primary.bulk_create(checks)
 
 
-def _hold(found: _Round) -> None:
-    if found.refused:
-        Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
-        _check_at(found.room_at)
+def _hold(found: _Round) -> list[Crossing]:
+    """Hold the jobs that were refused. Return the keys that have reached a limit with them."""
+    if not found.refused:
+        return []
+    Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
+    _check_at(found.room_at)
+    if lasting := [key for key in found.exceeded if found.uses[key].eased_at is not None]:
+        LimitKey.primary.filter(pk__in=lasting).update(eased_at=None)
+    begun = [
+        Crossing(key=key, strategy=strategy, limit=limit, current=current)
+        for key, (strategy, limit, current) in found.exceeded.items()
+        if not found.uses[key].limited_by
+    ]
+    if begun:
+        LimitKey.primary.bulk_create(
+            [
+                LimitKey(
+                    key=each.key,
+                    expires_at=Now(),
+                    limited_since=Now(),
+                    limited_by=each.strategy,
+                )
+                for each in begun
+            ],
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["limited_since", "limited_by", "eased_at"],
+        )
+    return begun
+
+
+def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> list[Crossing]:
+    """Note that no job of these keys is held. Return those of which none has been for a minute.
+
+    The jobs of a key that is nearly at its limit are held and opened many times a minute.
+    """
+    eased, over = [], []
+    ends_at: dict[str, int] = {}
+    for key in keys:
+        use = uses[key]
+        if not use.limited_by:
+            continue
+        since = use.eased_at
+        if since is not None and use.now - since >= _EPISODE_ENDS_AFTER_MS:
+            over.append(key)
+            continue
+        if since is None:
+            eased.append(key)
+            since = use.now
+        # A second later than needed: `eased_at` is set by the next statement.
+        ends_at[key] = since + _EPISODE_ENDS_AFTER_MS + 1_000
+    if eased:
+        LimitKey.primary.filter(pk__in=eased).update(eased_at=Now())
+    _check_at(ends_at)
+    if over:
+        LimitKey.primary.filter(pk__in=over).update(
+            limited_since=None, limited_by="", eased_at=None
+        )
+    return [Crossing(key=key, strategy=uses[key].limited_by, is_over=True) for key in over]
 
 
 def _note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:
@@ -311,10 +402,14 @@ def _check_at(times: Mapping[str, int]) -> None:
     )
 
 
-def pause(key: str, duration: timedelta) -> None:
-    """Let no job of a key start for so long. A pause that lasts longer stays as it is."""
+def pause(key: str, duration: timedelta) -> bool:
+    """Let no job of a key start for so long. A pause that lasts longer stays as it is.
+
+    Return whether the key was not paused before.
+    """
     until = Now() + duration
-    if not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
+    is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
+    if is_new or not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
         LimitKey.primary.bulk_create(
             [LimitKey(key=key, expires_at=Now(), paused_until=until)],
             update_conflicts=True,
@@ -322,6 +417,7 @@ def pause(key: str, duration: timedelta) -> None:
             update_fields=["paused_until"],
         )
         LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=until)])
+    return is_new
 
 
 def _add_starts(found: _Round, started_at: datetime) -> None:
@@ -351,7 +447,8 @@ def prune() -> int:
     before = Now() - _MARGIN
     is_over = Q(paused_until=None) | Q(paused_until__lt=before)
     has_none = Q(override={}) | Q(override_until__lt=before)
-    deleted, _ = LimitKey.primary.filter(is_over, has_none, expires_at__lt=before).delete()
+    unused = LimitKey.primary.filter(is_over, has_none, limited_since=None)
+    deleted, _ = unused.filter(expires_at__lt=before).delete()
     return deleted
 
 
@@ -371,17 +468,18 @@ def _has_waiting(queue: str) -> bool:
     return waiting.order_by().exists()
 
 
-def open_due() -> int:
+def open_due() -> tuple[int, list[Crossing]]:
     """Take keys from the journal, and open their best held jobs that may start.
 
-    In a transaction in which each statement sees what was committed before. Return how many keys.
+    In a transaction in which each statement sees what was committed before. Return how many keys,
+    and those of which no job has been held for a minute.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
     keys = [key for key, is_locked in due if is_locked]
     if not keys:
-        return 0
+        return 0, []
     # What has ended by a row that is deleted here is counted by the next statement no more.
     LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
     uses = _uses(keys)
@@ -420,11 +518,14 @@ def open_due() -> int:
         notify.workers_of(queues)
     _check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
+    over: list[Crossing] = []
     if unsettled:
         at = Now() + LOCKED_AFTER
-        checks += [LimitCheck(limit_key=key, due_at=at) for key in _with_held(unsettled)]
+        locked = _with_held(unsettled)
+        checks += [LimitCheck(limit_key=key, due_at=at) for key in locked]
+        over = _ease(unsettled - locked, uses)
     LimitCheck.primary.bulk_create(checks)
-    return len(keys)
+    return len(keys), over
 
 
 def _with_held(keys: Collection[str]) -> set[str]:

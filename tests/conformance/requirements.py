@@ -811,7 +811,7 @@ NOTES: Final[dict[str, str]] = {
     "EV-S05": "Not by source.",
     "EV-S08": "By age, 30 days by default; not by number.",
     "RL-005": "For credentials of all queues.",
-    "RL-006": "Not yet.",
+    "RL-006": "One of each for a key and an episode, not for a job.",
     "RL-6.2": "Jobs wait; any other `on_limit` is refused with 422.",
     "RL-10.4-1": "Not there: requests over HTTP are not limited.",
     "RL-10.4-2": (

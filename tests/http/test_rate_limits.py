@@ -97,6 +97,7 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     LimitCheck.primary.update(due_at=F("due_at") - 2 * HOUR)
     assert api.get("rate-limits/stripe").ok()["override"] is None
     assert len(claimed()) == 1
+    LimitKey.primary.update(limited_since=None)
     assert limits.prune() == 1
 
 

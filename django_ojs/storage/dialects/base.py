@@ -320,11 +320,12 @@ class Dialect(ABC):
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[tuple[str, int, str | None, str | None, int | None, int]]:
+    ) -> list[tuple[str, int, str | None, str | None, int | None, str | None, int | None, int]]:
         """Return how much of their limits keys use, under their locks.
 
         Of each the key, the active jobs, the JSON of the starts and of the override, until when it
-        is paused, and the time, in milliseconds.
+        is paused, by which limit its jobs are held, since when none is, and the time, the times in
+        milliseconds.
         """
         return self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
 

@@ -63,6 +63,7 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     time_passes(MINUTE)
     assert {each.id for each in claim()} == {running.id, waiting.pk}
     time_passes(MINUTE * 2)
+    LimitKey.primary.update(limited_since=None)
     assert limits.prune() == 1
 
 
