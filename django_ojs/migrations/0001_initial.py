@@ -54,7 +54,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "ojs_limit_key",
-                "default_permissions": (),
+                "verbose_name": "limit key",
+                "default_permissions": ("view",),
                 "indexes": [models.Index(models.F("expires_at"), name="ojs_limit_key_expires")],
             },
         ),

@@ -1,6 +1,7 @@
 """When jobs under limits started, as far as rates need it, and which keys are to check."""
 
 from django.db import models
+from django.utils import timezone
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -40,11 +41,18 @@ class LimitKey(StoredModel):
 
     class Meta:
         db_table = "ojs_limit_key"
-        default_permissions = ()
+        default_permissions = ("view",)
+        verbose_name = "limit key"
         indexes = [models.Index("expires_at", name="ojs_limit_key_expires")]
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it has an override that has not ended."""
+        until = self.override_until
+        return bool(self.override) and (until is None or until > timezone.now())
 
 
 class LimitCheck(StoredModel):

@@ -1,6 +1,6 @@
 """Limit keys: their state, and overrides of their limits (ojs-rate-limiting §10)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -58,6 +58,13 @@ def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = No
     They hold until a time, or until they are removed. A key needs no jobs yet; without a limit, the
     override is removed. Raises InvalidRequest.
     """
+    _override(key, check_override(key, limits, until=until), until)
+
+
+def check_override(
+    key: str, limits: Mapping[str, Any], *, until: datetime | None
+) -> dict[str, Any]:
+    """Return the limits of an override without those that are None. Raises InvalidRequest."""
     check_key(key, "key")
     found = parse_override(limits)
     if until is not None and not found:
@@ -65,7 +72,7 @@ def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = No
         raise InvalidRequest.of("expires_at", rule)
     if until is not None and until <= timezone.now():
         raise InvalidRequest.of("expires_at", "must be in the future")
-    _override(key, found, until)
+    return found
 
 
 @database.write_transaction
@@ -83,3 +90,9 @@ def remove_override(key: str) -> bool:
         return False
     key_limits.override(key, {}, None)
     return True
+
+
+@database.write_transaction
+def open_now(keys: Collection[str]) -> int:
+    """End the pauses of these keys. Return how many were paused."""
+    return key_limits.end_pauses(keys)
