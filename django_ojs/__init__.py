@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from django_ojs.payloads.reference import payload_reference
     from django_ojs.schedules import cron
     from django_ojs.spec.errors import OJSError
-    from django_ojs.spec.failure import DeadLetter, Discard, Retry
+    from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
     from django_ojs.spec.rate_limit_policy import RateLimitPolicy
     from django_ojs.spec.retry_policy import RetryPolicy
     from django_ojs.spec.states import State
@@ -89,7 +89,7 @@ _HOME = {
     "django_ojs.schedules": "cron",
     "django_ojs.payloads.parameters": "PayloadFile PayloadStream UnverifiedPayloadStream",
     "django_ojs.spec.errors": "OJSError",
-    "django_ojs.spec.failure": "DeadLetter Discard Retry",
+    "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
     "django_ojs.spec.rate_limit_policy": "RateLimitPolicy",
     "django_ojs.spec.retry_policy": "RetryPolicy",
     "django_ojs.spec.states": "State",
@@ -115,6 +115,7 @@ __all__ = [
     "Outcome",
     "PayloadFile",
     "PayloadStream",
+    "RateLimitExceeded",
     "RateLimitPolicy",
     "Request",
     "Retry",

@@ -74,7 +74,7 @@ copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
 #: Classes that users make. The others come from the package, and their parameters are internal.
-CONSTRUCTED = {"RetryPolicy", "UniquePolicy", "Retry", "Discard", "DeadLetter"}
+CONSTRUCTED = {"RetryPolicy", "UniquePolicy", "Retry", "RateLimitExceeded", "Discard", "DeadLetter"}
 #: What `django_ojs.spec.json.JSON` is at run time, with itself inside.
 _JSON = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 

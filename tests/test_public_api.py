@@ -39,6 +39,7 @@ NAMES = {
     "Outcome",
     "PayloadFile",
     "PayloadStream",
+    "RateLimitExceeded",
     "RateLimitPolicy",
     "Request",
     "Retry",

@@ -21,6 +21,7 @@ from django_ojs.models import (
     DeadLetterJob,
     Event,
     Job,
+    LimitKey,
     OutboxEntry,
     Overview,
     Queue,
@@ -34,7 +35,7 @@ from django_ojs.storage import process_state
 #: Pages of other models of the app follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
     *(Overview, Queue, Job, DeadLetterJob, Worker, Workflow, CronJob),
-    *(BulkOperation, Event, Webhook, OutboxEntry, ApiKey),
+    *(LimitKey, BulkOperation, Event, Webhook, OutboxEntry, ApiKey),
 )
 
 #: Seconds for which a number is reused.

@@ -12,6 +12,7 @@ from django_ojs.admin.cron_jobs import CronJobAdmin
 from django_ojs.admin.dead_letters import DeadLetterAdmin
 from django_ojs.admin.events import EventAdmin
 from django_ojs.admin.jobs import JobAdmin
+from django_ojs.admin.limit_keys import LimitKeyAdmin
 from django_ojs.admin.outbox import OutboxEntryAdmin
 from django_ojs.admin.overview import OverviewAdmin
 from django_ojs.admin.queues import QueueAdmin
@@ -25,6 +26,7 @@ from django_ojs.models import (
     DeadLetterJob,
     Event,
     Job,
+    LimitKey,
     OutboxEntry,
     Overview,
     Queue,
@@ -54,6 +56,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
 #: Django's own lists and forms.
 FORM_ADMINS: dict[type[models.Model], type[_Admin]] = {
     ApiKey: ApiKeyAdmin,
+    LimitKey: LimitKeyAdmin,
     OutboxEntry: OutboxEntryAdmin,
     Webhook: WebhookAdmin,
 }

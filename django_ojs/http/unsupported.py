@@ -16,7 +16,6 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}",
-    "rate_limits": rf"rate-limits{_BELOW}",
     "history": rf"history{_BELOW}|{_JOB}/lineage",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",

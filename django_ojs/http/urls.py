@@ -18,6 +18,7 @@ try:
         openapi,
         progress,
         queues,
+        rate_limits,
         system,
         webhooks,
         workers,
@@ -70,6 +71,9 @@ urlpatterns: list[URLPattern] = [
     route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),
     route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
     route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
+    # Limits by key
+    route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
+    route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
     # Dead letters
     route("v1/dead-letter", dead_letter.DeadLetters, "ojs-dead-letters"),
     route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),

@@ -1,6 +1,7 @@
 """When jobs under limits started, as far as rates need it, and which keys are to check."""
 
 from django.db import models
+from django.utils import timezone
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -21,20 +22,37 @@ class LimitedQueue(StoredModel):
 
 
 class LimitKey(StoredModel):
-    """The starts of the jobs with a limit key (see `spec.rate_limit.Starts`)."""
+    """What is known of a limit key: the starts of its jobs, its pause, and its override."""
 
     key = models.CharField(primary_key=True, max_length=255)
+    #: See `spec.rate_limit.Starts`.
     starts = StoredJSONField(default=dict)
     #: From when on no rate needs them.
     expires_at = models.DateTimeField()
+    #: No job of the key starts before, because a handler or an operator said so.
+    paused_until = models.DateTimeField(null=True)
+    #: Limits in place of those of the jobs, until a time, or until they are removed.
+    override = StoredJSONField(default=dict)
+    override_until = models.DateTimeField(null=True)
+    #: Since when jobs of the key have been held, by which limit, and since when none is.
+    limited_since = models.DateTimeField(null=True)
+    limited_by = models.CharField(max_length=16, blank=True)
+    eased_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "ojs_limit_key"
-        default_permissions = ()
+        default_permissions = ("view",)
+        verbose_name = "limit key"
         indexes = [models.Index("expires_at", name="ojs_limit_key_expires")]
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it has an override that has not ended."""
+        until = self.override_until
+        return bool(self.override) and (until is None or until > timezone.now())
 
 
 class LimitCheck(StoredModel):

@@ -20,7 +20,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, notify, transitions
+from django_ojs.storage import database, key_limits, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -36,10 +36,13 @@ def fail(
 ) -> Job:
     """Record a failed run: the job waits for its next attempt, or is discarded.
 
-    An outcome that the handler raised takes precedence over the policy (ojs-retry §7.2). Raises
-    JobNotFound, Conflict when the job is not active, ClaimLost when it is active under another
-    claim.
+    An outcome that the handler raised takes precedence over the policy (ojs-retry §7.2). A failure
+    with `rate_limit_until` pauses the limit key of the job, which waits as long and spends no
+    attempt. Raises JobNotFound, Conflict when the job is not active, ClaimLost when it is active
+    under another claim.
     """
+    if pause := failure.pause:
+        return _postpone(job_id, failure, pause, claim)
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     decision = decide(job, failure)
     if decision.action == "retry":
@@ -69,7 +72,12 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 
     Raises as `fail` does.
     """
+    return _postpone(job_id, failure, delay, claim)
+
+
+def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
+    _pause_key(job, failure)
     # Recorded once: until a deployment ends, a job may be postponed every half minute.
     recorded = (job.error or {}).get("type") == failure.type
     _wait(job, failure, delay, None if recorded else AttemptOutcome.RETURNED, spend=False)
@@ -127,6 +135,8 @@ def _requeue(
 ) -> Job:
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
+    if failure is not None:
+        _pause_key(job, failure)
     if error is not None:
         record([job.pk], outcome, error)
     transitions.apply_one(
@@ -169,6 +179,13 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
     if job.state != State.ACTIVE or not claim.holds(job):
         transitions.refuse(trigger, target, job, claim)
     return job
+
+
+def _pause_key(job: Job, failure: Failure) -> None:
+    if job.limit_key is not None and (pause := failure.pause):
+        is_new = key_limits.pause(job.limit_key, pause)
+        if is_new:
+            publish.key_paused(job.limit_key, pause, reason=failure.type)
 
 
 def _wait(

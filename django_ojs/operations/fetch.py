@@ -89,9 +89,11 @@ def fetch(
         with publish.atomic_if_published(*publish.STARTED):
             fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
             if fairness is not None:
-                claimed = tenant_turns.claim(fairness, values)
+                claimed, crossings = tenant_turns.claim(fairness, values)
+                publish.rate_limits(crossings)
             elif limits_checked and queue_configs.is_limited_by_key(queue):
-                claimed = key_limits.claim(**values)
+                claimed, crossings = key_limits.claim(**values)
+                publish.rate_limits(crossings)
             else:
                 claimed = transitions.claim(**values, limits_checked=limits_checked)
             publish.started(claimed)

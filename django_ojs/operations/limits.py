@@ -5,6 +5,7 @@ from typing import Final
 from django.db.models.functions import Now
 
 from django_ojs.models import LimitCheck
+from django_ojs.operations.events import publish
 from django_ojs.storage import database, key_limits
 
 #: Keys of one step.
@@ -20,7 +21,9 @@ def open_due() -> int:
 @database.write_transaction
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
-    return key_limits.open_due()
+    number, crossings = key_limits.open_due()
+    publish.rate_limits(crossings)
+    return number
 
 
 @database.write_transaction

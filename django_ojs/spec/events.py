@@ -60,6 +60,11 @@ class EventType(StrEnum):
     BACKPRESSURE_REJECTED = "backpressure.rejected"
     BACKPRESSURE_DROPPED = "backpressure.dropped"
     BACKPRESSURE_CLEARED = "backpressure.cleared"
+    # rate-limiting §11.1.
+    RATE_LIMIT_EXCEEDED = "rate_limit.exceeded"
+    RATE_LIMIT_RELEASED = "rate_limit.released"
+    RATE_LIMIT_DROPPED = "rate_limit.dropped"
+    RATE_LIMIT_DYNAMIC_ADJUSTED = "rate_limit.dynamic_adjusted"
 
 
 CATALOGUE: Final = frozenset(EventType)
@@ -76,6 +81,7 @@ KEPT_BY_DEFAULT: Final = (
     "job.expired",
     "workflow.failed",
     "cron.*",
+    "rate_limit.*",
 )
 
 _PATTERN: Final = re.compile(r"\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*)")

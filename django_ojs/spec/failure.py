@@ -2,15 +2,17 @@
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from itertools import islice
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from django_ojs.spec.errors import InvalidRequest, OJSError
-from django_ojs.spec.times import parse_seconds
+from django_ojs.spec.times import format_timestamp, parse_duration, parse_seconds, parse_timestamp
 
 #: core §8.1 recommends both.
 MAX_FRAMES: Final = 50
@@ -24,6 +26,11 @@ MAX_DETAIL_CHARACTERS: Final = 1_000
 
 #: The type of the error of a job that its worker has no handler for.
 UNKNOWN_JOB_TYPE: Final = "unknown_job_type"
+
+#: How long the answer of a handler pauses the key of its job, and at most: a mistake must not stop
+#: a key for years.
+DEFAULT_PAUSE: Final = timedelta(minutes=1)
+MAX_PAUSE: Final = timedelta(days=1)
 
 RESPONSE_CODES: Final = frozenset({"RETRY", "DISCARD", "DEAD_LETTER", "FAIL"})
 
@@ -54,6 +61,33 @@ class Retry(HandlerResponse):
         return self.__class__, (self.message, self.delay)
 
 
+class RateLimitExceeded(HandlerResponse):
+    """Pause the limit key of the job, because the service that it calls refuses more calls.
+
+    No job of the key starts before that is over, at most a day later, and this one spends no
+    attempt. `retry_after` is a timedelta, a number of seconds, "PT5M" or "5m", a datetime, or the
+    value of a Retry-After header; one that cannot be read, or None, is a minute. A job without a
+    limit key waits alone.
+    """
+
+    code = "RETRY"
+
+    def __init__(
+        self, message: str = "", *, retry_after: timedelta | datetime | str | float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.until = _until(retry_after)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rate_limit_exceeded, (self.__class__, self.message, self.until)
+
+
+def _rate_limit_exceeded(
+    cls: type[RateLimitExceeded], message: str, until: datetime
+) -> RateLimitExceeded:
+    return cls(message, retry_after=until)
+
+
 class Discard(HandlerResponse):
     """End the job: no further attempt, no dead letter."""
 
@@ -80,6 +114,15 @@ class Failure:
     #: reader of the failure may import it.
     exception_class: str | None = None
     delay: timedelta | None = None
+    #: Until when no job of the same limit key may start (ojs-rate-limiting §9.1).
+    rate_limit_until: datetime | None = None
+
+    @property
+    def pause(self) -> timedelta:
+        """For how long the limit key of the job is paused; zero if it is not."""
+        if self.rate_limit_until is None:
+            return timedelta(0)
+        return min(max(timedelta(0), self.rate_limit_until - datetime.now(UTC)), MAX_PAUSE)
 
     @classmethod
     def parse(cls, data: object) -> Self:
@@ -106,6 +149,7 @@ class Failure:
         details = data.get("details")
         if details is not None and not isinstance(details, Mapping):
             raise InvalidRequest.of("error.details", "must be an object")
+        until = data.get("rate_limit_until")
         return cls(
             type=clean(kind or "", MAX_TYPE_CHARACTERS),
             message=clean(message, MAX_MESSAGE_CHARACTERS),
@@ -113,6 +157,9 @@ class Failure:
             code=None if code is None else clean(code, MAX_TYPE_CHARACTERS),
             retryable=retryable,
             details=None if details is None else _details(details),
+            rate_limit_until=(
+                None if until is None else parse_timestamp(until, "error.rate_limit_until")
+            ),
         )
 
     @classmethod
@@ -139,6 +186,9 @@ class Failure:
             details=_details(details) if details else None,
             exception_class=_path_of(exception.__class__) if keep_class else None,
             delay=exception.delay if isinstance(exception, Retry) else None,
+            rate_limit_until=(
+                exception.until if isinstance(exception, RateLimitExceeded) else None
+            ),
         )
 
     def render(self) -> dict[str, Any]:
@@ -154,6 +204,8 @@ class Failure:
             out["details"] = self.details
         if self.exception_class is not None:
             out["exception_class"] = self.exception_class
+        if self.rate_limit_until is not None:
+            out["rate_limit_until"] = format_timestamp(self.rate_limit_until)
         return out
 
 
@@ -177,6 +229,31 @@ def clean(text: str, limit: int) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _until(value: timedelta | datetime | str | float | None) -> datetime:
+    now = datetime.now(UTC)
+    if isinstance(value, str):
+        value = _retry_after(value.strip())
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            rule = "is a naive datetime: use django.utils.timezone.now() or make_aware()"
+            raise InvalidRequest.of("retry_after", rule)
+        return min(value.astimezone(UTC), now + MAX_PAUSE)
+    wait = DEFAULT_PAUSE if value is None else parse_seconds(value, "retry_after")
+    return now + min(wait, MAX_PAUSE)
+
+
+def _retry_after(text: str) -> datetime | timedelta | None:
+    # A service may send anything. An error here would hide that it refuses calls.
+    if text.isdecimal() and text.isascii():
+        return timedelta(seconds=int(text[:9]))
+    with suppress(InvalidRequest):
+        return parse_duration(text, "retry_after")
+    with suppress(ValueError, OverflowError):
+        moment = parsedate_to_datetime(text)
+        return None if moment.tzinfo is None else moment
+    return None
 
 
 def _optional_text(data: Mapping[str, Any], name: str) -> str | None:

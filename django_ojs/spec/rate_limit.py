@@ -148,6 +148,11 @@ class Starts:
         """Return how many started within the period of a rate."""
         return sum(n for _, n in self._log(rate, now))
 
+    def window_moves_at(self, rate: Rate, now: int) -> int | None:
+        """Return when the first of the starts within the period of a rate leaves it."""
+        log = self._log(rate, now)
+        return log[0][0] + rate.period_ms if log else None
+
     def room(self, limit: RateLimit, now: int) -> int:
         """Return how many jobs may start now; the concurrency is not part of it."""
         room = UNLIMITED

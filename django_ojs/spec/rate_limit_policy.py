@@ -129,6 +129,21 @@ def check(policy: Mapping[str, Any], field: str) -> None:
             _CHECKS[name](value, f"{field}.{name}")
 
 
+#: The limits of a policy, which an override replaces each by itself.
+LIMITS: Final = ("concurrency", "rate", "throttle", "max_per_second")
+
+
+def parse_override(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits of an override, without those that are None. Raises InvalidRequest."""
+    for name in data:
+        if name not in LIMITS:
+            raise InvalidRequest.of(str(name), f"is not a limit. {did_you_mean(name, LIMITS)}")
+    found = {name: value for name, value in data.items() if value is not None}
+    for name, value in found.items():
+        _CHECKS[name](value, name)
+    return found
+
+
 def key_of_queue(queue: str) -> str:
     """Return the key of a policy without one."""
     key = f"queue:{queue}"

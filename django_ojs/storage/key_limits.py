@@ -19,10 +19,10 @@ limit by key takes none of the others.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Exists
+from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, LimitCheck, LimitKey, Queue
@@ -31,6 +31,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import Hold, RateLimit, Starts
+from django_ojs.spec.rate_limit_policy import LIMITS
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, queue_configs
 from django_ojs.storage.claims import Claimed
@@ -54,6 +55,9 @@ POLICIES: Final = 10
 #: When a key is checked again whose held jobs another transaction has locked: it may move them, or
 #: be rolled back.
 LOCKED_AFTER: Final = timedelta(seconds=1)
+
+#: After so many milliseconds without a held job, a key has left its limit.
+_EPISODE_ENDS_AFTER_MS: Final = 60_000
 
 #: For how long starts are kept that no rate needs.
 _MARGIN: Final = timedelta(minutes=1)
@@ -93,6 +97,45 @@ def is_still_full(queue: str) -> bool:
     return True
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyUse(Use):
+    """How much of its limits a key uses."""
+
+    #: Limits in place of those of its jobs.
+    override: Mapping[str, Any] = field(default_factory=dict)
+    #: By which limit jobs of it are held; empty without an episode.
+    limited_by: str = ""
+    #: Since when none is held any more, in an episode.
+    eased_at: int | None = None
+
+    def under(self, policy: Mapping[str, Any]) -> "KeyUse":
+        """Return the use under the limits of a job that has a policy."""
+        return replace(self, limit=RateLimit.of_job({**policy, **self.override}))
+
+    def exceeded(self) -> tuple[str, int | None, int | None]:
+        """Return the limit that lets no job start: its strategy, its number, and what is used."""
+        limit = self.limit
+        if self.is_paused:
+            return "pause", None, None
+        if limit.concurrency is not None and self.active >= limit.concurrency:
+            return "concurrency", limit.concurrency, self.active
+        for rate in limit.windows:
+            if self.starts.in_window(rate, self.now) >= rate.limit:
+                return "rate", rate.limit, self.starts.in_window(rate, self.now)
+        return "throttle", min((rate.limit for rate in limit.throttles), default=None), None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crossing:
+    """A key reached a limit, or none of its jobs has been held for a minute."""
+
+    key: str
+    strategy: str
+    is_over: bool = False
+    limit: int | None = None
+    current: int | None = None
+
+
 @dataclass(slots=True)
 class _Round:
     """What a claim finds among the best jobs of a queue."""
@@ -100,8 +143,10 @@ class _Round:
     chosen: list[Candidate] = field(default_factory=list)
     refused: list[UUID] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
+    #: The limit that the first refused job of each key met.
+    exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
     #: Before the chosen jobs start.
-    uses: dict[str, Use] = field(default_factory=dict)
+    uses: dict[str, KeyUse] = field(default_factory=dict)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
 
@@ -117,13 +162,14 @@ def claim(
     max_bytes: int,
     at_least_one: bool,
     find: Find | None = None,
-) -> list[Claimed]:
+) -> tuple[list[Claimed], list[Crossing]]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
-    `find` finds the jobs in another order, in which they are claimed and returned.
+    `find` finds the jobs in another order, in which they are claimed and returned. Return them, and
+    the keys that reached a limit or left it.
     """
-    open_due()
+    _, crossings = open_due()
     connection = database.connection()
     dialect = database.dialect_of(connection)
     found, busy, limited = _Round(), set[str](), limit
@@ -141,7 +187,7 @@ def claim(
             )
         found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
         busy |= found.busy
-        _hold(found)
+        crossings += _hold(found)
         if len(found.chosen) >= limit or not (found.refused or found.busy):
             break
         limited = max(limit, HELD_AT_ONCE)
@@ -163,7 +209,7 @@ def claim(
         next_starts.note(queue, RETRY_AFTER)
     else:
         next_starts.forget(queue)
-    return jobs
+    return jobs, crossings
 
 
 def _choose(
@@ -181,9 +227,10 @@ def _choose(
             found.busy.add(job.key)
             continue
         else:
-            use = replace(uses[job.key], limit=_limit_of(job.policy))
+            use = uses[job.key].under(_parsed(job.policy))
             if not use.room:
                 found.refused.append(job.id)
+                found.exceeded.setdefault(job.key, use.exceeded())
                 _note_room(found.room_at, job.key, use)
                 continue
         size += job.size
@@ -195,51 +242,167 @@ def _choose(
     return found
 
 
-def _limit_of(policy: str | None) -> RateLimit:
-    parsed = {} if policy is None else json.loads_stored(policy)
+def _parsed(stored: str | None) -> dict[str, Any]:
+    parsed = {} if stored is None else json.loads_stored(stored)
     assert isinstance(parsed, dict)
-    return RateLimit.of_job(parsed)
+    return parsed
 
 
-def _after_start(use: Use) -> Use:
+def _after_start(use: KeyUse) -> KeyUse:
     starts = use.starts.after_one_of_key(use.limit, use.now)
     return replace(use, active=use.active + 1, starts=starts)
 
 
-def _uses(keys: Collection[str]) -> dict[str, Use]:
+def _uses(keys: Collection[str]) -> dict[str, KeyUse]:
     """Return how much of their limits keys use, under their locks."""
     if not keys:
         return {}
     connection = database.connection()
     found = {}
     rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for key, active, starts, now in rows:
-        stored = {} if starts is None else json.loads_stored(starts)
-        assert isinstance(stored, dict)
+    for key, active, starts, override, paused_until, limited_by, eased_at, now in rows:
         # Starts that are later than now were stored before the clock was set back.
-        until_now = Starts.parse(stored).until(now)
-        found[key] = Use(limit=RateLimit(), active=active, starts=until_now, now=now, is_exact=True)
+        until_now = Starts.parse(_parsed(starts)).until(now)
+        found[key] = KeyUse(
+            override=_parsed(override),
+            limit=RateLimit(),
+            active=active,
+            starts=until_now,
+            now=now,
+            is_exact=True,
+            paused_until=paused_until or 0,
+            limited_by=limited_by or "",
+            eased_at=eased_at,
+        )
     return found
 
 
-def use_of(job: Job) -> Use:
+def use_of(job: Job) -> KeyUse:
     """Return how much of its limits the key of a job uses now."""
     assert job.limit_key is not None
-    policy = job.options.get("rate_limit") or {}
-    return replace(_uses([job.limit_key])[job.limit_key], limit=RateLimit.of_job(policy))
+    return _uses([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
 
 
-def _hold(found: _Round) -> None:
-    if found.refused:
-        Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
-        _check_at(found.room_at)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyStatus:
+    """A key, for people and for the HTTP API."""
+
+    key: str
+    #: The limits of one of its jobs, with its override.
+    policy: Mapping[str, Any]
+    use: KeyUse
+    #: Up to a number.
+    waiting: int
+    #: None where nothing is kept of the key.
+    row: LimitKey | None
 
 
-def _note_room(room_at: dict[str, int], key: str, use: Use) -> None:
+def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
+    """Return keys in this order; of each, up to `most` waiting jobs are counted."""
+    connection = database.connection()
+    uses = _uses(keys)
+    rows = (
+        database.dialect_of(connection).limit_keys_waiting(connection, keys, most) if keys else []
+    )
+    waiting = {key: (number, _parsed(policy)) for key, number, policy in rows}
+    kept = LimitKey.primary.in_bulk(keys)
+    found = []
+    for key in keys:
+        number, policy = waiting[key]
+        use = uses[key].under(policy)
+        shown = {name: policy[name] for name in LIMITS if policy.get(name) is not None}
+        found.append(
+            KeyStatus(
+                key=key,
+                policy={**shown, **use.override},
+                use=use,
+                waiting=number,
+                row=kept.get(key),
+            )
+        )
+    return found
+
+
+def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
+    """Put limits in place of those of the jobs of a key; none of them ends an override."""
+    LimitKey.primary.bulk_create(
+        [LimitKey(key=key, expires_at=Now(), override=limits, override_until=until)],
+        update_conflicts=True,
+        unique_fields=["key"],
+        update_fields=["override", "override_until"],
+    )
+    # They may start now, and when the override ends.
+    checks = [LimitCheck(limit_key=key, due_at=Now())]
+    if until is not None:
+        checks.append(LimitCheck(limit_key=key, due_at=until))
+    LimitCheck.primary.bulk_create(checks)
+
+
+def _hold(found: _Round) -> list[Crossing]:
+    """Hold the jobs that were refused. Return the keys that have reached a limit with them."""
+    if not found.refused:
+        return []
+    Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
+    _check_at(found.room_at)
+    if lasting := [key for key in found.exceeded if found.uses[key].eased_at is not None]:
+        LimitKey.primary.filter(pk__in=lasting).update(eased_at=None)
+    begun = [
+        Crossing(key=key, strategy=strategy, limit=limit, current=current)
+        for key, (strategy, limit, current) in found.exceeded.items()
+        if not found.uses[key].limited_by
+    ]
+    if begun:
+        LimitKey.primary.bulk_create(
+            [
+                LimitKey(
+                    key=each.key,
+                    expires_at=Now(),
+                    limited_since=Now(),
+                    limited_by=each.strategy,
+                )
+                for each in begun
+            ],
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["limited_since", "limited_by", "eased_at"],
+        )
+    return begun
+
+
+def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> list[Crossing]:
+    """Note that no job of these keys is held. Return those of which none has been for a minute.
+
+    The jobs of a key that is nearly at its limit are held and opened many times a minute.
+    """
+    eased, over = [], []
+    ends_at: dict[str, int] = {}
+    for key in keys:
+        use = uses[key]
+        if not use.limited_by:
+            continue
+        since = use.eased_at
+        if since is not None and use.now - since >= _EPISODE_ENDS_AFTER_MS:
+            over.append(key)
+            continue
+        if since is None:
+            eased.append(key)
+            since = use.now
+        # A second later than needed: `eased_at` is set by the next statement.
+        ends_at[key] = since + _EPISODE_ENDS_AFTER_MS + 1_000
+    if eased:
+        LimitKey.primary.filter(pk__in=eased).update(eased_at=Now())
+    _check_at(ends_at)
+    if over:
+        LimitKey.primary.filter(pk__in=over).update(
+            limited_since=None, limited_by="", eased_at=None
+        )
+    return [Crossing(key=key, strategy=uses[key].limited_by, is_over=True) for key in over]
+
+
+def _note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:
     """Note when the rates of a job have room, unless a time before it is noted for its key."""
     if use.seconds_to_rate > 0:
-        at = use.starts.next_at(use.limit, use.now)
-        room_at[key] = min(at, room_at.get(key, at))
+        room_at[key] = min(use.next_at, room_at.get(key, use.next_at))
 
 
 def _check_at(times: Mapping[str, int]) -> None:
@@ -254,13 +417,40 @@ def _check_at(times: Mapping[str, int]) -> None:
     )
 
 
+def pause(key: str, duration: timedelta) -> bool:
+    """Let no job of a key start for so long. A pause that lasts longer stays as it is.
+
+    Return whether the key was not paused before.
+    """
+    until = Now() + duration
+    is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
+    if is_new or not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
+        LimitKey.primary.bulk_create(
+            [LimitKey(key=key, expires_at=Now(), paused_until=until)],
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["paused_until"],
+        )
+        LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=until)])
+    return is_new
+
+
+def end_pauses(keys: Collection[str]) -> int:
+    """End the pauses of these keys. Return how many were paused."""
+    paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
+    found = list(paused.select_for_update().values_list("pk", flat=True))
+    LimitKey.primary.filter(pk__in=found).update(paused_until=None)
+    LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=Now()) for key in found])
+    return len(found)
+
+
 def _add_starts(found: _Round, started_at: datetime) -> None:
     """Store the starts of the chosen jobs, for the rates of their keys."""
-    uses: dict[str, Use] = {}
+    uses: dict[str, KeyUse] = {}
     for job in found.chosen:
         if job.key is not None:
             use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
-            uses[job.key] = _after_start(replace(use, limit=_limit_of(job.policy)))
+            uses[job.key] = _after_start(use.under(_parsed(job.policy)))
     rows = [
         LimitKey(key=key, starts=use.starts.render(), expires_at=_moment(use.starts.expires_at))
         for key, use in uses.items()
@@ -276,9 +466,13 @@ def _add_starts(found: _Round, started_at: datetime) -> None:
 
 
 def prune() -> int:
-    """Delete the starts that no rate needs. Return how many keys had only such."""
+    """Delete what is known of keys that no rate, pause or override needs. Return how many."""
     # A row that a claim changes meanwhile has another time then, and stays.
-    deleted, _ = LimitKey.primary.filter(expires_at__lt=Now() - _MARGIN).delete()
+    before = Now() - _MARGIN
+    is_over = Q(paused_until=None) | Q(paused_until__lt=before)
+    has_none = Q(override={}) | Q(override_until__lt=before)
+    unused = LimitKey.primary.filter(is_over, has_none, limited_since=None)
+    deleted, _ = unused.filter(expires_at__lt=before).delete()
     return deleted
 
 
@@ -298,17 +492,18 @@ def _has_waiting(queue: str) -> bool:
     return waiting.order_by().exists()
 
 
-def open_due() -> int:
+def open_due() -> tuple[int, list[Crossing]]:
     """Take keys from the journal, and open their best held jobs that may start.
 
-    In a transaction in which each statement sees what was committed before. Return how many keys.
+    In a transaction in which each statement sees what was committed before. Return how many keys,
+    and those of which no job has been held for a minute.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
     keys = [key for key, is_locked in due if is_locked]
     if not keys:
-        return 0
+        return 0, []
     # What has ended by a row that is deleted here is counted by the next statement no more.
     LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
     uses = _uses(keys)
@@ -347,11 +542,14 @@ def open_due() -> int:
         notify.workers_of(queues)
     _check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
+    over: list[Crossing] = []
     if unsettled:
         at = Now() + LOCKED_AFTER
-        checks += [LimitCheck(limit_key=key, due_at=at) for key in _with_held(unsettled)]
+        locked = _with_held(unsettled)
+        checks += [LimitCheck(limit_key=key, due_at=at) for key in locked]
+        over = _ease(unsettled - locked, uses)
     LimitCheck.primary.bulk_create(checks)
-    return len(keys)
+    return len(keys), over
 
 
 def _with_held(keys: Collection[str]) -> set[str]:
@@ -362,13 +560,13 @@ def _with_held(keys: Collection[str]) -> set[str]:
 
 
 def _split(
-    key: str, jobs: Iterable[tuple[UUID, str | None]], use: Use, room_at: dict[str, int]
+    key: str, jobs: Iterable[tuple[UUID, str | None]], use: KeyUse, room_at: dict[str, int]
 ) -> tuple[list[UUID], set[str]]:
     """Return those of held jobs that may start together, and the policies of the others."""
     may_start: list[UUID] = []
     refused: set[str] = set()
     for job_id, policy in jobs:
-        use = replace(use, limit=_limit_of(policy))
+        use = use.under(_parsed(policy))
         if use.room:
             may_start.append(job_id)
             use = _after_start(use)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
-from typing import Final
+from typing import Final, Self
 
 from django_ojs.conf import settings
 from django_ojs.models import LimitedQueue
@@ -38,16 +38,24 @@ class Use:
     is_exact: bool
     #: Whether stored starts were later than now: the clock was set back.
     was_ahead: bool = False
+    #: Until when a limit key is paused, whatever its limits.
+    paused_until: int = 0
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_until > self.now
 
     @property
     def room(self) -> int:
         """How many jobs may start now."""
+        if self.is_paused:
+            return 0
         room = self.starts.room(self.limit, self.now)
         if self.limit.concurrency is not None:
             room = min(room, self.limit.concurrency - self.active)
         return max(0, room)
 
-    def claimed_at(self, at: datetime) -> "Use":
+    def claimed_at(self, at: datetime) -> Self:
         """Return the use with the time at which jobs were claimed.
 
         A process may be suspended between the two statements: starts that counted as earlier than
@@ -55,15 +63,20 @@ class Use:
         """
         return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
 
-    def after(self, number: int) -> "Use":
+    def after(self, number: int) -> Self:
         """Return the use after so many jobs have started."""
         starts = self.starts.after(self.limit, number, self.now)
         return replace(self, active=self.active + number, starts=starts)
 
     @property
+    def next_at(self) -> int:
+        """When the rates, and a pause, allow a start; now if they do already."""
+        return max(self.starts.next_at(self.limit, self.now), self.paused_until)
+
+    @property
     def seconds_to_rate(self) -> float:
-        """Seconds until the rates allow a start."""
-        return (self.starts.next_at(self.limit, self.now) - self.now) / 1000
+        """Seconds until the rates, and a pause, allow a start."""
+        return (self.next_at - self.now) / 1000
 
     @property
     def waits_for_end(self) -> bool:

@@ -78,7 +78,9 @@ class Positions:
 positions: Final = process_state.register(Positions())
 
 
-def claim(fairness: TenantFairness, values: ClaimValues) -> list[Claimed]:
+def claim(
+    fairness: TenantFairness, values: ClaimValues
+) -> tuple[list[Claimed], list[key_limits.Crossing]]:
     """Claim jobs of a queue by turns; otherwise as `key_limits.claim`.
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
@@ -86,9 +88,9 @@ def claim(fairness: TenantFairness, values: ClaimValues) -> list[Claimed]:
     if values["isolation"] is Isolation.ALONE:
         return key_limits.claim(**values)
     finder = _Finder(fairness, values["queue"], values["isolation"])
-    jobs = key_limits.claim(**values, find=finder.find)
+    jobs, crossings = key_limits.claim(**values, find=finder.find)
     finder.note(jobs)
-    return jobs
+    return jobs, crossings
 
 
 #: A priority and a tenant.

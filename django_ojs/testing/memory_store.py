@@ -282,7 +282,11 @@ class MemoryStore:
                 )
             )
             decision = decide(job, failure)
-            if decision.action == "retry":
+            if pause := failure.pause:
+                self._wait(job, pause)
+                job.returned += 1
+                follow_up = signals.job_returned
+            elif decision.action == "retry":
                 self._wait(job, decision.delay)
                 follow_up = signals.job_retrying
             else:
@@ -290,6 +294,9 @@ class MemoryStore:
                 job.dead_letter, job.discard_reason = decision.dead_letter, decision.reason
                 follow_up = signals.job_discarded
             job.error = failure.render()
+        if follow_up is signals.job_returned:
+            self._send(follow_up, job)
+            return _copy(job)
         self._send(signals.job_failed, job, failure=failure)
         self._send(follow_up, job, failure=failure)
         return _copy(job)

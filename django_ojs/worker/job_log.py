@@ -72,6 +72,8 @@ class JobLog:
             level = logging.WARNING
             # Claims that were given back spent no attempt.
             what = f"attempt {job.spent} of {job.max_attempts}"
+            if failure.pause:
+                what = "its limit key is paused, without spending an attempt"
             what += f", next attempt at {job.due_at:%H:%M:%S}"
         elif job.state == State.AVAILABLE:
             level = logging.WARNING

@@ -19,7 +19,7 @@ import django_ojs as ojs
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.http.access import PERMISSIONS
-from django_ojs.operations import beat, queues
+from django_ojs.operations import beat, limit_keys, queues
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 from tests import factories
@@ -69,6 +69,7 @@ def things() -> dict[str, str]:
     queues.configure("alpha", {"max_size": 1000})
     register("report", enabled=False)
     workflow = ojs.chain(ojs.request("order.charge", queue="alpha")).enqueue()
+    limit_keys.override("acme", {"concurrency": 3})
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
     return {
         "queue": "alpha",
@@ -77,6 +78,7 @@ def things() -> dict[str, str]:
         "deadletterjob": str(dead.pk),
         "cronjob": "report",
         "workflow": str(workflow.id),
+        "limitkey": "acme",
     } | ({"event": str(event.pk)} if event else {})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.operations import fail, queues
+from django_ojs.operations import fail, limit_keys, queues
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
 from tests.operations.cron.scenes import register
@@ -41,6 +41,7 @@ def incident() -> list[str]:
         ojs.request("order.ship"),
         name="order",
     ).enqueue()
+    limit_keys.override("acme", {"concurrency": 3})
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
@@ -52,6 +53,7 @@ def incident() -> list[str]:
         *("workflow/", f"workflow/{workflow.id}/change/"),
         f"workflow/action/cancel/?key={workflow.id}",
         *("apikey/", "apikey/add/"),
+        *("limitkey/", "limitkey/add/", "limitkey/acme/change/"),
     ]
 
 

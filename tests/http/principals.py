@@ -118,6 +118,10 @@ TABLE = [
     Line("GET", "ojs-webhook-delivery", OPERATOR, HIDDEN),
     Line("POST", "ojs-webhook-delivery-retry", OPERATOR, HIDDEN),
     # The control plane
+    Line("GET", "ojs-rate-limits", READ, ALL),
+    Line("GET", "ojs-rate-limit", READ, ALL),
+    Line("PUT", "ojs-rate-limit", ADMIN, ALL, {"concurrency": 3}),
+    Line("DELETE", "ojs-rate-limit", ADMIN, ALL),
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-pause", OPERATOR, DENIED),

@@ -36,7 +36,11 @@ VOLATILE = {"uptime_seconds", "computed_at", "cursor", "backend", "last_heartbea
 
 #: What a limited key gets of these is tested in tests/http/test_event_stream.py.
 STREAMS = {"ojs-event-stream", "ojs-job-events", "ojs-queue-events"}
-READ_ROUTES = sorted({name for method, name in served() if method == "GET"} - STREAMS)
+#: Jobs of all queues share a limit key: a limited key may not read any (tests/http/principals.py).
+OF_ALL_QUEUES = {"ojs-rate-limits", "ojs-rate-limit"}
+READ_ROUTES = sorted(
+    {name for method, name in served() if method == "GET"} - STREAMS - OF_ALL_QUEUES
+)
 
 
 @pytest.fixture(autouse=True)

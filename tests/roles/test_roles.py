@@ -258,6 +258,7 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
         "deadletterjob",
         "outboxentry",
         "apikey",
+        "limitkey",
     )
     with as_role("site_web"), nothing_denied():
         for page in pages:

@@ -37,6 +37,9 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
         *("cron.triggered", "cron.skipped"),
         *("backpressure.warning", "backpressure.rejected"),
         *("backpressure.dropped", "backpressure.cleared"),
+        # rate-limiting §11.1.
+        *("rate_limit.exceeded", "rate_limit.released"),
+        *("rate_limit.dropped", "rate_limit.dynamic_adjusted"),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from django_ojs.spec import failure, json
 from django_ojs.spec.errors import Conflict, InvalidRequest
-from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
+from django_ojs.spec.failure import DeadLetter, Discard, Failure, RateLimitExceeded, Retry
 
 
 def test_both_dialects_name_the_type() -> None:
@@ -170,3 +170,32 @@ def test_what_is_rendered_is_read_back() -> None:
     )
     assert Failure.parse(whole.render()) == whole
     assert Failure(type="T", message="m").render() == {"type": "T", "message": "m"}
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        (None, 60),
+        (30, 30),
+        (1.5, 1.5),
+        ("120", 120),
+        (" PT2M ", 120),
+        (timedelta(minutes=5), 300),
+        ("Wed, 01 Jan 2020 00:00:00 GMT", 0),
+        ("the server says so", 60),
+        ("Wed, 01 Jan 9020 00:00:00 GMT", 86_400),
+        (10**9, 86_400),
+        ("9" * 30, 86_400),
+    ],
+)
+def test_a_rate_limit_is_exceeded_until_a_bounded_time(retry_after: Any, seconds: float) -> None:
+    raised = pickle.loads(pickle.dumps(RateLimitExceeded("429", retry_after=retry_after)))
+    failure = Failure.from_exception(raised)
+    assert (failure.type, failure.message) == ("RateLimitExceeded", "429")
+    assert max(0, seconds - 20) <= failure.pause.total_seconds() <= seconds
+    assert failure.render()["rate_limit_until"].endswith("Z")
+
+
+def test_a_rate_limit_needs_a_time_that_can_be_compared() -> None:
+    with pytest.raises(InvalidRequest, match="naive"):
+        RateLimitExceeded(retry_after=datetime(2030, 1, 1))  # noqa: DTZ001  # that is the mistake

@@ -6,10 +6,12 @@ all. A type that is not recorded and a signal without receivers cost one set loo
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.dispatch import Signal
+from django.utils import timezone
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -19,9 +21,11 @@ from django_ojs.spec.envelope import StoredJob
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure, clean
 from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.key_limits import Crossing
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
@@ -207,6 +211,34 @@ def queue_event(type: EventType, name: str, **data: Any) -> None:
             if value is not None
         }
         record([NewEvent(type=type, subject=name, queue=name, data={"queue": name, **given})])
+
+
+def rate_limits(crossings: Iterable[Crossing]) -> None:
+    """Keys reached a limit, or left it. There is no signal."""
+    record(
+        _of_key(EventType.RATE_LIMIT_RELEASED, each.key, strategy=each.strategy)
+        if each.is_over
+        else _of_key(
+            EventType.RATE_LIMIT_EXCEEDED,
+            each.key,
+            strategy=each.strategy,
+            limit=each.limit,
+            current=each.current,
+        )
+        for each in crossings
+    )
+
+
+def key_paused(key: str, duration: timedelta, *, reason: str) -> None:
+    """A handler paused a limit key. There is no signal."""
+    until = format_timestamp(timezone.now() + duration)
+    record([_of_key(EventType.RATE_LIMIT_DYNAMIC_ADJUSTED, key, until=until, reason=reason)])
+
+
+def _of_key(type: EventType, key: str, **data: Any) -> NewEvent:
+    # Its jobs may be in any queue, so it belongs to none.
+    given = {name: value for name, value in data.items() if value is not None}
+    return NewEvent(type=type, subject=key, data={"key": key, **given})
 
 
 def worker_event(type: EventType, worker_id: str, **data: Any) -> None:

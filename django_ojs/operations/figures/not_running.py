@@ -37,6 +37,7 @@ Kind = Literal[
     "overdue",
     "alone",
     "limited",
+    "limited_by_key",
     "waits",
 ]
 
@@ -107,9 +108,10 @@ def _in_line(job: Job) -> NotRunning:
             sentence="It was lost with several workers that died, so it waits for a process of "
             "its own: a worker with a supervisor starts one.",
         )
-    limited = _limited(job.queue) or _limited_by_key(job)
-    if limited is not None:
+    if (limited := _limited(job.queue)) is not None:
         return NotRunning(kind="limited", sentence=limited)
+    if (limited := _limited_by_key(job)) is not None:
+        return NotRunning(kind="limited_by_key", sentence=limited)
     before = _before(job)
     if not before:
         return NotRunning(
@@ -153,6 +155,11 @@ def _limited_by_key(job: Job) -> str | None:
         return None
     used = key_limits.use_of(job)
     limit = used.limit
+    if used.is_paused:
+        return (
+            f"Its key {job.limit_key} is paused, and jobs of it start in "
+            f"{_duration((used.paused_until - used.now) / 1000)}."
+        )
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return (
             f"It waits for its limit: of the key {job.limit_key}, {used.active:,} of "

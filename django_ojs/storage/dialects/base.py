@@ -415,12 +415,25 @@ class Dialect(ABC):
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[tuple[str, int, str | None, int]]:
+    ) -> list[tuple[str, int, str | None, str | None, int | None, str | None, int | None, int]]:
         """Return how much of their limits keys use, under their locks.
 
-        Of each the key, the active jobs, the JSON of the starts, and the time in milliseconds.
+        Of each the key, the active jobs, the JSON of the starts and of the override, until when it
+        is paused, by which limit its jobs are held, since when none is, and the time, the times in
+        milliseconds.
         """
         return self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
+
+    def limit_keys_waiting(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
+    ) -> list[tuple[str, int, str | None]]:
+        """Return of each key the waiting jobs, up to `most`, and the JSON of a job's policy."""
+        values = {"keys": self.texts(keys), "most": most}
+        return self._rows(connection, "limit_keys_waiting", values)
+
+    def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
+        """Return the first keys that have waiting or active jobs, or of which something is kept."""
+        return [key for (key,) in self._rows(connection, "limit_keys", {"limit": limit})]
 
     def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
         """Lock keys whose limits are to check. Return each, and whether it could be locked."""

@@ -42,6 +42,7 @@ _SQL = load_all(
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
+    "limit_keys": load("common", "limit_keys"),
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),

@@ -26,7 +26,6 @@ class TestFeaturesThatAreNotServed:
             ("schemas", "GET", "schemas"),
             ("schemas", "POST", "schemas"),
             ("schemas", "DELETE", "schemas/urn:ojs:schema:email.send:v1"),
-            ("rate_limits", "PUT", "rate-limits/api"),
             ("bulk", "POST", "jobs/bulk"),
             ("bulk", "POST", "jobs/bulk/cancel"),
             ("bulk", "POST", "dead-letter/retry"),

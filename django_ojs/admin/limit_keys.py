@@ -1,0 +1,282 @@
+"""Limit keys: those at their limit, paused or overridden; and the overrides of their limits."""
+
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.functional import cached_property
+
+from django_ojs.admin.base import granted_scopes
+from django_ojs.formatting import duration
+from django_ojs.models import LimitKey
+from django_ojs.operations import limit_keys
+from django_ojs.operations.access import audit
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.rate_limit_policy import check_key
+from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database, key_limits
+from django_ojs.storage.key_limits import KeyStatus
+
+if TYPE_CHECKING:
+    _Admin = admin.ModelAdmin[LimitKey]
+    _Form = forms.ModelForm[LimitKey]
+    _Paginator = Paginator[LimitKey]
+else:
+    _Admin, _Form, _Paginator = admin.ModelAdmin, forms.ModelForm, Paginator
+
+#: So many keys are counted and listed; each further page reads the keys before it.
+MAX_ROWS: Final = 5_000
+
+#: More waiting jobs of a key are not counted.
+_MAX_WAITING: Final = 1_000
+
+_LIMITS: Final = ("concurrency", "rate", "rate_period", "throttle", "throttle_period")
+_STATE: Final = ("in_force", "active", "waiting", "at_limit", "paused")
+
+
+class FirstRowsPaginator(_Paginator):
+    """Counts the first rows only, so that no page has a large offset."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return int(rows.order_by().values("pk")[:MAX_ROWS].count())
+
+
+class KeyChangeList(ChangeList):
+    """Reads the figures of all keys of the page at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        found = key_limits.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
+        for row, status in zip(rows, found, strict=True):
+            row.status = status
+        self.result_list = rows
+
+
+class OverrideForm(_Form):
+    """The rules are those of the HTTP API."""
+
+    concurrency = forms.IntegerField(
+        required=False, help_text="So many jobs run at the same time; with 0 none starts."
+    )
+    rate = forms.IntegerField(required=False, help_text="So many jobs start in the period.")
+    rate_period = forms.CharField(required=False, help_text="Such as PT1M or PT1H.")
+    throttle = forms.IntegerField(required=False, help_text="The same, evenly spaced.")
+    throttle_period = forms.CharField(required=False, help_text="Such as PT1S.")
+    # One field: of two, the second has no label.
+    override_until = forms.DateTimeField(
+        required=False, help_text="Such as 2030-01-31 09:30. Empty: until it is ended."
+    )
+
+    class Meta:
+        model = LimitKey
+        fields = ("key", "override_until")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        given = self.instance.override if self.instance.is_in_force else {}
+        self.initial["concurrency"] = given.get("concurrency")
+        for name in ("rate", "throttle"):
+            rate = given.get(name) or {}
+            self.initial[name], self.initial[f"{name}_period"] = (
+                rate.get("limit"),
+                rate.get("period"),
+            )
+        if not self.instance.is_in_force:
+            self.initial["override_until"] = None
+
+    def clean(self) -> dict[str, Any]:
+        values = super().clean() or self.cleaned_data
+        if not self.errors:
+            key = values.get("key") or self.instance.pk
+            try:
+                limit_keys.check_override(key, self.limits(), until=values["override_until"])
+            except OJSError as error:
+                text = error.message.replace("expires_at", "override until")
+                raise forms.ValidationError(f"{text}.") from None
+        return values
+
+    def limits(self) -> dict[str, Any]:
+        """Return the limits of the form as the HTTP API has them."""
+        values = self.cleaned_data
+        found: dict[str, Any] = {"concurrency": values["concurrency"]}
+        for name in ("rate", "throttle"):
+            limit, period = values[name], values[f"{name}_period"]
+            found[name] = {"limit": limit, "period": period} if limit or period else None
+        return found
+
+
+class LimitKeyAdmin(_Admin):
+    """Django's own list and form. To override limits needs the scope admin."""
+
+    form = OverrideForm
+    list_display = ("key", *_STATE, "overridden")
+    search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
+    search_help_text = (
+        "The beginning of a key. Without one, the keys are listed that are at their limit, paused "
+        f"or overridden; {MAX_ROWS:,} at most."
+    )
+    ordering = ("key",)
+    sortable_by = ()
+    actions = ("open_now", "remove_overrides")
+    paginator = FirstRowsPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 0
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[LimitKey]:
+        return super().get_queryset(request).using(database.alias())
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return KeyChangeList
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> LimitKey | None:
+        found = super().get_object(request, object_id, from_field)
+        if found is None:
+            # A job waits for a key of which nothing is kept yet.
+            with suppress(OJSError):
+                check_key(object_id, "key")
+                limit_keys.get(object_id)
+                found = LimitKey(pk=object_id)
+        if found is not None:
+            (found.status,) = key_limits.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[attr-defined]  # for the columns
+        return found
+
+    def get_fields(self, request: HttpRequest, obj: LimitKey | None = None) -> Any:
+        return ("key", *(_STATE if obj else ()), *_LIMITS, "override_until")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: LimitKey | None = None) -> Any:
+        if obj is None:
+            return ()
+        if self.has_change_permission(request, obj):
+            return ("key", *_STATE)
+        return ("key", *_STATE, "overridden")
+
+    def get_fieldsets(self, request: HttpRequest, obj: LimitKey | None = None) -> Any:
+        if obj is not None and not self.has_change_permission(request, obj):
+            return [(None, {"fields": ("key", *_STATE, "overridden")})]
+        override = {
+            "fields": (*_LIMITS, "override_until"),
+            "description": "In place of the limits of the jobs, each by itself. Leave all empty to "
+            "end the override.",
+        }
+        return [
+            (None, {"fields": ("key", *(_STATE if obj else ()))}),
+            ("Override", override),
+        ]
+
+    def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
+        return False
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[LimitKey], search_term: str
+    ) -> tuple[QuerySet[LimitKey], bool]:
+        text = search_term.strip()
+        if text:
+            return queryset.filter(key__startswith=text), False
+        now = timezone.now()
+        is_overridden = ~Q(override={}) & (Q(override_until=None) | Q(override_until__gt=now))
+        shown = Q(limited_since__isnull=False) | Q(paused_until__gt=now) | is_overridden
+        return queryset.filter(shown), False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_change_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
+        return self.has_view_permission(request, obj) and Scope.ADMIN in granted_scopes(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
+        return bool(request.user.has_perm("django_ojs.view_limitkey"))
+
+    def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
+        return False
+
+    def has_open_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request) and Scope.OPERATOR in granted_scopes(request)
+
+    def save_model(self, request: HttpRequest, obj: LimitKey, form: Any, change: bool) -> None:
+        limit_keys.override(obj.pk, form.limits(), until=form.cleaned_data["override_until"])
+        audit.note("limit_key.overridden", principal=request.user.get_username(), limit_key=obj.pk)
+
+    @admin.display(description="limits")
+    def in_force(self, row: LimitKey) -> str:
+        return _limits(_status(row).policy) or "none"
+
+    @admin.display(description="active")
+    def active(self, row: LimitKey) -> str:
+        return f"{_status(row).use.active:,}"
+
+    @admin.display(description="waiting")
+    def waiting(self, row: LimitKey) -> str:
+        number = _status(row).waiting
+        return f"more than {_MAX_WAITING:,}" if number > _MAX_WAITING else f"{number:,}"
+
+    @admin.display(description="at its limit", empty_value="")
+    def at_limit(self, row: LimitKey) -> str:
+        if row.limited_since is None:
+            return ""
+        return f"{row.limited_by}, for {duration(abs(timezone.now() - row.limited_since))}"
+
+    @admin.display(description="paused", empty_value="")
+    def paused(self, row: LimitKey) -> str:
+        left = None if row.paused_until is None else row.paused_until - timezone.now()
+        return "" if left is None or left.total_seconds() <= 0 else f"for {duration(left)}"
+
+    @admin.display(description="override", empty_value="")
+    def overridden(self, row: LimitKey) -> str:
+        if not row.is_in_force:
+            return ""
+        until = "" if row.override_until is None else f", until {_clock(row.override_until)}"
+        return f"{_limits(row.override)}{until}"
+
+    @admin.action(description="Open now: end the pause", permissions=["open"])
+    def open_now(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
+        done = limit_keys.open_now(_keys(queryset))
+        audit.note("limit_key.opened", principal=request.user.get_username(), keys=done)
+        self.message_user(
+            request, f"{done} opened.", messages.SUCCESS if done else messages.WARNING
+        )
+
+    @admin.action(description="Remove overrides", permissions=["change"])
+    def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
+        done = sum(limit_keys.remove_override(key) for key in _keys(queryset))
+        audit.note("limit_key.override_removed", principal=request.user.get_username(), keys=done)
+        text = f"{done} overrides removed."
+        self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
+
+
+def _keys(queryset: QuerySet[LimitKey]) -> list[str]:
+    return list(queryset.order_by("pk").values_list("pk", flat=True)[:MAX_ROWS])
+
+
+def _status(row: LimitKey) -> KeyStatus:
+    status: KeyStatus = row.status  # type: ignore[attr-defined]  # of the list or the page
+    return status
+
+
+def _limits(policy: Any) -> str:
+    parts = []
+    if policy.get("concurrency") is not None:
+        parts.append(f"{policy['concurrency']:,} at the same time")
+    for name in ("rate", "throttle"):
+        if given := policy.get(name):
+            spaced = ", evenly spaced" if name == "throttle" else ""
+            parts.append(f"{given['limit']:,} in {given['period']}{spaced}")
+    if policy.get("max_per_second"):
+        parts.append(f"{policy['max_per_second']:,} a second")
+    return "; ".join(parts)
+
+
+def _clock(moment: datetime) -> str:
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"

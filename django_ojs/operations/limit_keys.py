@@ -1,0 +1,98 @@
+"""Limit keys: their state, and overrides of their limits (ojs-rate-limiting §10)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_ojs.models import LimitKey
+from django_ojs.spec.errors import InvalidRequest, NotFound
+from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
+from django_ojs.storage import database, key_limits
+from django_ojs.storage.key_limits import KeyStatus
+
+#: More waiting jobs of a key, and more keys, are not counted.
+MOST_WAITING: Final = 10_000
+MOST_KEYS: Final = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyPage:
+    """A page of keys. `capped`: there are more than `total`."""
+
+    keys: list[KeyStatus]
+    total: int
+    capped: bool
+
+
+def get(key: str) -> KeyStatus:
+    """Return the state of a key. Raises InvalidRequest, NotFound for a key without jobs and row."""
+    check_key(key, "key")
+    (found,) = key_limits.status_of([key], most=MOST_WAITING + 1)
+    if not (found.waiting or found.use.active or found.row):
+        raise NotFound(
+            "No job with this limit key waits or runs.",
+            details={"resource_type": "rate_limit", "resource_id": key},
+            hint="GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job.",
+        )
+    return found
+
+
+def listing(*, offset: int, limit: int) -> KeyPage:
+    """Return a page of the keys in order, of jobs and of what is kept of keys."""
+    connection = database.connection()
+    keys = database.dialect_of(connection).limit_keys(connection, MOST_KEYS + 1)
+    return KeyPage(
+        keys=key_limits.status_of(keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1),
+        total=min(len(keys), MOST_KEYS),
+        capped=len(keys) > MOST_KEYS,
+    )
+
+
+def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = None) -> None:
+    """Put limits in place of those that the jobs of a key were enqueued with, each by itself.
+
+    They hold until a time, or until they are removed. A key needs no jobs yet; without a limit, the
+    override is removed. Raises InvalidRequest.
+    """
+    _override(key, check_override(key, limits, until=until), until)
+
+
+def check_override(
+    key: str, limits: Mapping[str, Any], *, until: datetime | None
+) -> dict[str, Any]:
+    """Return the limits of an override without those that are None. Raises InvalidRequest."""
+    check_key(key, "key")
+    found = parse_override(limits)
+    if until is not None and not found:
+        rule = f"needs a limit that holds until then: one of {', '.join(LIMITS)}"
+        raise InvalidRequest.of("expires_at", rule)
+    if until is not None and until <= timezone.now():
+        raise InvalidRequest.of("expires_at", "must be in the future")
+    return found
+
+
+@database.write_transaction
+def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
+    key_limits.override(key, limits, until)
+
+
+@database.write_transaction
+def remove_override(key: str) -> bool:
+    """End the override of the limits of a key. Return whether there was one."""
+    in_force = (
+        LimitKey.primary.filter(pk=key).exclude(override={}).exclude(override_until__lte=Now())
+    )
+    if not in_force.exists():
+        return False
+    key_limits.override(key, {}, None)
+    return True
+
+
+@database.write_transaction
+def open_now(keys: Collection[str]) -> int:
+    """End the pauses of these keys. Return how many were paused."""
+    return key_limits.end_pauses(keys)

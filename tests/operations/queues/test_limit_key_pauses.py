@@ -1,0 +1,121 @@
+"""A handler whose service refuses calls pauses the key of its job (ojs-rate-limiting §9.1)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.utils import timezone
+
+import django_ojs as ojs
+from django_ojs.models import LimitCheck, LimitKey
+from django_ojs.operations import fail, fetch, limits
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.times import format_timestamp
+from django_ojs.storage.claims import Claimed
+from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, push, worker
+from tests.http.api import Api
+
+pytestmark = pytest.mark.django_db
+
+
+def add(key: str | None = "acme", **values: Any) -> Any:
+    policy = {"rate_limit": {"key": key, "concurrency": 3}} if key else {}
+    return push(queue="carrier", **policy, **values)
+
+
+def claim() -> list[Claimed]:
+    return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
+
+
+def refused(**values: Any) -> Failure:
+    return Failure.from_exception(ojs.RateLimitExceeded("429", **values))
+
+
+def time_passes(by: timedelta) -> None:
+    age_all(by)
+    LimitKey.primary.update(paused_until=F("paused_until") - by, expires_at=F("expires_at") - by)
+    LimitCheck.primary.update(due_at=F("due_at") - by)
+
+
+@pytest.mark.requirement("RL-R003")
+def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
+    add()
+    (running,) = claim()
+    waiting, elsewhere = add(), add("bravo")
+    job = fail.fail(running.id, refused(retry_after=90))
+    assert (job.state, job.spent, job.error["type"]) == ("retryable", 0, "RateLimitExceeded")
+    assert MINUTE < job.due_at - timezone.now() < MINUTE * 2
+    assert [each.id for each in claim()] == [elsewhere.pk]
+    assert claim() == []
+    worker(registration=Registration(queues=("carrier",)))
+    said = why_not_running(jobs().get(pk=waiting.pk))
+    assert said is not None
+    assert "paused" in said.sentence
+    # What is kept of a key survives until its pause is over, however late its rates.
+    time_passes(MINUTE)
+    assert claim() == []
+    assert limits.prune() == 0
+    time_passes(MINUTE)
+    assert {each.id for each in claim()} == {running.id, waiting.pk}
+    time_passes(MINUTE * 2)
+    LimitKey.primary.update(limited_since=None)
+    assert limits.prune() == 1
+
+
+def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
+    add(), add()
+    running, other = claim()
+    add()
+    fail.fail(running.id, refused(retry_after=90))
+    fail.requeue(other.id, refused(retry_after=30))
+    assert claim() == []
+    assert limits.open_due() == 0
+    assert jobs().filter(limit_hold=2).count() == 2
+    time_passes(MINUTE)
+    limits.open_due()
+    # The earlier time did not shorten the pause.
+    assert jobs().filter(limit_hold=2).count() == 2
+    time_passes(MINUTE)
+    assert limits.open_due() == 1
+    assert not jobs().filter(limit_hold=2).exists()
+
+
+def test_without_a_key_a_job_waits_alone() -> None:
+    other = (add(None), add(None))
+    first, second = claim()
+    assert fail.fail(first.id, refused(retry_after=60)).spent == 0
+    fail.requeue(second.id)
+    assert [job.id for job in claim()] == [second.id]
+    assert {first.id, second.id} == {job.pk for job in other}
+    assert not LimitKey.primary.exists()
+
+
+@pytest.mark.requirement("RL-R003")
+def test_a_worker_over_http_pauses_a_key() -> None:
+    add(), add(), add()
+    api = Api()
+    running = api.fetch("carrier", count=1)[0]["id"]
+    error: dict[str, Any] = {"type": "RateLimitExceeded", "message": "429"}
+    for wrong in ("soon", 12, "2030-01-31T09:30:00"):
+        body = {"job_id": running, "error": {**error, "rate_limit_until": wrong}}
+        api.post("workers/nack", body).error(400, "invalid_request", field="error.rate_limit_until")
+    # A year is too long for a mistake.
+    error["rate_limit_until"] = format_timestamp(timezone.now() + timedelta(days=365))
+    answer = api.post("workers/nack", {"job_id": running, "error": error}).ok()
+    assert answer["state"] == "retryable"
+    assert api.fetch("carrier", count=5) == []
+    pause = LimitKey.primary.get().paused_until - timezone.now()  # type: ignore[operator]  # it is set
+    assert timedelta(hours=23) < pause <= timedelta(days=1)
+
+
+def test_a_time_in_the_past_is_an_ordinary_failure() -> None:
+    add(retry=hourly(1))
+    (running,) = claim()
+    past = Failure.parse({"type": "E", "rate_limit_until": "2020-01-01T00:00:00Z"})
+    assert fail.fail(running.id, past).state == "discarded"
+    assert not LimitKey.primary.exists()
