@@ -57,7 +57,8 @@ def history_charts(
     names = _names(starts)
     percentiles = [stats.percentiles(point.waited, (50, 95)) for point in points]
     waited = _sum(point.waited for point in points)
-    total = stats.percentiles(waited, (50, 95))
+    ran = _sum(point.ran for point in points)
+    total, runs = (stats.percentiles(histogram, (50, 95)) for histogram in (waited, ran))
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
     # Without the minute that is not over, which would make every line end in a drop.
@@ -100,9 +101,11 @@ def history_charts(
             markers=markers,
         ),
         "waited": charts.histogram("Waiting times", waited, kind="in"),
-        "ran": charts.histogram("Running times", _sum(point.ran for point in points)),
+        "ran": charts.histogram("Running times", ran),
         "p50": _seconds(total["p50"]),
         "p95": _seconds(total["p95"]),
+        "ran_p50": _seconds(runs["p50"]),
+        "ran_p95": _seconds(runs["p95"]),
         "completed": sum(completed),
         "failed": sum(failed),
     }
