@@ -660,6 +660,15 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                (
+                    "refused_at",
+                    models.DateTimeField(
+                        blank=True,
+                        editable=False,
+                        help_text="Its last use after it had expired or was revoked.",
+                        null=True,
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "API key",

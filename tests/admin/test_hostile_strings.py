@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cache
 
 import pytest
@@ -85,8 +86,17 @@ def outbox(text: str) -> list[str]:
 
 
 def api_keys(text: str) -> list[str]:
-    key = ApiKey.objects.create(name=text[:100], prefix=text[:16], digest="0", queues=[text])
-    return ["apikey/", f"apikey/{key.pk}/change/"]
+    now = timezone.now()
+    key = ApiKey.objects.create(
+        name=text[:100],
+        prefix=text[:16],
+        digest="0",
+        queues=[text],
+        created_at=now - timedelta(days=30),
+        expires_at=now + timedelta(days=1),
+        last_used_at=now,
+    )
+    return ["overview/", "apikey/", *(f"apikey/{key.pk}/{page}/" for page in ("change", "replace"))]
 
 
 def workflows(text: str) -> list[str]:
