@@ -15,6 +15,7 @@ from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
 from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
+from django_ojs.operations.workers import releases
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollups import BUCKETS
 
@@ -111,11 +112,16 @@ def history_charts(
     }
 
 
+def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
+    """Return what charts mark where the release of the workers has changed."""
+    return [(time, f"release {release}") for time, release in releases.changes(since, queue)]
+
+
 def _markers(
     starts: Sequence[datetime], happened: Iterable[tuple[datetime, str]]
 ) -> dict[int, str]:
     found: dict[int, list[str]] = {}
-    for time, text in happened:
+    for time, text in sorted(happened):
         if starts and time >= starts[0]:
             shown = f"{text}, {timezone.localtime(time):%H:%M:%S}"
             found.setdefault(bisect_right(starts, time) - 1, []).append(shown)

@@ -15,7 +15,7 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
-from django_ojs.admin.queue_figures import history_charts, queue_rows
+from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
 from django_ojs.admin.workers import labels_of
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
@@ -194,6 +194,7 @@ def _context(
     recorded = query("events", lambda: list(newest[:_MAX_EVENTS]))
     latest = newest.values_list("time", "type")[:_MAX_READ]
     happened = query("changes", lambda: list(latest)) or []
+    deployed = query("releases", lambda: release_markers(since, name)) or []
     return {
         "row": rows[0] if rows else None,
         "status": status,
@@ -205,7 +206,10 @@ def _context(
         "periods": _PERIODS.items(),
         "figures": history_charts(
             points,
-            happened=[(time, _MARKED[type]) for time, type in happened if type in _MARKED],
+            happened=[
+                *((time, _MARKED[type]) for time, type in happened if type in _MARKED),
+                *deployed,
+            ],
         ),
         "events": None
         if recorded is None

@@ -151,6 +151,14 @@ class Migration(migrations.Migration):
                 ("active_jobs", models.PositiveIntegerField(default=0)),
                 ("version", models.CharField(blank=True, max_length=64)),
                 (
+                    "release",
+                    models.CharField(
+                        blank=True,
+                        help_text="The release of the project that it runs.",
+                        max_length=64,
+                    ),
+                ),
+                (
                     "state",
                     models.CharField(
                         choices=[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.db.models import F
@@ -193,3 +194,35 @@ def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() ->
     assert '"year":2026' in page.replace(" ", "")
     assert "4111" not in page
     assert "2026," not in text(staff(*VIEW), "worker/web-1/change/")
+
+
+def started(worker_id: str, minutes_ago: int, **values: Any) -> None:
+    """Let a worker start, some minutes ago."""
+    factories.worker(worker_id, registration=beat.Registration(**({"queues": ("email",)} | values)))
+    when = timezone.now() - timedelta(minutes=minutes_ago)
+    Event.objects.filter(type="worker.started", subject=worker_id).update(time=when)
+
+
+def test_charts_mark_where_the_release_of_the_workers_changed() -> None:
+    started("a1", 50, release="v1", version="django_ojs 1.0")
+    started("node1", 45, version="2.1")  # In another language: a version of its own.
+    started("b1", 40, release="v1", queues=("images",))
+    started("a2", 30, release="<b>v2")
+    started("b2", 29, release="<b>v2", queues=("images",))
+    started("a3", 20, release="<b>v2")
+    started("node2", 15, version="2.1")
+    started("a4", 10, release="v1")  # Rolled back.
+    started("node3", 5, version="2.2")
+    Rollup.primary.create(
+        minute=timezone.now() - timedelta(minutes=5), queue="email", type="t", enqueued=1
+    )
+    for name in ("email", "images"):
+        factories.push(queue=name)
+    client = root()
+    for page in ("overview/", "queue/email/change/", "job/type/?type=t"):
+        marked = re.findall(r"release \S+, [\d:]{8}", text(client, page))
+        assert [each.split()[1] for each in marked][-3:] == ["<b>v2,", "v1,", "2.2,"], page
+        assert "<b>v2" not in client.get(BASE + page).content.decode()
+    page = text(client, "queue/images/change/")
+    assert "release v1" not in page
+    assert "<b>v2" in text(client, "worker/a2/change/")
