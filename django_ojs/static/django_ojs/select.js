@@ -33,7 +33,7 @@ that match" selects the results of a search. */
         if (head.querySelector("input")) continue;
         const box = make();
         box.setAttribute("aria-label", "Select all on this page");
-        head.replaceChildren(box);
+        head.append(box);
       }
       for (const text of document.querySelectorAll("[data-ojs-selected]")) {
         if (text.previousElementSibling?.matches(".ojs-select-here")) continue;
