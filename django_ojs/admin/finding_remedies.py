@@ -121,7 +121,8 @@ def _key_page(
     except NotRegistered:
         return []
     key = None if finding.key is None else key_admin.get_object(request, str(finding.key.id))
-    if key is None or not key_admin.has_change_permission(request, key):
+    may = key_admin.has_replace_permission if name == "replace" else key_admin.has_change_permission
+    if key is None or not may(request, key):
         return []
     return [
         Button(

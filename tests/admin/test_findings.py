@@ -77,8 +77,12 @@ def test_api_keys_that_expire_and_keys_that_are_refused_end_in_what_mends_them(
     assert "It is in use, and nothing has replaced it." in said
     (replace,) = re.findall(r'href="([^"]+/replace/)"', said)
     assert "expires in 2d" in ojs("doctor", "--only", "api-keys").out
-    # One who may see the overview, and one with fewer scopes than the key, have no button.
-    for viewer in (staff(*VIEW), staff("view_overview", "change_apikey", "add_apikey", name="b")):
+    # Who may only look, has fewer scopes than the key, or may add no key has no button.
+    for viewer in (
+        staff(*VIEW),
+        staff("view_overview", "change_apikey", "add_apikey", "operate_job", name="operator"),
+        staff("view_overview", "change_apikey", "administer_job", name="changes"),
+    ):
         assert replace not in viewer.get(OVERVIEW).content.decode()
     client.post(replace, {"grace": "0"})
     with django_capture_on_commit_callbacks(execute=True), pytest.raises(TokenExpired):

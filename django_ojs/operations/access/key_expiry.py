@@ -39,7 +39,7 @@ class KeyProblem:
 def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
     """Add to each key the prefix of the latest key that replaced it, as `replaced_by`."""
     newer = ApiKey.primary.filter(principal=OuterRef("principal"), pk__gt=OuterRef("pk"))
-    latest = newer.order_by("-pk")
+    latest = newer.filter(revoked_at=None).order_by("-pk")
     return keys.annotate(
         replaced_by=Subquery(latest.values("prefix")[:1]),
         replaced_at=Subquery(latest.values("created_at")[:1]),

@@ -27,7 +27,7 @@ def make(**values: Any) -> tuple[ApiKey, str]:
     return api_keys.create(**({"name": "billing", "scopes": ["producer"]} | values))
 
 
-def turn_back(key: ApiKey, **moments: datetime) -> None:
+def turn_back(key: ApiKey, **moments: datetime | None) -> None:
     ApiKey.objects.filter(pk=key.pk).update(**moments)
 
 
@@ -289,6 +289,10 @@ def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
     turn_back(new, created_at=now - DAY / 24)
     (problem,) = key_expiry.problems()
     assert (problem.prefix, problem.replaced_by) == (ending.prefix, new.prefix)
+    turn_back(new, revoked_at=now)
+    (problem,) = key_expiry.problems()
+    assert problem.replaced_by is None
+    turn_back(new, revoked_at=None)
     turn_back(ending, expires_at=now - DAY)
     assert key_expiry.problems() == []
     with pytest.raises(TokenExpired):
