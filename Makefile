@@ -11,7 +11,7 @@ SHELL := /bin/bash
 .PHONY: help demo serve serve-open test check faults soak lint matrix docs dist bench plans clean
 
 help:
-	@echo "make demo     place thousands of orders, run their workflows, kill workers, print the ledger"
+	@echo "make demo     place a thousand orders, run their workflows, kill workers, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
 	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, to develop clients and"
 	@echo "              workers and to run conformance suites (PORT=8080); it keeps no data"

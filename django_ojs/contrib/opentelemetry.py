@@ -42,6 +42,12 @@ ROLLED_BACK: Final = "rolled_back"
 #: Django does not know when the transaction ends (`set_autocommit(False)`).
 UNCOMMITTED: Final = "uncommitted"
 
+#: Members of `meta` of the jobs of a workflow (§6.3), so that a worker in any language can set the
+#: attributes of their spans (§5.3): the trace in which it was created, its type, and the step.
+WORKFLOW_ORIGIN: Final = "ojs.workflow.trace_origin"
+WORKFLOW_TYPE: Final = "ojs.workflow.type"
+WORKFLOW_STEP: Final = "ojs.workflow.step"
+
 #: The limit of ojs-distributed-tracing §9.3; entries beyond it are not stored.
 MAX_BAGGAGE_BYTES: Final = 8192
 #: Milliseconds that the end of a worker process waits for the SDK to export.
@@ -135,6 +141,13 @@ class _Instrumentation:
         _end_after_commit(span, results)
         return results
 
+    def step_meta(self, workflow_type: str, position: int) -> dict[str, str | int]:
+        """Return what the job of a step carries of its workflow, and of the current trace."""
+        meta: dict[str, str | int] = {WORKFLOW_TYPE: workflow_type, WORKFLOW_STEP: position}
+        if origin := _fields(trace.get_current_span()).get("traceparent"):
+            meta[WORKFLOW_ORIGIN] = origin
+        return meta
+
     def run(self, context: JobContext, proceed: Callable[[], Any]) -> Any:
         """Run a handler inside a CONSUMER span that links to the span of the enqueue."""
         if context.is_async:
@@ -149,16 +162,16 @@ class _Instrumentation:
     @contextmanager
     def _process_span(self, context: JobContext) -> Iterator[None]:
         job = context.job
-        enqueued = trace.get_current_span(_extracted(_TRACE_CONTEXT, job.meta)).get_span_context()
         parent = _extracted(_BAGGAGE, job.meta)
         # A trace of its own: the job may run hours after the request (§6.1).
         span = self._tracer.start_span(
             f"{job.queue} process",
             context=parent,
             kind=SpanKind.CONSUMER,
-            links=[Link(enqueued)] if enqueued.is_valid else [],
+            links=_links(job.meta),
             attributes={
                 **_job_attributes(job.id, job.type, job.queue),
+                **_workflow_attributes(context),
                 "messaging.operation.name": "process",
                 "messaging.operation.type": "process",
                 "ojs.job.attempt": context.attempt,
@@ -227,7 +240,7 @@ def instrument(
     global _active
     uninstrument()
     _active = _Instrumentation(tracer_provider, meter_provider)
-    instrumentation.install(_active.enqueue)
+    instrumentation.install(_active.enqueue, _active.step_meta)
     middleware.instrument(_active.run)
     rollups.observers.append(_active.count)
     process_end.register(_active.flush)
@@ -319,6 +332,32 @@ def _job_attributes(id: object, type: str, queue: str) -> dict[str, str]:
         "ojs.job.type": type,
         "ojs.job.queue": queue,
     }
+
+
+def _workflow_attributes(context: JobContext) -> dict[str, str | int]:
+    """Return the attributes of a job of a workflow (§5.3)."""
+    if context.workflow_id is None:
+        return {}
+    found: dict[str, str | int] = {"ojs.workflow.id": str(context.workflow_id)}
+    meta = context.job.meta
+    if isinstance(kind := meta.get(WORKFLOW_TYPE), str):
+        found[WORKFLOW_TYPE] = kind[:NAME_BYTES]
+    if isinstance(step := meta.get(WORKFLOW_STEP), int):
+        found[WORKFLOW_STEP] = step
+    return found
+
+
+def _links(meta: Mapping[str, Any]) -> list[Link]:
+    """Return links to the enqueue of a job, and to what created its workflow."""
+    links = []
+    for value, attributes in (
+        (meta, None),
+        ({"traceparent": meta.get(WORKFLOW_ORIGIN)}, {"ojs.link": "workflow"}),
+    ):
+        found = trace.get_current_span(_extracted(_TRACE_CONTEXT, value)).get_span_context()
+        if found.is_valid:
+            links.append(Link(found, attributes))
+    return links
 
 
 def _enqueue_attributes(

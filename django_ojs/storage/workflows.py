@@ -1,6 +1,7 @@
 """The statements that advance workflows, each for many steps."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -9,19 +10,16 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Now
 
-from django_ojs.models import EndedWorkflowJob, WorkflowStep
-from django_ojs.models.workflow import StepState
+from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import StepOutcome
 from django_ojs.storage import database, process_state
-from django_ojs.storage.dialects import sql_files
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
 
-_TAKE_ENDED_JOBS: Final = sql_files.load("common", "take_ended_jobs")
-
-#: Parameters of one statement, for databases that limit them.
-_AT_ONCE: Final = 10_000
+#: Where a step is: its workflow, and its position there.
+Place = tuple[UUID, int]
 
 #: Characters of a result that is copied to its step; what is inlined is measured in bytes, later.
 MAX_COPIED: Final = 128 * 1024
@@ -32,20 +30,19 @@ _STATES: Final = {
 }
 
 
-def take_ended_jobs(workflow_id: UUID, limit: int) -> dict[UUID, StepState]:
-    """Take up to `limit` rows out of the journal of a workflow, which the caller has locked.
+def take_ended_jobs(
+    workflow_ids: Collection[UUID], limit: int
+) -> dict[UUID, dict[UUID, StepState]]:
+    """Take up to `limit` rows out of the journal of workflows, which the caller has locked.
 
-    Return how each of the steps ended. A job that was retried by hand ends twice; the first counts.
+    Return by workflow how each of its steps ended. A job that was retried by hand ends twice; the
+    first counts.
     """
     connection = database.connection()
-    dialect = database.dialect_of(connection)
-    key = WorkflowStep._meta.pk.get_db_prep_value(workflow_id, connection)
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE_ENDED_JOBS, {"workflow_id": key, "limit": limit})
-        rows = sorted(cursor.fetchall())
-    ended: dict[UUID, StepState] = {}
-    for _, job_id, state in rows:
-        ended.setdefault(dialect.uuid(job_id), _STATES.get(state, StepState.FAILED))
+    rows = database.dialect_of(connection).take_ended_jobs(connection, workflow_ids, limit)
+    ended: defaultdict[UUID, dict[UUID, StepState]] = defaultdict(dict)
+    for workflow_id, job_id, state in rows:
+        ended[workflow_id].setdefault(job_id, _STATES.get(state, StepState.FAILED))
     return ended
 
 
@@ -54,6 +51,7 @@ class EndedStep:
     """A step that has ended, without what only its job needs: a group has thousands of them."""
 
     pk: UUID
+    workflow_id: UUID
     position: int
     key: str
     type: str | None
@@ -74,24 +72,20 @@ def end_steps(ended: Mapping[UUID, StepState]) -> list[EndedStep]:
     return [EndedStep(*row) for row in rows]
 
 
-def at_positions(workflow_id: UUID, positions: Iterable[int]) -> list[WorkflowStep]:
-    """Return the steps at these positions, in order."""
-    wanted = sorted(positions)
-    found: list[WorkflowStep] = []
-    for start in range(0, len(wanted), _AT_ONCE):
-        found += WorkflowStep.primary.filter(
-            workflow_id=workflow_id, position__in=wanted[start : start + _AT_ONCE]
-        ).order_by("position")
-    return found
+def at_places(places: Collection[Place]) -> list[WorkflowStep]:
+    """Return the steps at these places, in order."""
+    if not places:
+        return []
+    return list(WorkflowStep.primary.filter(AtPlaces(places)).order_by("workflow_id", "position"))
 
 
 def note_dependencies(
-    steps: Iterable[WorkflowStep], ended: Mapping[int, Mapping[StepOutcome, int]]
+    steps: Iterable[WorkflowStep], ended: Mapping[Place, Mapping[StepOutcome, int]]
 ) -> None:
-    """Count on steps how many of their dependencies ended, by position and outcome."""
+    """Count on steps how many of their dependencies ended, by place and outcome."""
     groups: dict[tuple[tuple[StepOutcome, int], ...], list[UUID]] = {}
     for step in steps:
-        counts = ended[step.position]
+        counts = ended[step.workflow_id, step.position]
         groups.setdefault(tuple(sorted(counts.items())), []).append(step.pk)
         step.outstanding -= sum(counts.values())
         for outcome, count in counts.items():
@@ -131,6 +125,21 @@ def ready_steps() -> QuerySet[WorkflowStep]:
     return WorkflowStep.primary.filter(
         Q(start_after__isnull=True) | Q(start_after__lte=Now()), state=StepState.READY
     )
+
+
+def save(workflows: Collection[Workflow]) -> None:
+    """Store how far workflows are, and set on them when they started and when they ended."""
+    names = ("steps_left", "has_failed", "jobs_completed", "jobs_failed", "state")
+    values = [
+        {"id": str(each.pk), **{name: getattr(each, name) for name in names}} for each in workflows
+    ]
+    connection = database.connection()
+    stored = database.dialect_of(connection).save_workflows(
+        connection, json.dumps(values), running=WorkflowState.RUNNING.value
+    )
+    times = {key: (started_at, finished_at) for key, started_at, finished_at in stored}
+    for workflow in workflows:
+        workflow.started_at, workflow.finished_at = times[workflow.pk]
 
 
 _OPEN: Final = frozenset({StepState.WAITING, StepState.READY, StepState.ENQUEUED})
@@ -173,6 +182,7 @@ def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UU
     return found
 
 
-def has_ended_jobs(workflow_id: UUID) -> bool:
-    """Whether a row of the journal is about this workflow."""
-    return EndedWorkflowJob.primary.filter(workflow_id=workflow_id).exists()
+def with_ended_jobs(workflow_ids: Collection[UUID]) -> list[UUID]:
+    """Return those of the workflows that the journal has a row about."""
+    rows = EndedWorkflowJob.primary.filter(OneOf("workflow_id", workflow_ids))
+    return list(rows.values_list("workflow_id", flat=True).distinct())

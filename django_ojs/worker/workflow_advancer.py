@@ -10,9 +10,10 @@ from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.operations.workflows.advance import advance_all
+from django_ojs.operations.workflows.advance import TOGETHER, advance_all
 
-#: How long it rests after a round, as a multiple of what that took, and at most, in seconds.
+#: How long it rests after a round of few workflows, as a multiple of what that took, and at most,
+#: in seconds.
 REST = 2.0
 LONGEST_REST = 0.1
 #: Seconds that the end of a process waits for it.
@@ -54,7 +55,7 @@ class WorkflowAdvancer:
             self._thread.join(CLOSE_TIMEOUT)
 
     def _rest(self, took: float) -> None:
-        """Let ends of jobs collect: members of one group are cheaper together."""
+        """Let ends of jobs collect: they cost less together."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing, min(took * REST, LONGEST_REST))
 
@@ -69,6 +70,7 @@ class WorkflowAdvancer:
                     some, self._waiting = self._waiting, {}
                 began = time.monotonic()
                 advance_all(some)
-                self._rest(time.monotonic() - began)
+                if len(some) < TOGETHER:
+                    self._rest(time.monotonic() - began)
         finally:
             connections.close_all()

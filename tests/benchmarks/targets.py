@@ -205,6 +205,7 @@ SECTIONS = (
     Section(measure=bounds.MANY, title="The same in batches of 100", unit="jobs/s"),
     Section(measure=workflows.FREE, title="Drain of 10,000 jobs", unit="jobs/s"),
     Section(measure=workflows.GROUP, title="The same, one group", unit="jobs/s"),
+    Section(measure=workflows.CHAINS, title="The same, in chains of five", unit="jobs/s"),
     Section(measure=cron.LAG, title="Lag of cron jobs, 99th percentile", unit="ms"),
     Section(measure=cron.LAG_MOST, title="Lag of cron jobs, longest", unit="ms"),
     Section(measure=cron.BURST, title="The same, all due in one second", unit="ms"),

@@ -739,8 +739,6 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
 NOTES: Final[dict[str, str]] = {
     "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
     "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
-    "DT-007": "Not yet.",
-    "DT-010": "Not yet.",
     "RT-006": "`system.gap`, without the times of the events that are deleted.",
     "RT-007": "The log of events is the buffer, and nothing is dropped.",
     "RT-008": "The events of ojs-events instead; only the end of a job is one.",

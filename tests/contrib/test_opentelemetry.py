@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import django_ojs as ojs
+from django_ojs import chain
 from django_ojs.contrib import opentelemetry as tracing
 from django_ojs.models import Job
 from django_ojs.spec.errors import DuplicateJob
@@ -181,6 +182,27 @@ def test_each_attempt_has_a_span_that_links_to_the_enqueue(
         assert "Traceback" in str(event.attributes["exception.stacktrace"])
     (retried,) = telemetry.metrics()["ojs.job.retried"]
     assert retried.value == 1
+
+
+@pytest.mark.requirement("DT-007")
+@pytest.mark.requirement("DT-010")
+def test_the_steps_of_a_workflow_say_which_and_link_to_what_created_it(
+    telemetry: Telemetry, commits: Capture, ojs: TestContext
+) -> None:
+    with telemetry.tracer.start_as_current_span("request") as request, commits():
+        workflow = chain(echo.s("first"), shout.options(meta={"a": 1}).s("second")).enqueue()
+    ojs.drain()
+    runs = [span for span in telemetry.spans if span.name == "default process"]
+    for position, span in enumerate(runs):
+        found = attributes(span)
+        assert found["ojs.workflow.id"] == str(workflow.id)
+        assert (found["ojs.workflow.type"], found["ojs.workflow.step"]) == ("chain", position)
+        _, origin = span.links
+        assert origin.context.span_id == request.get_span_context().span_id
+    metas = {job.type: job.meta for job in Job.primary.all()}
+    assert metas["testapp.shout"]["a"] == 1
+    for meta in metas.values():
+        assert meta["ojs.workflow.trace_origin"] == traceparent(telemetry.span("request"))
 
 
 @pytest.mark.parametrize(

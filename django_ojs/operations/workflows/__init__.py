@@ -1,6 +1,7 @@
 """Workflows (ojs-workflows): create them, start their steps when they may, cancel and read them."""
 
-from django_ojs.operations.workflows.advance import advance, advance_after_commit, advance_due
+from django_ojs.operations.workflows.advance import advance, advance_due
+from django_ojs.operations.workflows.after_commit import advance_after_commit
 from django_ojs.operations.workflows.cancellation import cancel
 from django_ojs.operations.workflows.creation import check, create
 from django_ojs.operations.workflows.queries import (

@@ -2,18 +2,17 @@
 
 Any process may do it at any time. The row of the workflow is locked meanwhile, and the ends of its
 jobs, the jobs that they start and the state of the workflow are stored in one transaction: a
-process that dies has done nothing, and none does it twice.
+process that dies has done nothing, and none does it twice. Several workflows share a transaction,
+because most of its statements cost the same for one step as for many.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
 from django.db import Error, InterfaceError, OperationalError
-from django.db.models import Min
-from django.db.models.functions import Now
 
 from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
@@ -24,12 +23,15 @@ from django_ojs.spec.events import NewEvent
 from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
 from django_ojs.storage import database, workflows
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.workflows import EndedStep
+from django_ojs.storage.workflows import EndedStep, Place
 
 #: Ended jobs that are taken from the journal in one transaction.
 AT_ONCE: Final = 1_000
 #: Workflows that one step of the maintenance advances.
 WORKFLOWS_AT_ONCE: Final = 100
+#: Workflows that are advanced in one transaction, if that touches no more than so many steps.
+TOGETHER: Final = 50
+STEPS_TOGETHER: Final = 1_000
 
 _OUTCOMES: Final = {
     StepState.COMPLETED: StepOutcome.SUCCEEDED,
@@ -46,13 +48,8 @@ _STATES: Final = {
 logger = logging.getLogger("django_ojs.workflows")
 
 
-def advance_after_commit(workflow_id: UUID | None) -> None:
-    """Advance the workflow of a job that has ended, if it has one, once the transaction commits.
-
-    If that fails, the maintenance does it.
-    """
-    if workflow_id is not None:
-        database.after_commit(lambda: advance_all([workflow_id]))
+class _TooManySteps(Exception):
+    """Several workflows have too many steps to be advanced in one transaction."""
 
 
 def advance_all(workflow_ids: Iterable[UUID]) -> None:
@@ -60,15 +57,39 @@ def advance_all(workflow_ids: Iterable[UUID]) -> None:
 
     One that fails, with a statement timeout for example, does not keep the others from it.
     """
+    wanted = list(workflow_ids)
+    for start in range(0, len(wanted), TOGETHER):
+        some = wanted[start : start + TOGETHER]
+        if not (_try(some) if len(some) > 1 else _try_each(some)):
+            return
+
+
+def _try(workflow_ids: Sequence[UUID]) -> bool:
+    """Advance workflows together, or each alone if that fails. False: the database is away."""
+    try:
+        advance(*workflow_ids)
+    except _TooManySteps:
+        pass
+    except Exception as error:
+        if _is_database_unusable(error):
+            return False
+    else:
+        return True
+    return _try_each(workflow_ids)
+
+
+def _try_each(workflow_ids: Sequence[UUID]) -> bool:
+    """Advance each workflow, unless the database is away: then return False."""
     for workflow_id in workflow_ids:
         try:
             advance(workflow_id)
         except Exception as error:
             if _is_database_unusable(error):
-                return
+                return False
             logger.exception(
                 "The workflow %s was not advanced; it will be tried again.", workflow_id
             )
+    return True
 
 
 def _is_database_unusable(error: Exception) -> bool:
@@ -101,31 +122,40 @@ def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
     return len(due)
 
 
-def advance(workflow_id: UUID) -> None:
-    """Advance one workflow, unless another process is doing it.
+def advance(*workflow_ids: UUID) -> None:
+    """Advance workflows in one transaction, but for those that another process is advancing.
 
     That process finds what is committed before it has released the workflow, because it queries
-    again then.
+    again then. Raises what one of them raises; then none is advanced.
     """
-    while _advance(workflow_id) and workflows.has_ended_jobs(workflow_id):
-        pass
+    left: Sequence[UUID] = workflow_ids
+    while left and (advanced := _advance(left)):
+        left = workflows.with_ended_jobs(advanced)
 
 
 @database.write_transaction
-def _advance(workflow_id: UUID) -> bool:
-    """Advance a workflow by one transaction. Return False if another process has locked it."""
+def _advance(workflow_ids: Collection[UUID]) -> list[UUID]:
+    """Advance workflows by one transaction. Return those that no other process has locked."""
     found = Workflow.primary.select_for_update(skip_locked=True, no_key=True)
-    workflow = found.filter(pk=workflow_id).first()
-    if workflow is None:
-        if Workflow.primary.filter(pk=workflow_id).exists():
-            return False
-        # It was pruned: its jobs end alone.
-        EndedWorkflowJob.primary.filter(workflow_id=workflow_id).delete()
-        return True
-    ended = workflows.take_ended_jobs(workflow_id, AT_ONCE)
-    if workflow.state == WorkflowState.RUNNING:
-        _Advance(workflow).run(workflows.end_steps(ended) if ended else [])
-    return True
+    locked = list(found.filter(OneOf("pk", workflow_ids)).order_by("pk"))
+    keys = [workflow.pk for workflow in locked]
+    if len(keys) < len(workflow_ids):
+        _forget_pruned(set(workflow_ids).difference(keys))
+    if not keys:
+        return []
+    taken = workflows.take_ended_jobs(keys, AT_ONCE)
+    running = [each for each in locked if each.state == WorkflowState.RUNNING]
+    ended = {job: state for each in running for job, state in taken.get(each.pk, {}).items()}
+    if running:
+        _Advance(running).run(workflows.end_steps(ended) if ended else [])
+    return keys
+
+
+def _forget_pruned(workflow_ids: Collection[UUID]) -> None:
+    """Delete from the journal what is about workflows that were pruned: their jobs end alone."""
+    kept = Workflow.primary.filter(OneOf("pk", workflow_ids)).values_list("pk", flat=True)
+    if pruned := set(workflow_ids).difference(kept):
+        EndedWorkflowJob.primary.filter(OneOf("workflow_id", pruned)).delete()
 
 
 def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
@@ -133,52 +163,76 @@ def count_ended(workflow: Workflow, cancelled: Collection[UUID]) -> None:
 
     The caller has locked the workflow, and cancels it unless it has ended by that.
     """
-    while taken := workflows.take_ended_jobs(workflow.pk, AT_ONCE):
-        ended = {key: state for key, state in taken.items() if key not in cancelled}
+    while taken := workflows.take_ended_jobs([workflow.pk], AT_ONCE):
+        states = taken[workflow.pk]
+        ended = {key: state for key, state in states.items() if key not in cancelled}
         if ended:
-            _Advance(workflow, starts=False).run(workflows.end_steps(ended))
+            _Advance([workflow], starts=False).run(workflows.end_steps(ended))
 
 
 class _Advance:
-    """One transaction that advances one workflow."""
+    """One transaction that advances workflows, which it has locked."""
 
-    def __init__(self, workflow: Workflow, *, starts: bool = True) -> None:
-        self._workflow = workflow
+    def __init__(self, locked: Iterable[Workflow], *, starts: bool = True) -> None:
+        self._workflows = {workflow.pk: workflow for workflow in locked}
         self._starts = starts
-        self._events: list[NewEvent] = []
-        self._has_changed = False
+        self._changed: dict[UUID, Workflow] = {}
+        self._events: defaultdict[UUID, list[NewEvent]] = defaultdict(list)
         self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
 
     def run(self, ended: Sequence[EndedStep]) -> None:
+        """Count steps whose jobs have ended, and do all that follows. Raises _TooManySteps."""
         for step in ended:
             self._note_ended(step, StepState(step.state))
-        ready = workflows.ready_steps().filter(workflow_id=self._workflow.pk)
-        more = self._start(list(ready.order_by("position")))
-        pending: list[EndedStep | WorkflowStep] = [*ended, *more]
-        while pending:
-            pending = [*self._follow(pending)]
-        if self._has_changed:
-            self._store()
-        publish.record(self._events)
+        starting = self._ready() if self._starts else []
+        pending: list[EndedStep | WorkflowStep] = [*ended]
+        while pending or starting:
+            while pending:
+                over, free = self._follow(pending)
+                pending = [*over]
+                starting += free
+            pending, starting = [*self._start(starting)], []
+        if self._changed:
+            self._save()
+        publish.record([event for events in self._events.values() for event in events])
 
-    def _follow(self, ended: Sequence[EndedStep | WorkflowStep]) -> list[WorkflowStep]:
-        """Count ended steps on their dependents; start or end those that waited for nothing else.
+    def _ready(self) -> list[WorkflowStep]:
+        """Return the steps that waited for room in their queues."""
+        ready = workflows.ready_steps().filter(OneOf("workflow_id", self._workflows))
+        ready = ready.order_by("workflow_id", "position")
+        if len(self._workflows) == 1:
+            return list(ready)
+        found = list(ready[: STEPS_TOGETHER + 1])
+        self._check_steps(len(found))
+        return found
 
-        Return the steps that have ended by that.
+    def _check_steps(self, number: int) -> None:
+        if number > STEPS_TOGETHER and len(self._workflows) > 1:
+            raise _TooManySteps
+
+    def _follow(
+        self, ended: Sequence[EndedStep | WorkflowStep]
+    ) -> tuple[list[WorkflowStep], list[WorkflowStep]]:
+        """Count ended steps on their dependents.
+
+        Return those of them that have ended by that, and those whose jobs start now.
         """
-        counts: dict[int, Counter[StepOutcome]] = {}
+        counts: dict[Place, Counter[StepOutcome]] = {}
         for step in ended:
             outcome = _OUTCOMES[StepState(step.state)]
             for position in step.dependents:
-                counts.setdefault(position, Counter())[outcome] += 1
+                place = (step.workflow_id, position)
+                counts.setdefault(place, Counter())[outcome] += 1
         if not counts:
-            return []
-        dependents = workflows.at_positions(self._workflow.pk, counts)
+            return [], []
+        self._check_steps(len(counts))
+        dependents = workflows.at_places(counts)
         workflows.note_dependencies(dependents, counts)
-        free = [step for step in dependents if not step.outstanding]
         starting: list[WorkflowStep] = []
         by_state: dict[StepState, list[WorkflowStep]] = {}
-        for step in free:
+        for step in dependents:
+            if step.outstanding:
+                continue
             end = _evaluate(step)
             if end is None:
                 starting.append(step)
@@ -190,13 +244,13 @@ class _Advance:
             for step in steps:
                 self._note_ended(step, state)
             over += steps
-        return over + self._start(starting)
+        return over, starting
 
     def _start(self, steps: Sequence[WorkflowStep]) -> list[WorkflowStep]:
         """Start steps. Return those that have failed because their jobs were rejected."""
         if not steps or not self._starts:
             return []
-        started = starting.start(self._workflow.pk, steps)
+        started = starting.start(steps)
         workflows.set_state(started.enqueued, StepState.ENQUEUED)
         if recovered := [step.pk for step in started.enqueued if step.start_failures]:
             WorkflowStep.primary.filter(OneOf("pk", recovered)).update(error=None)
@@ -205,11 +259,10 @@ class _Advance:
         )
         for step, error in started.delayed:
             workflows.try_again(step, error, starting.delay_after(step.start_failures + 1))
-        self._events += [
-            workflow_events.callback_fired(self._workflow, step)
-            for step in started.enqueued
-            if step.callback is not None
-        ]
+        for step in started.enqueued:
+            if step.callback is not None:
+                workflow = self._workflows[step.workflow_id]
+                self._events[workflow.pk].append(workflow_events.callback_fired(workflow, step))
         rejected = [step for step, _ in started.rejected]
         workflows.set_state(rejected, StepState.FAILED)
         for step, error in started.rejected:
@@ -219,8 +272,8 @@ class _Advance:
         return rejected
 
     def _note_ended(self, step: EndedStep | WorkflowStep, state: StepState) -> None:
-        workflow = self._workflow
-        self._has_changed = True
+        workflow = self._workflows[step.workflow_id]
+        self._changed[workflow.pk] = workflow
         workflow.steps_left -= 1
         outcome = _OUTCOMES[state]
         if outcome is StepOutcome.FAILED and step.fails_workflow:
@@ -233,30 +286,23 @@ class _Advance:
             else:
                 workflow.jobs_failed += 1
         if self._has_step_events:
-            self._events.append(workflow_events.step_ended(workflow, step))
+            self._events[workflow.pk].append(workflow_events.step_ended(workflow, step))
 
-    def _store(self) -> None:
-        workflow = self._workflow
-        values = {
-            name: getattr(workflow, name)
-            for name in ("steps_left", "has_failed", "jobs_completed", "jobs_failed")
-        }
-        rows = Workflow.primary.filter(pk=workflow.pk)
-        if workflow.started_at is None:
-            steps = WorkflowStep.primary.filter(workflow_id=workflow.pk)
-            workflow.started_at = steps.aggregate(first=Min("started_at"))["first"]
-            values["started_at"] = workflow.started_at
-            if workflow.started_at is not None:
-                self._events.insert(0, workflow_events.started(workflow))
-        if workflow.steps_left:
-            rows.update(**values)
-            return
-        state = WorkflowState.FAILED if workflow.has_failed else WorkflowState.COMPLETED
-        workflow.state = state
-        rows.update(**values, state=state, finished_at=Now())
-        if publish.is_recorded(workflow_events.type_of_end(state)):
-            workflow.refresh_from_db(using=database.alias(), fields=["finished_at"])
-            self._events.append(workflow_events.ended(workflow, _first_failed(workflow)))
+    def _save(self) -> None:
+        """Store the workflows that have changed, with the events of their start and their end."""
+        new = {key for key, workflow in self._changed.items() if workflow.started_at is None}
+        for workflow in self._changed.values():
+            if not workflow.steps_left:
+                has_failed = workflow.has_failed
+                workflow.state = WorkflowState.FAILED if has_failed else WorkflowState.COMPLETED
+        workflows.save(self._changed.values())
+        for key, workflow in self._changed.items():
+            if key in new and workflow.started_at is not None:
+                self._events[key].insert(0, workflow_events.started(workflow))
+            if workflow.state == WorkflowState.RUNNING:
+                continue
+            if publish.is_recorded(workflow_events.type_of_end(workflow.state)):
+                self._events[key].append(workflow_events.ended(workflow, _first_failed(workflow)))
 
 
 def _first_failed(workflow: Workflow) -> WorkflowStep | None:

@@ -1,6 +1,7 @@
 """Create workflows: store the graph, and enqueue the jobs of the steps that wait for nothing."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.operations.enqueue import transaction_check
+from django_ojs.operations.enqueue import instrumentation, transaction_check
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
@@ -53,7 +54,27 @@ def create(graph: Graph) -> Workflow:
     if len(connections.settings) > 1:
         # A workflow is followed here: it cannot go through an outbox.
         transaction_check.alias_for_caller(may_use_outbox=False)
-    return _create(graph, queues)
+    return _create(_marked(graph), queues)
+
+
+def _marked(graph: Graph) -> Graph:
+    """Return the graph with what instrumentation adds to the `meta` of its jobs."""
+    step_meta = instrumentation.step_meta()
+    if step_meta is None:
+        return graph
+    steps = [
+        step
+        if step.job is None
+        else replace(
+            step,
+            job={
+                **step.job,
+                "meta": {**step_meta(graph.type, position), **(step.job.get("meta") or {})},
+            },
+        )
+        for position, step in enumerate(graph.steps)
+    ]
+    return replace(graph, steps=tuple(steps))
 
 
 @database.write_transaction

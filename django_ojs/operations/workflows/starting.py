@@ -66,14 +66,14 @@ def envelope_of(
     return envelope
 
 
-def start(workflow_id: UUID, steps: Sequence[WorkflowStep]) -> Started:
-    """Enqueue the jobs of these steps, in the transaction that has locked the workflow."""
-    results = ParentResults(workflow_id, steps)
+def start(steps: Sequence[WorkflowStep]) -> Started:
+    """Enqueue the jobs of these steps, in the transaction that has locked their workflows."""
+    results = ParentResults(steps)
     started = Started()
     by_queue: dict[str, list[tuple[WorkflowStep, Envelope]]] = {}
     for step in steps:
         try:
-            envelope = envelope_of(step.pk, workflow_id, step.job, results.of(step))
+            envelope = envelope_of(step.pk, step.workflow_id, step.job, results.of(step))
         except OJSError as error:  # The limits were lowered since the workflow was created.
             started.rejected.append((step, _error(error)))
         else:
@@ -201,16 +201,16 @@ def delay_after(failures: int) -> timedelta:
 class ParentResults:
     """The results of the parents of some steps, read at once."""
 
-    def __init__(self, workflow_id: UUID, steps: Sequence[WorkflowStep]) -> None:
-        self._steps: dict[int, WorkflowStep] = {}
-        self._made: dict[tuple[int, ...], list[JSON]] = {}
+    def __init__(self, steps: Sequence[WorkflowStep]) -> None:
+        self._steps: dict[workflows.Place, WorkflowStep] = {}
+        self._made: dict[tuple[UUID, tuple[int, ...]], list[JSON]] = {}
         self._room = settings().max_envelope_bytes
-        missing = {position for step in steps for position in step.parents}
+        missing = {place for step in steps for place in _parents(step)}
         while missing:
-            found = workflows.at_positions(workflow_id, missing)
-            self._steps |= {step.position: step for step in found}
+            found = workflows.at_places(missing)
+            self._steps |= {(step.workflow_id, step.position): step for step in found}
             missing = {
-                position for step in found if step.is_join for position in step.parents
+                place for step in found if step.is_join for place in _parents(step)
             } - self._steps.keys()
 
     def of(self, step: WorkflowStep) -> list[JSON]:
@@ -219,16 +219,17 @@ class ParentResults:
         Those over MAX_INLINE_BYTES are references, and so are those after the results of a step
         have reached the size of the largest envelope.
         """
-        positions = tuple(step.parents)
-        if positions not in self._made:
+        # The members of a group share theirs.
+        parents = (step.workflow_id, tuple(step.parents))
+        if parents not in self._made:
             room = [self._room]
-            self._made[positions] = [self._result(position, room) for position in positions]
-        return self._made[positions]
+            self._made[parents] = [self._result(place, room) for place in _parents(step)]
+        return self._made[parents]
 
-    def _result(self, position: int, room: list[int]) -> JSON:
-        step = self._steps[position]
+    def _result(self, place: workflows.Place, room: list[int]) -> JSON:
+        step = self._steps[place]
         if step.is_join:
-            results = [self._result(each, room) for each in step.parents]
+            results = [self._result(each, room) for each in _parents(step)]
             return results[-1] if step.last_result and results else results
         if step.result_size is None:
             return None
@@ -238,6 +239,10 @@ class ParentResults:
                 room[0] -= size
                 return step.result  # type: ignore[no-any-return]  # the result of a job is JSON
         return reference(step)
+
+
+def _parents(step: WorkflowStep) -> list[workflows.Place]:
+    return [(step.workflow_id, position) for position in step.parents]
 
 
 def reference(step: WorkflowStep) -> dict[str, JSON]:

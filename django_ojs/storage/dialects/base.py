@@ -669,6 +669,32 @@ class Dialect(ABC):
         """
         self._run(connection, "add_cron_runs", {"runs": runs})
 
+    def take_ended_jobs(
+        self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
+    ) -> list[tuple[UUID, UUID, str]]:
+        """Take the oldest rows of some workflows out of the journal of ended jobs, in order.
+
+        Each is the ids of the workflow and of the job, and the state in which that ended.
+        """
+        values = {"workflow_ids": self.ids(workflow_ids), "limit": limit}
+        rows = sorted(self._rows(connection, "take_ended_jobs", values))
+        return [
+            (self.uuid(workflow_id), self.uuid(job_id), state)
+            for _, workflow_id, job_id, state in rows
+        ]
+
+    def save_workflows(
+        self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
+    ) -> list[tuple[UUID, datetime | None, datetime | None]]:
+        """Store how far workflows are, given as a JSON array of their new values.
+
+        Return the id of each, when it started, and when it ended: now, if its state is not
+        `running`.
+        """
+        values = {"workflows": workflows, "running": running}
+        rows = self._rows(connection, "save_workflows", values)
+        return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
+
     def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
         """End enqueued steps of workflows, given as a JSON array of `{id, state}`.
 

@@ -35,6 +35,21 @@ class OneOf(Func):
         return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
 
 
+class AtPlaces(Func):
+    """Whether a step is at one of these places: pairs of a workflow's id and a position."""
+
+    output_field = BooleanField()
+    template = "(workflow_id, position) IN (SELECT * FROM %(expressions)s)"
+
+    def __init__(self, places: Collection[tuple[UUID, int]]) -> None:
+        super().__init__(_Places(list(places)))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Take the pairs out of a JSON array."""
+        template = self.template.replace("*", "value ->> 0, value ->> 1")
+        return self.as_sql(compiler, connection, template=template, **extra)
+
+
 class RetriedBy(Func):
     """Whether a bulk operation retried a job, as a range of the primary key of the jobs.
 
@@ -67,6 +82,15 @@ class _Keys(Value):
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return "(SELECT value FROM json_each(%s))", [as_json(self.value)]
+
+
+class _Places(Value):
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        keys, positions = zip(*self.value, strict=True)
+        return "unnest(%s::uuid[], %s::int[])", [as_array(keys), list(positions)]
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return "json_each(%s)", [json.dumps([[key.hex, at] for key, at in self.value])]
 
 
 def as_array(keys: Collection[UUID]) -> str:

@@ -12,6 +12,9 @@ _TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
 #: "off" has producers announce nothing.
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
+#: Jobs of each chain, of the kind of work "chains".
+IN_A_CHAIN = 5
+
 TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
 
 
@@ -60,6 +63,11 @@ class OpenJobSpec(Contender):
 
         if work.kind == "group":
             django_ojs.group(*self._requests(numbers, "noop")).enqueue()
+            return
+        if work.kind == "chains":
+            for start in range(0, len(numbers), IN_A_CHAIN):
+                some = self._requests(numbers[start : start + IN_A_CHAIN], "noop")
+                django_ojs.chain(*some).enqueue()
             return
         kind = "nap" if work.kind == "poison" else work.kind
         for start in range(0, len(numbers), 1000):

@@ -32,7 +32,7 @@ from django_ojs.operations import (
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import due, pruning, starting
+from django_ojs.operations.workflows import after_commit, due, pruning, starting
 from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.storage import database
@@ -474,10 +474,10 @@ class TestLocks:
             ack.ack(take(each).id)
         take_ended = stored.take_ended_jobs
 
-        def broken(workflow_id: Any, limit: int) -> Any:
-            if workflow_id == first.pk:
+        def broken(workflow_ids: Any, limit: int) -> Any:
+            if first.pk in workflow_ids:
                 raise RuntimeError
-            return take_ended(workflow_id, limit)
+            return take_ended(workflow_ids, limit)
 
         monkeypatch.setattr(stored, "take_ended_jobs", broken)
         workflows.advance_due()
@@ -494,7 +494,7 @@ class TestLocks:
         push_jobs = starting.push
 
         def slow(envelopes: Any, *options: Any) -> Any:
-            if envelopes[0].type == "b":
+            if "b" in {envelope.type for envelope in envelopes}:
                 raise OperationalError("canceling statement due to statement timeout")
             return push_jobs(envelopes, *options)
 
@@ -514,18 +514,22 @@ class TestLocks:
         for each in ("a", "c"):
             ack.ack(take(each).id)
         take_ended = stored.take_ended_jobs
+        lost: list[Any] = []
 
         def refuse() -> None:
             raise OperationalError("connection refused")
 
         with monkeypatch.context() as patch:
 
-            def lose(workflow_id: Any, limit: int) -> Any:
-                if workflow_id != first.pk:
-                    return take_ended(workflow_id, limit)
-                patch.setattr(connection, "is_usable", lambda: False)
-                if is_away:
-                    patch.setattr(connection, "ensure_connection", refuse)
+            def lose(workflow_ids: Any, limit: int) -> Any:
+                if first.pk not in workflow_ids:
+                    return take_ended(workflow_ids, limit)
+                # They lose it together, and the first one alone then.
+                if not lost:
+                    patch.setattr(connection, "is_usable", lambda: False)
+                    if is_away:
+                        patch.setattr(connection, "ensure_connection", refuse)
+                lost.append(workflow_ids)
                 raise OperationalError("server closed the connection unexpectedly")
 
             patch.setattr(stored, "take_ended_jobs", lose)
@@ -533,6 +537,91 @@ class TestLocks:
         assert states(second)["d"] == ("waiting" if is_away else "enqueued")
         workflows.advance_due()
         assert (states(first)["b"], states(second)["d"]) == ("enqueued", "enqueued")
+
+
+class TestTogether:
+    """Several workflows are advanced in one transaction."""
+
+    def queries_for(self, number: int) -> int:
+        created = [create(chain(job("a"), group(job("b"), job("c")))) for _ in range(number)]
+        for claimed in fetch.fetch(["default"], count=100, due=False):
+            if claimed.type == "a":
+                ack.ack(claimed.id)
+        with CaptureQueriesContext(connection) as captured:
+            assert workflows.advance_due() == number
+        for each in created:
+            assert states(each) == {"a": "completed", "b": "enqueued", "c": "enqueued"}
+        return len(captured)
+
+    def test_ten_take_as_many_statements_as_two(self) -> None:
+        assert self.queries_for(2) == self.queries_for(10)
+
+    def test_they_are_advanced_alone_if_they_have_too_many_steps(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(advancing, "STEPS_TOGETHER", 3)
+        assert self.queries_for(1) < self.queries_for(2) / 2
+        assert not caplog.records
+
+    @pytest.mark.django_db(transaction=True)
+    def test_those_that_wait_for_room_are_started_alone_if_they_have_too_many_steps(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        queues.configure("small", {"backpressure": {"max_depth": 1}})
+        other = push(queue="small")
+        waiting = [create(chain(job("a"), group(*[job("b", queue="small")] * 3))) for _ in range(2)]
+        for claimed in fetch.fetch(["default"], count=2, due=False):
+            ack.ack(claimed.id)
+        workflows.advance_due()
+        queues.configure("small", {"backpressure": {"max_depth": 100}})
+        cancel.cancel(other.pk)
+        monkeypatch.setattr(advancing, "STEPS_TOGETHER", 5)
+        workflows.advance_due()
+        assert [states(each)["b"] for each in waiting] == ["enqueued", "enqueued"]
+
+
+class TestRequests:
+    """Requests that end jobs at the same time."""
+
+    @pytest.mark.postgresql
+    @pytest.mark.django_db(transaction=True)
+    def test_one_of_them_advances_the_workflows_of_all(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        created = [create(chain(job(name), job("next"))) for name in "abc"]
+        claimed = fetch.fetch(["default"], count=3, due=False)
+        advance_all, entered, release = (
+            after_commit.advance_all,
+            threading.Event(),
+            threading.Event(),
+        )
+        advanced: list[int] = []
+
+        def slow(workflow_ids: Any) -> None:
+            advanced.append(len(workflow_ids))
+            entered.set()
+            assert release.wait(60)
+            advance_all(workflow_ids)
+
+        def end(job_id: UUID) -> None:
+            try:
+                workflows.advance_after_commit(ack.ack(job_id).workflow_id)
+            finally:
+                connections.close_all()
+
+        monkeypatch.setattr(after_commit, "advance_all", slow)
+        first = threading.Thread(target=end, args=[claimed[0].id])
+        first.start()
+        try:
+            assert entered.wait(60)
+            # These return, though the first one has not advanced anything yet.
+            for each in claimed[1:]:
+                end(each.id)
+        finally:
+            release.set()
+            first.join()
+        assert advanced == [1, 2]
+        assert {states(each)["next"] for each in created} == {"enqueued"}
 
 
 class TestRoundRobin:
@@ -683,6 +772,20 @@ class TestEvents:
             "workflow.job_completed",
             "workflow.completed",
         ]
+
+    def test_of_two_that_are_advanced_together(self) -> None:
+        first, second = create(chain(job("a"))), create(chain(job("b")))
+        ack.ack(take("a").id)
+        fail.fail(take("b").id, FATAL)
+        workflows.advance_due()
+        for workflow, end in ((first, "completed"), (second, "failed")):
+            found = Event.objects.filter(subject=str(workflow.pk)).order_by("pk")
+            assert list(found.values_list("type", flat=True)) == [
+                "workflow.created",
+                "workflow.started",
+                f"workflow.step_{end}",
+                f"workflow.{end}",
+            ]
 
     @pytest.mark.requirement("WF-38")
     def test_of_a_chain_that_fails_and_of_one_that_is_cancelled(self) -> None:

@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the size of the demonstration."""
-        parser.add_argument("--orders", type=int, default=2000, help="how many orders to place")
+        parser.add_argument("--orders", type=int, default=1000, help="how many orders to place")
         parser.add_argument("--workers", type=int, default=2, help="how many workers to run")
         parser.add_argument(
             "--yes", action="store_true", help="delete orders that came from the site as well"
