@@ -112,6 +112,12 @@ def _service(value: object) -> str:
     return value
 
 
+def _release(value: object) -> str:
+    if not isinstance(value, str) or len(value) > RELEASE_LENGTH or not value.isprintable():
+        raise ValueError
+    return value.strip()
+
+
 def _setting(
     default: object, read: Callable[[object], object], kind: str, *, secret: bool = False
 ) -> Any:
@@ -148,6 +154,8 @@ OUTBOX = (
     "1000) and timeout"
 )
 ALIAS = "an alias of DATABASES, or None"
+RELEASE_LENGTH = 64
+RELEASE = f"at most {RELEASE_LENGTH} printable characters, such as a version or a commit"
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
 AUTHENTICATION = (
     "django_ojs.http.authentication.ApiKeyAuthentication",
@@ -218,6 +226,7 @@ class Settings:
     )
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
+    release: str = _setting("", _release, RELEASE)
 
     webhook_http: bool = _setting(False, _boolean, BOOLEAN)
     webhook_private_networks: tuple[payload_config.Network, ...] = _setting(

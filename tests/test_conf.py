@@ -50,6 +50,7 @@ OFFLOADS: list[dict[str, Any]] = [
 BAD: dict[str, list[Any]] = {
     "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
+    "RELEASE": [None, "x" * 65, "a\nb", 7, ["1.0"]],
     "SERVICE_NAME": [None, "", "a b", "a/b", "x" * 64, 4711, ["shop"]],
     "OPENTELEMETRY": [None, 1, "on"],
     "QUEUES": [

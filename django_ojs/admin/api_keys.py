@@ -1,19 +1,25 @@
 """API keys: created, shown once, changed and revoked."""
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.db.models.functions import Now
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils import timezone
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.names_field import NamesField
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys, audit
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.operations.access import api_keys, audit, key_expiry
+from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 
@@ -59,6 +65,18 @@ class ApiKeyForm(_Form):
         return name
 
 
+class ReplaceForm(forms.Form):
+    """How long both keys are valid."""
+
+    grace = forms.IntegerField(
+        label="Hours for which the old key stays valid",
+        initial=api_keys.GRACE // timedelta(hours=1),
+        min_value=0,
+        max_value=24 * 365,
+        help_text="Give its programs the new key in this time. 0 ends the old key now.",
+    )
+
+
 class ApiKeyAdmin(SecretPageAdmin):
     """The secret of a key is only in the response to its creation."""
 
@@ -67,9 +85,10 @@ class ApiKeyAdmin(SecretPageAdmin):
     secret_template = "admin/django_ojs/apikey/created.html"
     fields = (
         *("name", "scopes", "queues", "expires_at"),
-        *("prefix", "status", "created_at", "last_used_at"),
+        *("prefix", "status", "created_at", "last_used_at", "refused_at"),
     )
-    readonly_fields = ("prefix", "status", "created_at", "last_used_at")
+    readonly_fields = ("prefix", "status", "created_at", "last_used_at", "refused_at")
+    change_form_template = "admin/django_ojs/apikey/change_form.html"
     list_display = (
         "name",
         "prefix",
@@ -93,7 +112,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         # `now`: the database's clock decides whether a key has expired.
         # A replica may not have a key that was just revoked.
         found: QuerySet[ApiKey] = super().get_queryset(request).using(database.alias())
-        return found.annotate(now=Now())
+        return key_expiry.with_replacement(found.annotate(now=Now()))
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return self.fields if obj else ApiKeyForm.Meta.fields
@@ -162,9 +181,74 @@ class ApiKeyAdmin(SecretPageAdmin):
             messages.WARNING if skipped else messages.SUCCESS,
         )
 
+    # --- replacing a key ------------------------------------------------------------------------
+
+    def get_urls(self) -> list[URLPattern]:
+        replace = path(
+            "<path:object_id>/replace/",
+            self.admin_site.admin_view(self.replace_view),
+            name="django_ojs_apikey_replace",
+        )
+        return [replace, *super().get_urls()]
+
+    def has_replace_permission(self, request: HttpRequest, key: ApiKey | None) -> bool:
+        """Whether the user may create a key and change this one."""
+        return self.has_add_permission(request) and self.has_change_permission(request, key)
+
+    def replace_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Replace a key by a new one, which is shown once; or show the form for it."""
+        key = self.get_object(request, unquote(object_id))
+        if not self.has_replace_permission(request, key):
+            raise PermissionDenied
+        if key is None:
+            raise Http404
+        form = ReplaceForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                return self._replace(request, key, form.cleaned_data["grace"])
+            except OJSError as error:
+                form.add_error(None, error.message)
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Replace {key}",
+            "opts": self.opts,
+            "admin_site": self.admin_site,
+            "object": key,
+            "form": form,
+            "queried_at": timezone.now(),
+            "is_active": api_keys.status(key) == api_keys.ACTIVE,
+        }
+        return TemplateResponse(request, "admin/django_ojs/apikey/replace.html", context)
+
+    def _replace(self, request: HttpRequest, key: ApiKey, hours: int) -> HttpResponse:
+        by = request.user.get_username()
+        new, text = api_keys.replace(key.prefix, grace=timedelta(hours=hours), by=by)
+        old = api_keys.keys().get(pk=key.pk)
+        until = "" if old.expires_at is None else _moment(old.expires_at)
+        self.log_change(request, key, f"Replaced by {new.prefix}; valid until {until}.")
+        self.log_addition(request, new, f"Replaces {key.prefix}.")
+        self.message_user(request, f"The old key {key.prefix} is valid until {until}.")
+        return self.secret_page(request, new, text)
+
+    def render_change_form(
+        self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        key = kwargs.get("obj")
+        context["can_replace"] = (
+            key is not None
+            and api_keys.status(key) == api_keys.ACTIVE
+            and self.has_replace_permission(request, key)
+        )
+        return super().render_change_form(request, context, *args, **kwargs)
+
     @admin.display(description="status")
     def status(self, key: ApiKey) -> str:
-        return api_keys.status(key)
+        text = key_expiry.status_text(key)
+        replaced = getattr(key, "replaced_by", None)
+        if replaced and key.expires_at is not None and api_keys.status(key) == api_keys.ACTIVE:
+            return f"{text}; valid until {_moment(key.expires_at)}"
+        return text
 
     @admin.display(description="scopes")
     def scope_names(self, key: ApiKey) -> str:
@@ -173,6 +257,10 @@ class ApiKeyAdmin(SecretPageAdmin):
     @admin.display(description="queues")
     def queue_names(self, key: ApiKey) -> str:
         return ", ".join(key.queues) or "all"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _has_scopes_of(request: HttpRequest, key: ApiKey | None) -> bool:

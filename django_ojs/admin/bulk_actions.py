@@ -75,11 +75,12 @@ def bulk_buttons(
     request: HttpRequest,
     which: JobFilter,
     *names: str,
-    what: str = "all matching",
+    what: str = "",
 ) -> list[Button]:
     """Return the buttons for all jobs of a filter; none for a filter that matches every job.
 
-    `names`: of these actions only.
+    `names`: of these actions only. `what` names the jobs in the labels, where nothing beside the
+    buttons does.
     """
     if which.empty:
         return []
@@ -87,7 +88,7 @@ def bulk_buttons(
     try:
         return [
             Button(
-                label=bulk_action.action.of(what),
+                label=bulk_action.action.of(what) if what else bulk_action.action.label,
                 url=f"{page.url('create', name, model='bulkoperation')}?{query}",
                 destructive=bulk_action.destructive,
             )

@@ -8,6 +8,7 @@ from typing import Final
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
+from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.maintenance import mode
@@ -48,6 +49,7 @@ def read(query: TimedQueries) -> CurrentFindings:
         # Of the server that the claims are made on.
         transaction=query.of_primary("open transactions", health.oldest_transaction),
         replica=replica.problem(),
+        keys=query("API keys", key_expiry.problems) or (),
     )
     return CurrentFindings(
         findings=findings,

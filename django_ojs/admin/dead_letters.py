@@ -9,8 +9,9 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.formatting import number
 from django_ojs.operations.jobs import dead_letter_groups
-from django_ojs.operations.jobs.dead_letter_groups import Group
+from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.errors import OJSError
@@ -39,7 +40,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
                 "more_groups": found.found - len(found.groups) if found else 0,
                 "rows": [self._row(request, group) for group in found.groups] if found else (),
                 "jobs_url": self.url("changelist", model="job") + filter_query(all_dead),
-                "buttons": bulk_buttons(self, request, all_dead, what="all") if found else (),
+                "buttons": bulk_buttons(self, request, all_dead, what=_all(found)) if found else (),
                 "timed_out": query.timed_out,
             },
         )
@@ -59,6 +60,10 @@ class DeadLetterAdmin(OperatorModelAdmin):
             "message": error.get("message", "") if isinstance(error, dict) else "",
             "buttons": bulk_buttons(self, request, which, what="group") if which else (),
         }
+
+
+def _all(found: Groups) -> str:
+    return f"all {number(found.seen)}{'+' * found.more}"
 
 
 def _filter(group: Group) -> JobFilter | None:

@@ -1,15 +1,16 @@
 """The buttons and links of a finding: what an operator does about it."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+from django.contrib.admin.exceptions import NotRegistered
 from django.http import HttpRequest
 from django.utils import timezone
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.models import DeadLetterJob, Job, Queue, Worker
+from django_ojs.models import ApiKey, DeadLetterJob, Job, Queue, Worker
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -98,6 +99,41 @@ def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, _: Finding) ->
     return page.link(request, "Dead letters", DeadLetterJob, query="?sort=last")
 
 
+def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    if finding.key is None or finding.key.replaced_by:
+        return _key(page, request, finding)
+    return _key_page(page, request, finding, "replace", "Replace…")
+
+
+def _key(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    label = (
+        "Revoked key" if finding.key and finding.key.status == "revoked" else "Change its expiry"
+    )
+    return _key_page(page, request, finding, "change", label)
+
+
+def _key_page(
+    page: OperatorModelAdmin, request: HttpRequest, finding: Finding, name: str, label: str
+) -> list[Button]:
+    """Return a link to a page of an API key, for a user who may change it."""
+    try:
+        key_admin: Any = page.admin_site.get_model_admin(ApiKey)
+    except NotRegistered:
+        return []
+    key = None if finding.key is None else key_admin.get_object(request, str(finding.key.id))
+    may = key_admin.has_replace_permission if name == "replace" else key_admin.has_change_permission
+    if key is None or not may(request, key):
+        return []
+    return [
+        Button(
+            label=label,
+            url=page.url(name, key.pk, model="apikey"),
+            destructive=False,
+            is_link=True,
+        )
+    ]
+
+
 _REMEDIES: Final[dict[str, _Remedy]] = {
     "maintenance": _maintenance,
     "full": _full,
@@ -110,5 +146,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "unknown_type": _unknown_type,
     "failing": _failing,
     "dead_letters": _dead_letters,
+    "key_expires": _key_expires,
+    "key_refused": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),
 }

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils import timezone
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.admin.queue_figures import history_charts
+from django_ojs.admin.queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.figures import health, job_type
@@ -31,6 +32,8 @@ def context(
     queues = query("queues", lambda: job_type.queues(type))
     names = [each.queue for each in queues or ()]
     workers = query.of_primary("workers", lambda: registry.workers_of_type(type, names))
+    since = timezone.now() - job_type.WEEK
+    deployed = query("releases", lambda: release_markers(since)) or []
     errors = query("latest errors", lambda: job_type.latest_errors(type))
     periods = (
         ("Hour", hour),
@@ -48,8 +51,8 @@ def context(
         "periods": [
             (name, None if points is None else job_type.runs(points)) for name, points in periods
         ],
-        "hour": history_charts(hour or []),
-        "week": history_charts(week or []),
+        "hour": history_charts(hour or [], happened=deployed),
+        "week": history_charts(week or [], happened=deployed),
         "queues": queues,
         "errors": None if errors is None else [_shown(run, payload) for run in errors],
         "buttons": _links(page, request, type),

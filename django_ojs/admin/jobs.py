@@ -133,6 +133,9 @@ class JobAdmin(OperatorModelAdmin):
         if which is None:
             return self._unreadable(request, text, search.errors)
         after, before = request.GET.get("after", ""), request.GET.get("before", "")
+        for_all = bulk_buttons(self, request, which)
+        # Without a script too: the link "Select all" is this page with all its rows selected.
+        all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
             page = job_list.page(query, which, after, before, payload=payload)
             tabs = job_list.tabs(query, which)
@@ -156,8 +159,9 @@ class JobAdmin(OperatorModelAdmin):
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
                 "type": which.type if which.type and not which.type.endswith("*") else None,
-                "buttons": self.selection_buttons(request, examples),
-                "bulk_buttons": bulk_buttons(self, request, which),
+                "buttons": [] if all_selected else self.selection_buttons(request, examples),
+                "bulk_buttons": for_all,
+                "all_selected": all_selected,
                 "timed_out": query.timed_out,
             },
         )

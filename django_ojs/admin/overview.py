@@ -5,13 +5,14 @@ from typing import Any, Final
 
 from django import forms
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
 from django_ojs.admin import current_findings, navigation
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.admin.queue_figures import history_charts
+from django_ojs.admin.queue_figures import history_charts, release_markers
 from django_ojs.models import Overview
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.history import history
@@ -108,6 +109,8 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     listing, workers = found.listing, found.queues.listening
     shown = found.queues.rows[:MAX_ROWS]
     points = query("history", lambda: history("1m")) or []
+    since = points[0].timestamp if points else timezone.now()
+    deployed = query("releases", lambda: release_markers(since)) or []
     return {
         "known": jobs is not None,
         "checked": len(listing.queues) if listing and listing.has_more else None,
@@ -122,5 +125,5 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "workers": workers,
         "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),
         "timed_out": query.timed_out,
-        **history_charts(points),
+        **history_charts(points, happened=deployed),
     }

@@ -15,6 +15,7 @@ from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
 from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
+from django_ojs.operations.workers import releases
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollups import BUCKETS
 
@@ -58,7 +59,8 @@ def history_charts(
     names = _names(starts)
     percentiles = [stats.percentiles(point.waited, (50, 95)) for point in points]
     waited = _sum(point.waited for point in points)
-    total = stats.percentiles(waited, (50, 95))
+    ran = _sum(point.ran for point in points)
+    total, runs = (stats.percentiles(histogram, (50, 95)) for histogram in (waited, ran))
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
     # Without the minute that is not over, which would make every line end in a drop.
@@ -101,19 +103,26 @@ def history_charts(
             markers=markers,
         ),
         "waited": charts.histogram("Waiting times", waited, kind="in"),
-        "ran": charts.histogram("Running times", _sum(point.ran for point in points)),
+        "ran": charts.histogram("Running times", ran),
         "p50": _seconds(total["p50"]),
         "p95": _seconds(total["p95"]),
+        "ran_p50": _seconds(runs["p50"]),
+        "ran_p95": _seconds(runs["p95"]),
         "completed": sum(completed),
         "failed": sum(failed),
     }
+
+
+def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
+    """Return what charts mark where the release of the workers has changed."""
+    return [(time, f"release {release}") for time, release in releases.changes(since, queue)]
 
 
 def _markers(
     starts: Sequence[datetime], happened: Iterable[tuple[datetime, str]]
 ) -> dict[int, str]:
     found: dict[int, list[str]] = {}
-    for time, text in happened:
+    for time, text in sorted(happened):
         if starts and time >= starts[0]:
             shown = f"{text}, {timezone.localtime(time):%H:%M:%S}"
             found.setdefault(bisect_right(starts, time) - 1, []).append(shown)

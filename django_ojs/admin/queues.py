@@ -10,20 +10,22 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
 
 from django_ojs import formatting
-from django_ojs.admin import charts, payloads
+from django_ojs.admin import charts, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
-from django_ojs.admin.queue_figures import history_charts, queue_rows
-from django_ojs.models import Queue
+from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
+from django_ojs.admin.workers import labels_of
+from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures.history import Period, history
 from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.operations.queues.tenants import TenantStatus, busiest
-from django_ojs.operations.workers import registry
+from django_ojs.operations.workers import latest_runs, registry
+from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
@@ -34,8 +36,9 @@ PER_PAGE: Final = 50
 #: Of queues without a configuration, this many are listed: those with the most waiting jobs.
 MAX_LISTED: Final = 1_000
 _MAX_EVENTS: Final = 10
-#: Workers on the page of a queue.
+#: Workers on the page of a queue, and running jobs of each.
 _MAX_WORKERS: Final = 50
+_MAX_RUNNING: Final = 3
 #: Tenants on the page of a queue.
 MAX_TENANTS: Final = 10
 
@@ -127,7 +130,8 @@ class QueueAdmin(OperatorModelAdmin):
                 raise Http404(
                     "There is no such queue: it has no jobs and no configuration."
                 ) from None
-            context = {} if status is None else _context(query, status, period)
+            payload = payloads.has_permission(request)
+            context = {} if status is None else _context(query, status, period, payload=payload)
             if status is not None and status.config.has_tenants:
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(name=key, paused_at=status.paused_at if status else None)
@@ -139,8 +143,54 @@ def _sparkline(row: OverviewRow) -> charts.Chart:
     return charts.sparkline("Out in the last hour", row.flow.went[:-1])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunningJob:
+    """A job that a worker runs now; `preview` is empty for a user who may not see arguments."""
+
+    job: Job
+    share: float | None
+    preview: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListeningWorker:
+    """A worker of the queue. `running` None: its jobs are not known; `more`: how many others."""
+
+    status: WorkerStatus
+    labels: list[str]
+    running: list[RunningJob] | None
+    more: int
+
+
+def _workers(
+    query: TimedQueries, queue: str, found: Listening, *, payload: bool
+) -> list[ListeningWorker]:
+    ids = [each.worker.pk for each in found.workers]
+    jobs = query("running jobs", lambda: latest_runs.running(queue, ids)) if ids else {}
+    shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
+    shares = job_list.shares(query, shown)
+    previews: dict[Any, str] = {}
+    if payload and shown:
+        previews = query("arguments", lambda: job_list.previews(shown)) or {}
+
+    def of(status: WorkerStatus) -> ListeningWorker:
+        held = (jobs or {}).get(status.worker.pk, [])
+        running = [
+            RunningJob(job=job, share=shares.get(job.pk), preview=previews.get(job.pk, ""))
+            for job in held[:_MAX_RUNNING]
+        ]
+        return ListeningWorker(
+            status=status,
+            labels=labels_of(status.worker),
+            running=None if jobs is None else running,
+            more=max(0, len(held) - _MAX_RUNNING),
+        )
+
+    return [of(status) for status in found.workers]
+
+
 def _context(
-    query: TimedQueries, status: queues.QueueStatus, period: ChartPeriod
+    query: TimedQueries, status: queues.QueueStatus, period: ChartPeriod, *, payload: bool
 ) -> dict[str, Any]:
     name = status.name
     oldest = query("oldest job", lambda: oldest_available.oldest([name]))
@@ -154,17 +204,22 @@ def _context(
     recorded = query("events", lambda: list(newest[:_MAX_EVENTS]))
     latest = newest.values_list("time", "type")[:_MAX_READ]
     happened = query("changes", lambda: list(latest)) or []
+    deployed = query("releases", lambda: release_markers(since, name)) or []
     return {
         "row": rows[0] if rows else None,
         "status": status,
         "limits": _limits(status.config.rate_limit),
         "listeners": listeners,
+        "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
         "period": period,
         "periods": _PERIODS.items(),
         "figures": history_charts(
             points,
-            happened=[(time, _MARKED[type]) for time, type in happened if type in _MARKED],
+            happened=[
+                *((time, _MARKED[type]) for time, type in happened if type in _MARKED),
+                *deployed,
+            ],
         ),
         "events": None
         if recorded is None

@@ -28,6 +28,7 @@ class SecretPageAdmin(_Admin):
                 **self.admin_site.each_context(request),
                 "title": self.secret_title,
                 "opts": self.opts,
+                "admin_site": self.admin_site,
                 "object": obj,
                 "secret": secret,
             },

@@ -10,7 +10,7 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
-from django_ojs.operations.workers import ended, registry
+from django_ojs.operations.workers import ended, latest_runs, registry
 from django_ojs.operations.workers.registry import is_possible, queues_of
 from django_ojs.spec.errors import OJSError
 
@@ -47,7 +47,11 @@ class WorkerAdmin(OperatorModelAdmin):
             {
                 **paging,
                 "rows": [
-                    (status, None if in_flight is None else in_flight.get(status.worker.pk, 0))
+                    (
+                        status,
+                        labels_of(status.worker),
+                        None if in_flight is None else in_flight.get(status.worker.pk, 0),
+                    )
                     for status in shown
                 ],
                 "found": found,
@@ -65,6 +69,7 @@ class WorkerAdmin(OperatorModelAdmin):
             jobs = None
             if worker is not None:
                 jobs = query("jobs in flight", lambda: registry.jobs_of(key))
+            runs = query("its last runs", lambda: latest_runs.of(key)) if worker else None
             shown = (jobs or [])[:_MAX_JOBS]
             shares = job_list.shares(query, shown)
             arguments = None
@@ -77,13 +82,14 @@ class WorkerAdmin(OperatorModelAdmin):
             {
                 "worker": worker,
                 "queues": queues_of(worker) if worker else (),
-                "labels": _texts(worker.labels) if worker else (),
+                "labels": labels_of(worker) if worker else (),
                 "jobs": None
                 if jobs is None
                 else [
                     (job, shares.get(job.pk), (arguments or {}).get(job.pk, "")) for job in shown
                 ],
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
+                "runs": runs,
                 "timed_out": query.timed_out,
                 "buttons": self.buttons(request, worker) if worker else (),
             },
@@ -95,7 +101,10 @@ class WorkerAdmin(OperatorModelAdmin):
             if worker is None:
                 raise Http404("There is no such worker, and no event of its end is kept.")
             jobs = query("its jobs", lambda: ended.lost_jobs(key)) or []
-        return self.render(request, "ended_worker", key, {"worker": worker, "jobs": jobs})
+            runs = query("its last runs", lambda: latest_runs.of(key))
+        return self.render(
+            request, "ended_worker", key, {"worker": worker, "jobs": jobs, "runs": runs}
+        )
 
 
 def _worker(key: str) -> Worker | None:
@@ -107,6 +116,7 @@ def _worker(key: str) -> Worker | None:
     return status.worker
 
 
-def _texts(values: Any) -> list[str]:
+def labels_of(worker: Worker) -> list[str]:
     # Any client can send a heartbeat, so the labels may be any JSON value.
-    return [str(value) for value in values[:_MAX_LABELS]] if isinstance(values, list) else []
+    labels: Any = worker.labels
+    return [str(label) for label in labels[:_MAX_LABELS]] if isinstance(labels, list) else []

@@ -159,6 +159,14 @@ class Migration(migrations.Migration):
                 ("active_jobs", models.PositiveIntegerField(default=0)),
                 ("version", models.CharField(blank=True, max_length=64)),
                 (
+                    "release",
+                    models.CharField(
+                        blank=True,
+                        help_text="The release of the project that it runs.",
+                        max_length=64,
+                    ),
+                ),
+                (
                     "state",
                     models.CharField(
                         choices=[
@@ -694,6 +702,15 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                (
+                    "refused_at",
+                    models.DateTimeField(
+                        blank=True,
+                        editable=False,
+                        help_text="Its last use after it had expired or was revoked.",
+                        null=True,
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "API key",

@@ -29,6 +29,12 @@ class ApiKey(StoredModel):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    refused_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Its last use after it had expired or was revoked.",
+    )
 
     class Meta:
         db_table = "ojs_api_key"

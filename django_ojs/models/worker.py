@@ -32,6 +32,9 @@ class Worker(StoredModel):
     concurrency = models.PositiveIntegerField(null=True)
     active_jobs = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=64, blank=True)
+    release = models.CharField(
+        max_length=64, blank=True, help_text="The release of the project that it runs."
+    )
     state = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
     directive = models.CharField(
         max_length=16, choices=Directive.choices, default=Directive.RUNNING

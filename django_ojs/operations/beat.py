@@ -34,6 +34,7 @@ class Registration:
     job_types: tuple[str, ...] = ()
     concurrency: int | None = None
     version: str = ""
+    release: str = ""
     started_at: datetime | None = None
     enforces_timeouts: bool = False
 

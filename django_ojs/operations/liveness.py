@@ -86,6 +86,9 @@ def register(
             queues=list(queues),
             # The event requires a number; a worker that reports none has at least one slot.
             concurrency=concurrency or 1,
+            # What the charts mark a deployment by.
+            version=values.get("version") or None,
+            release=values.get("release") or None,
         )
     return worker
 

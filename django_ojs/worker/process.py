@@ -461,6 +461,7 @@ class WorkerProcess:
             job_types=_reported_types(),
             concurrency=self._config.threads,
             version=f"django_ojs {VERSION}",
+            release=settings().release,
             started_at=datetime.now(UTC),
             enforces_timeouts=True,
         )

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,50 @@ def test_an_unchanged_form_changes_nothing() -> None:
     data = {name: form[name].value() for name in ("name", "scopes", "queues")}
     again = type(form)({**data, "expires_at_0": "", "expires_at_1": ""}, instance=key)
     assert again.changed_data == []
+
+
+def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
+    key, text = make(queues=["a"], expires=timedelta(days=30))
+    client = root()
+    replace = f"{LIST}{key.pk}/replace/"
+    assert replace in client.get(page_of(key)).content.decode()
+    assert "count as the same program" in client.get(replace).content.decode()
+    assert "grace" in client.post(replace, {"grace": "-1"}).context["form"].errors
+    assert ApiKey.objects.count() == 1
+    response = client.post(replace, {"grace": "48"})
+    assert "no-store" in response["Cache-Control"]
+    (new_text,) = set(KEY.findall(response.content.decode()))
+    assert f"The old key {key.prefix} is valid until" in response.content.decode()
+    new = api_keys.find(new_text)
+    assert (new.scopes, new.queues, new.principal) == (key.scopes, ["a"], key.principal)
+    assert api_keys.find(text).pk == key.pk
+    key.refresh_from_db()
+    assert key.expires_at is not None
+    assert abs(key.expires_at - new.created_at - timedelta(hours=48)) < timedelta(minutes=1)
+    listed = client.get(LIST).content.decode()
+    until = f"{key.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    assert f"active, replaced by {new.prefix}; valid until {until}" in listed
+    assert new_text.rpartition("_")[2] not in listed
+    changed, added = LogEntry.objects.order_by("pk")
+    assert (changed.object_id, added.object_id) == (str(key.pk), str(new.pk))
+    assert new.prefix in changed.change_message
+    # A key that has ended is not made valid again.
+    api_keys.revoke(key.prefix)
+    assert "works no more" in client.post(replace, {"grace": "48"}).content.decode()
+    assert replace not in client.get(page_of(key)).content.decode()
+
+
+def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:
+    key, _ = make("admin")
+    other, _ = make("producer")
+    client = staff("view_apikey", "add_apikey", "change_apikey", "operate_job")
+    replace = LIST + "{}/replace/"
+    for address in (replace.format(key.pk), replace.format(key.pk) + "?x=1"):
+        assert client.get(address).status_code == 403
+        assert client.post(address, {"grace": "0"}).status_code == 403
+    assert client.post(replace.format(other.pk), {"grace": "0"}).status_code == 200
+    assert client.get(replace.format(4711)).status_code == 404
+    assert ApiKey.objects.count() == 3
 
 
 def test_revoke_ends_the_keys_that_were_chosen() -> None:

@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.db.models import F
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from django_ojs.models import Queue, Rollup
+from django_ojs.models import ApiKey, Queue, Rollup
 from django_ojs.operations import ack, beat, fail, queues
+from django_ojs.operations.access import api_keys
 from django_ojs.operations.backpressure import episodes, pressure_monitor, rejections
 from django_ojs.operations.backpressure.episodes import Episode
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import QueueFull, TokenExpired
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
 from tests import factories
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.django_db
 
 OVERVIEW = "/admin/django_ojs/overview/"
 SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
 
 
 def listener(worker_id: str, queue: str) -> None:
@@ -56,6 +59,39 @@ def plain(item: str) -> str:
 
 def doctor() -> str:
     return ojs("doctor", "--only", "queues,lost-workers").out
+
+
+def test_api_keys_that_expire_and_keys_that_are_refused_end_in_what_mends_them(
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    expiring, text = api_keys.create(name="<b>billing", scopes=["admin"], expires=30 * DAY)
+    with django_capture_on_commit_callbacks(execute=True):
+        api_keys.find(text)
+    now = datetime.now(UTC)
+    ApiKey.objects.filter(pk=expiring.pk).update(
+        created_at=now - 28 * DAY, expires_at=now + timedelta(days=2, hours=5, minutes=1)
+    )
+    client = root()
+    (said,) = problems(client)
+    assert f"billing ({expiring.prefix}) expires in 2 d 5 h" in plain(said)
+    assert "It is in use, and nothing has replaced it." in said
+    (replace,) = re.findall(r'href="([^"]+/replace/)"', said)
+    assert "expires in 2d" in ojs("doctor", "--only", "api-keys").out
+    # Who may only look, has fewer scopes than the key, or may add no key has no button.
+    for viewer in (
+        staff(*VIEW),
+        staff("view_overview", "change_apikey", "add_apikey", "operate_job", name="operator"),
+        staff("view_overview", "change_apikey", "administer_job", name="changes"),
+    ):
+        assert replace not in viewer.get(OVERVIEW).content.decode()
+    client.post(replace, {"grace": "0"})
+    with django_capture_on_commit_callbacks(execute=True), pytest.raises(TokenExpired):
+        api_keys.find(text)
+    (said,) = problems(client)
+    assert "has expired, and a program still sends it; its programs need the key" in plain(said)
+    (change,) = re.findall(r'<a class="ojs-button" href="([^"]+)"', said)
+    assert client.get(change).status_code == 200
+    assert "fail with 401" in ojs("doctor", "--only", "api-keys").out
 
 
 class TestWorkers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cache
 
 import pytest
@@ -10,8 +11,9 @@ from django.contrib.admin.utils import quote
 from django.utils import timezone
 
 from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup, Workflow, WorkflowStep
-from django_ojs.operations import beat
+from django_ojs.operations import ack, beat, fail
 from django_ojs.spec import ids, json
+from django_ojs.spec.failure import Failure
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
@@ -27,12 +29,19 @@ def workers(text: str) -> list[str]:
     factories.worker(
         text,
         registration=beat.Registration(
-            hostname=text, queues=(text,), labels=(text,), version=text[:64], concurrency=3, pid=9
+            hostname=text,
+            queues=(text, "held"),
+            labels=(text,),
+            version=text[:64],
+            concurrency=3,
+            pid=9,
         ),
     )
-    job = factories.push(queue="held")
-    factories.claim(job, text)
-    return ["worker/", f"worker/{quote(text)}/change/", f"worker/{quote(text)}/history/"]
+    ack.ack(factories.active(text, queue="held").id)
+    fail.fail(factories.active(text, queue="held").id, Failure(type=text, message=text))
+    factories.active(text, queue="held", args=[text])
+    pages = ["worker/", "queue/held/change/"]
+    return [*pages, *(f"worker/{quote(text)}/{page}/" for page in ("change", "history"))]
 
 
 def events(text: str) -> list[str]:
@@ -77,8 +86,17 @@ def outbox(text: str) -> list[str]:
 
 
 def api_keys(text: str) -> list[str]:
-    key = ApiKey.objects.create(name=text[:100], prefix=text[:16], digest="0", queues=[text])
-    return ["apikey/", f"apikey/{key.pk}/change/"]
+    now = timezone.now()
+    key = ApiKey.objects.create(
+        name=text[:100],
+        prefix=text[:16],
+        digest="0",
+        queues=[text],
+        created_at=now - timedelta(days=30),
+        expires_at=now + timedelta(days=1),
+        last_used_at=now,
+    )
+    return ["overview/", "apikey/", *(f"apikey/{key.pk}/{page}/" for page in ("change", "replace"))]
 
 
 def workflows(text: str) -> list[str]:

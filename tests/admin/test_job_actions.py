@@ -55,7 +55,19 @@ def test_all_jobs_of_a_search_run_now() -> None:
     waiting = [in_state("scheduled", queue="mail") for _ in range(3)]
     client = root()
     page = client.get(f"{BASE}job/?q=queue:mail").content.decode()
-    assert "Run all matching now" in page
+    assert "Select all 3 that match" in page
+    assert "/create/run_now/" not in page
+    selected = client.get(f"{BASE}job/?q=queue:mail&all=1").content.decode()
+    assert "Selected: all 3 jobs of this search" in selected
+    assert f"{BASE}bulkoperation/create/run_now/?q=queue%3Amail" in selected
+    # No search: an action on every job is not offered, and no row is selected.
+    assert "checked" not in client.get(f"{BASE}job/?all=1").content.decode()
+    assert (
+        "Select all"
+        not in staff("view_job", name="viewer")
+        .get(f"{BASE}job/?q=queue:mail&all=1")
+        .content.decode()
+    )
     create = f"{BASE}bulkoperation/create/run_now/"
     asked = client.get(create, {"q": "queue:mail"}).content.decode()
     assert "Run all now" in asked

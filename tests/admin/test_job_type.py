@@ -75,7 +75,7 @@ def test_the_runs_of_an_hour_a_day_and_a_week_are_those_of_the_type_alone() -> N
     ran(timedelta(minutes=5), type="other.job", completed=500, failed=500)
     hour, day, week = periods(page(root(), "mail.send"))
     assert hour[:4] == ["Hour", "11", "2and 1 lost with a worker", "20 %"]
-    assert hour[4:] == ["≈ 1.5 s", "≈ 2 s"] * 2
+    assert hour[4:] == ["≈ 1.4 s", "≈ 1.9 s"] * 2
     assert day[:4] == ["Day", "21", "2and 1 lost with a worker", "10 %"]
     assert week[:3] == ["Week", "121", "22and 1 lost with a worker"]
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from django.db.models import F
 from django.test import Client, override_settings
+from django.utils import timezone
 
-from django_ojs.models import Event, Worker
-from django_ojs.operations import beat, queues
+from django_ojs.models import Event, Rollup, Worker
+from django_ojs.operations import ack, beat, cancel, fail, progress, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
+from django_ojs.spec.progress import Report
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 
@@ -127,9 +130,60 @@ def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
     factories.push(queue="email")
     page = text(root(), "queue/email/change/")
     assert "3 of 11 slots busy" in page
-    assert re.search(r"busy ● running app-1, pid 4121 3 of 3 .* idle ● running app-1", page)
+    assert re.search(
+        r"busy app-1, pid 4121 ● running 3 of 3 no job .* idle app-1, pid 4121 ● running", page
+    )
     assert "elsewhere" not in page
     assert "silent" not in page
+
+
+def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> None:
+    registration = beat.Registration(queues=("email",), concurrency=5, labels=("eu-west",))
+    factories.worker("web-1", registration=registration)
+    for n in range(5):
+        done = factories.active("web-1", queue="email", type="email.send", args=[{"user": n}])
+    factories.active("web-1", queue="images")
+    progress.report(done.id, Report(progress=0.4))
+    factories.age(done.id, 3600)  # The longest running one comes first.
+    Rollup.primary.create(
+        minute=timezone.now(),
+        queue="email",
+        type="email.send",
+        completed=9,
+        ran=[0] * 11 + [9] + [0] * 12,
+        waited=[0] * 24,
+    )
+    page = text(root(), "queue/email/change/")
+    assert re.search(
+        r"0 of 5 slots busy, with jobs of all their queues; a job of this queue ran ≈ 1.4 s", page
+    )
+    assert re.search(
+        r'web-1 — eu-west ● running 0 of 5 email.send for 1 h( 0 s)? ?, 40 % done \{"user": ?4\} '
+        r"email.send for .* and 2 more",
+        page,
+    )
+    assert '"user"' not in text(staff(*VIEW), "queue/email/change/")
+
+
+def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
+    factories.worker("web-1")
+    completed, failed, cancelled = (
+        factories.active("web-1", type=f"test.{end}").id
+        for end in ("completed", "failed", "cancelled")
+    )
+    factories.jobs().update(started_at=F("started_at") - timedelta(seconds=90))
+    ack.ack(completed)
+    fail.fail(failed, factories.BOOM)
+    cancel.cancel(cancelled)
+    ack.ack(factories.active("other", type="test.of_another").id)
+    client = root()
+    shown = r"test.cancelled \S+ ↩ cancelled q\d+ 1 min 3\d s .* test.failed \S+ ✕ failed .*"
+    for ended in (False, True):
+        if ended:
+            removal.remove("web-1")
+        page = text(client, "worker/web-1/change/")
+        assert re.search(shown + r" test.completed \S+ ✓ completed q\d+ 1 min 3\d s", page)
+        assert "of_another" not in page
 
 
 def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() -> None:
@@ -140,3 +194,35 @@ def test_a_worker_shows_the_arguments_of_its_jobs_to_users_who_may_see_them() ->
     assert '"year":2026' in page.replace(" ", "")
     assert "4111" not in page
     assert "2026," not in text(staff(*VIEW), "worker/web-1/change/")
+
+
+def started(worker_id: str, minutes_ago: int, **values: Any) -> None:
+    """Let a worker start, some minutes ago."""
+    factories.worker(worker_id, registration=beat.Registration(**({"queues": ("email",)} | values)))
+    when = timezone.now() - timedelta(minutes=minutes_ago)
+    Event.objects.filter(type="worker.started", subject=worker_id).update(time=when)
+
+
+def test_charts_mark_where_the_release_of_the_workers_changed() -> None:
+    started("a1", 50, release="v1", version="django_ojs 1.0")
+    started("node1", 45, version="2.1")  # In another language: a version of its own.
+    started("b1", 40, release="v1", queues=("images",))
+    started("a2", 30, release="<b>v2")
+    started("b2", 29, release="<b>v2", queues=("images",))
+    started("a3", 20, release="<b>v2")
+    started("node2", 15, version="2.1")
+    started("a4", 10, release="v1")  # Rolled back.
+    started("node3", 5, version="2.2")
+    Rollup.primary.create(
+        minute=timezone.now() - timedelta(minutes=5), queue="email", type="t", enqueued=1
+    )
+    for name in ("email", "images"):
+        factories.push(queue=name)
+    client = root()
+    for page in ("overview/", "queue/email/change/", "job/type/?type=t"):
+        marked = re.findall(r"release \S+, [\d:]{8}", text(client, page))
+        assert [each.split()[1] for each in marked][-3:] == ["<b>v2,", "v1,", "2.2,"], page
+        assert "<b>v2" not in client.get(BASE + page).content.decode()
+    page = text(client, "queue/images/change/")
+    assert "release v1" not in page
+    assert "<b>v2" in text(client, "worker/a2/change/")

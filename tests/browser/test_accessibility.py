@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.operations import fail, limit_keys, queues
+from django_ojs.operations import ack, beat, fail, limit_keys, queues
+from django_ojs.operations.access import api_keys
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
 from tests.operations.cron.scenes import register
@@ -31,8 +32,12 @@ def incident() -> list[str]:
     for state in ("scheduled", "retryable", "completed", "cancelled"):
         in_state(state, queue="report")
     register("weekdays", "0 9 * * MON-FRI", timezone="Europe/Paris")
-    worker("web-1")
-    claim(push(queue="held"), "web-1")
+    listens = beat.Registration(queues=("held",), concurrency=2, labels=("eu",), release="v1")
+    worker("web-1", registration=listens)
+    in_state("completed", queue="held")
+    ack.ack(active("web-1", queue="held").id)
+    claim(push(queue="held", args=[{"user": 1}]), "web-1")
+    key, _ = api_keys.create(name="billing", scopes=["producer"])
     worker("gone")
     silence("gone", timedelta(hours=2))
     workflow = ojs.chain(
@@ -52,8 +57,9 @@ def incident() -> list[str]:
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),
         *("workflow/", f"workflow/{workflow.id}/change/"),
         f"workflow/action/cancel/?key={workflow.id}",
-        *("apikey/", "apikey/add/"),
         *("limitkey/", "limitkey/add/", "limitkey/acme/change/"),
+        *("apikey/", "apikey/add/", f"apikey/{key.pk}/change/", f"apikey/{key.pk}/replace/"),
+        *("job/?q=queue:email&all=1", "queue/held/change/"),
     ]
 
 

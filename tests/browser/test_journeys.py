@@ -98,6 +98,7 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
     page.goto(f"{ADMIN}deadletterjob/")
     row = page.locator(".ojs-page tbody tr", has_text="GatewayDown")
     shows(row, "12")
+    counts(page.get_by_role("link", name="Retry all 12…"), 1)
     follow(page, row.get_by_role("link", name="Retry group"))
     shows(body(page), "12 jobs")
     follow(page, page.get_by_role("button", name="Retry all"))
@@ -170,6 +171,35 @@ def test_selected_jobs_stay_selected_when_the_page_refreshes(page: Any) -> None:
     confirm(page)
     shows(page.locator(".messagelist"), "Cancelled.")
     assert sum(read(job.pk).state == "cancelled" for job in made) == 1
+
+
+def test_the_jobs_of_a_page_and_then_of_a_search_are_selected_at_once(page: Any) -> None:
+    push_many(3, queue="email")
+    push(queue="other")
+    page.goto(f"{ADMIN}job/?q=queue:email")
+    every = page.get_by_label("Select all on this page")
+    for refreshed in (False, True):
+        if refreshed:  # The head of the table is in a region that the refresh has replaced.
+            page.evaluate(REFRESH)
+        every.check()
+        shows(body(page), "With 3 selected:")
+        every.uncheck()
+        every.blur()
+    page.locator(".ojs-page tbody input[type=checkbox]").first.check()
+    shows(body(page), "With 1 selected:")
+    assert every.evaluate("box => box.indeterminate")
+    follow(page, page.get_by_role("link", name="Select all 3 that match"))
+    counts(page.locator(".ojs-page tbody input[type=checkbox]:checked:disabled"), 3)
+    # No row is selected by the user, so the page is refreshed.
+    push(queue="email")
+    page.evaluate(REFRESH)
+    shows(body(page), "all 4 jobs of this search")
+    act(page, "Cancel")
+    shows(body(page), "4 jobs")
+    confirm(page)
+    bulk_operations.work()
+    states = jobs().values_list("queue", "state")
+    assert sorted(states) == [*[("email", "cancelled")] * 4, ("other", "available")]
 
 
 def test_a_page_says_whether_it_is_live_and_its_rows_do_not_move_under_the_mouse(page: Any) -> None:

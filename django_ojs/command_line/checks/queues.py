@@ -9,6 +9,7 @@ from django.utils import timezone
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
 from django_ojs.operations import queues
+from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health, queue_overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
@@ -120,7 +121,7 @@ def _finding(each: health.Finding) -> DoctorFinding:
                 cure=f"`manage.py ojs resume {each.queue}`, when its cause is over.",
             )
         case _:
-            raise AssertionError(f"The check of open transactions is its own: {each.kind}.")
+            raise AssertionError(f"It has a check of its own: {each.kind}.")
 
 
 def _refused(each: health.Finding) -> str:
@@ -150,8 +151,27 @@ def _in_common(lost: health.LostWorkers) -> str:
     return f"; each worker that died held {same}"
 
 
+def _keys() -> Iterator[DoctorFinding]:
+    for key in key_expiry.problems():
+        if key.refused_at is not None:
+            ago = age(key.refused_at, timezone.now())
+            found = f"The API key {key.name} is refused, the last time {ago} ago"
+            why = "The requests of a program fail with 401."
+            cure = "Give the program a valid key: `manage.py ojs_apikey list`, or create one."
+        else:
+            found = f"The API key {key.name} expires {age(key.expires_at, timezone.now())}"
+            why = "From then on the requests of its programs fail with 401."
+            cure = (
+                f"Give its programs the key {key.replaced_by}."
+                if key.replaced_by
+                else f"`manage.py ojs_apikey replace {key.prefix}`; give its programs the new key."
+            )
+        yield DoctorFinding(found=f"{found}. {key_expiry.sentence(key)}", why=why, cure=cure)
+
+
 CHECKS: Final = (
     Check(name="bounds", about="The bounds of the queues", run=_bounds),
     Check(name="queues", about="The queues and their workers", run=_queues),
     Check(name="lost-workers", about="Workers that died lately", run=_lost),
+    Check(name="api-keys", about="The API keys in use", run=_keys),
 )

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_ojs.command_line.subcommand import duration
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys
+from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
@@ -121,7 +121,8 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         head = ("PREFIX", "NAME", "STATUS", "SCOPES", "QUEUES", "EXPIRES", "LAST USED")
-        rows = [head, *(_row(key) for key in api_keys.keys().order_by("name", "pk"))]
+        keys = key_expiry.with_replacement(api_keys.keys())
+        rows = [head, *(_row(key) for key in keys.order_by("name", "pk"))]
         if len(rows) == 1:
             self.stderr.write("There are no API keys.")
             return
@@ -146,11 +147,11 @@ def _add_expires(parser: ArgumentParser) -> None:
     )
 
 
-def _row(key: ApiKey) -> tuple[str, ...]:
+def _row(key: Any) -> tuple[str, ...]:
     return (
         key.prefix,
         key.name,
-        api_keys.status(key),
+        key_expiry.status_text(key),
         ",".join(key.scopes),
         ",".join(key.queues) or "all",
         _moment(key.expires_at),

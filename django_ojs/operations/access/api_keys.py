@@ -110,8 +110,9 @@ def find(presented: str) -> Any:
         raise Unauthenticated("The API key is not valid.")
     # After the comparison: a client without the secret learns nothing about the key.
     if (what := status(key)) != ACTIVE:
+        _note(key, "refused_at")
         raise TokenExpired(f"The API key is {what}.")
-    _note_use(key)
+    _note(key, "last_used_at")
     return key
 
 
@@ -202,15 +203,16 @@ def _get(prefix: str) -> ApiKey:
     return key
 
 
-def _note_use(key: Any) -> None:
-    if key.last_used_at is not None and key.now - key.last_used_at < _NOTED_EVERY:
+def _note(key: Any, column: str) -> None:
+    before = getattr(key, column)
+    if before is not None and key.now - before < _NOTED_EVERY:
         return
 
     # After the request's transaction, if it runs in one: requests with the same key must not wait
     # for each other's commit.
     def note() -> None:
-        long_ago = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _NOTED_EVERY)
-        keys().filter(long_ago, pk=key.pk).update(last_used_at=Now())
+        long_ago = Q((column, None)) | Q((f"{column}__lt", Now() - _NOTED_EVERY))
+        keys().filter(long_ago, pk=key.pk).update(**{column: Now()})
 
     database.after_commit(note)
 

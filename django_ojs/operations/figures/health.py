@@ -17,6 +17,8 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.access import key_expiry
+from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import ended
@@ -59,6 +61,8 @@ Kind = Literal[
     "transaction",
     "replica",
     "paused",
+    "key_expires",
+    "key_refused",
 ]
 
 
@@ -81,6 +85,7 @@ class Finding:
     since: datetime | None = None
     lasts: timedelta | None = None
     text: str = ""
+    key: KeyProblem | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,6 +205,7 @@ def findings(
     stale: int,
     transaction: timedelta | None,
     replica: str = "",
+    keys: Sequence[KeyProblem] = (),
 ) -> list[Finding]:
     """Return the problems, worst first. `replica`: why pages cannot be read from it."""
     found = []
@@ -232,7 +238,15 @@ def findings(
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
     if replica:
         found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
+    found += [_of_key(problem) for problem in keys]
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
+
+
+def _of_key(problem: KeyProblem) -> Finding:
+    text = key_expiry.sentence(problem)
+    if problem.refused_at is not None:  # The requests of a program fail now.
+        return Finding(kind="key_refused", level=Level.BAD, key=problem, text=text)
+    return Finding(kind="key_expires", level=Level.FAIR, key=problem, text=text)
 
 
 def _of_workers_and_types(observed: Observations) -> list[Finding]:

@@ -60,7 +60,7 @@ without it, but do not refresh. */
     region.matches(":active") || // A button that is replaced between press and release loses the click.
     (region.contains(document.activeElement) &&
       document.activeElement.matches("input, select, textarea, button, :focus-visible")) ||
-    !!region.querySelector("input[type=checkbox]:checked");
+    !!region.querySelector("input[type=checkbox]:checked:enabled");
 
   const keysOf = (root) =>
     [...root.querySelectorAll("tbody tr")].map((row) => row.querySelector("a[href]")?.getAttribute("href"));

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys
+from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database
@@ -27,7 +27,7 @@ def make(**values: Any) -> tuple[ApiKey, str]:
     return api_keys.create(**({"name": "billing", "scopes": ["producer"]} | values))
 
 
-def turn_back(key: ApiKey, **moments: datetime) -> None:
+def turn_back(key: ApiKey, **moments: datetime | None) -> None:
     ApiKey.objects.filter(pk=key.pk).update(**moments)
 
 
@@ -247,3 +247,57 @@ def test_the_audit_trail_has_the_prefix_and_never_the_secret(
 )
 def test_the_permission_matrix_of_the_security_document(role: str, may: str) -> None:
     assert sorted(complete([Scope(role)])) == may.split()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_last_use_of_a_key_that_has_ended_is_known() -> None:
+    key, text = make()
+    api_keys.find(text)
+    api_keys.revoke(key.prefix)
+    before = ApiKey.objects.get(pk=key.pk)
+    assert before.refused_at is None
+    with pytest.raises(TokenExpired):
+        api_keys.find(text)
+    with pytest.raises(Unauthenticated):
+        api_keys.find(text[:-1] + ("a" if text[-1] != "a" else "b"))
+    after = ApiKey.objects.get(pk=key.pk)
+    assert after.last_used_at == before.last_used_at
+    assert after.refused_at is not None
+    # To the minute: a program that repeats its requests does not write with each.
+    with pytest.raises(TokenExpired):
+        api_keys.find(text)
+    assert ApiKey.objects.get(pk=key.pk).refused_at == after.refused_at
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
+    ending, text = make(expires=30 * DAY)
+    make(expires=5 * DAY)  # Nothing uses it.
+    api_keys.find(text)
+    assert key_expiry.problems() == []
+    now = datetime.now(UTC)
+    turn_back(ending, created_at=now - 25 * DAY, expires_at=now + 5 * DAY)
+    (problem,) = key_expiry.problems()
+    assert (problem.prefix, problem.status, problem.refused_at) == (ending.prefix, "active", None)
+    # A shorter lifetime: in its last quarter.
+    turn_back(ending, created_at=now - DAY, expires_at=now + 5 * DAY)
+    assert key_expiry.problems() == []
+    # Its programs have a new key; one of them does not use it.
+    turn_back(ending, created_at=now - 25 * DAY, last_used_at=now - DAY / 24 / 2)
+    new, _ = api_keys.replace(ending.prefix)
+    assert key_expiry.problems() == []
+    turn_back(new, created_at=now - DAY / 24)
+    (problem,) = key_expiry.problems()
+    assert (problem.prefix, problem.replaced_by) == (ending.prefix, new.prefix)
+    turn_back(new, revoked_at=now)
+    (problem,) = key_expiry.problems()
+    assert problem.replaced_by is None
+    turn_back(new, revoked_at=None)
+    turn_back(ending, expires_at=now - DAY)
+    assert key_expiry.problems() == []
+    with pytest.raises(TokenExpired):
+        api_keys.find(text)
+    (problem,) = key_expiry.problems()
+    assert (problem.status, problem.refused_at is not None) == ("expired", True)
+    turn_back(ending, refused_at=now - DAY)
+    assert key_expiry.problems() == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from statistics import NormalDist
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -138,6 +140,17 @@ def test_a_percentile_is_within_its_bucket(durations: list[float], share: float)
     found = rollups.percentile(histogram, share)
     assert found is not None
     assert abs(rollups.bucket(found * 0.999999) - rollups.bucket(exact)) <= 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_a_percentile_of_a_smooth_distribution_is_closer_than_its_bucket(share: float) -> None:
+    shape = NormalDist(0, 0.8)
+    for median in (40, 60, 90, 700, 5000):  # Milliseconds, at different places in a bucket.
+        histogram = [0] * rollups.BUCKETS
+        for n in range(1, 1000):
+            histogram[rollups.bucket(median * math.exp(shape.inv_cdf(n / 1000)) / 1000)] += 1
+        exact = median * math.exp(shape.inv_cdf(share)) / 1000
+        assert rollups.percentile(histogram, share) == pytest.approx(exact, rel=0.08)
 
 
 def test_there_is_no_percentile_of_nothing() -> None:

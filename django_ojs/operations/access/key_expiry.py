@@ -1,0 +1,102 @@
+"""API keys that need an operator: in use and about to expire, or used after their end."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Now
+
+from django_ojs.models import ApiKey
+from django_ojs.operations.access import api_keys
+
+#: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
+SOON: Final = timedelta(days=7)
+#: A key is in use if it was used in this time, or a key that was replaced in the other one: its
+#: programs have a new key.
+USED_WITHIN: Final = timedelta(days=7)
+OLD_USED_WITHIN: Final = timedelta(hours=1)
+MOST: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyProblem:
+    """A key in use that expires, or one that has ended and is refused (`refused_at`).
+
+    `replaced_by` is the prefix of the key that replaces it.
+    """
+
+    id: int
+    name: str
+    prefix: str
+    status: str
+    expires_at: datetime | None
+    used_at: datetime | None
+    refused_at: datetime | None
+    replaced_by: str | None
+
+
+def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+    """Add to each key the prefix of the latest key that replaced it, as `replaced_by`."""
+    newer = ApiKey.primary.filter(principal=OuterRef("principal"), pk__gt=OuterRef("pk"))
+    latest = newer.filter(revoked_at=None).order_by("-pk")
+    return keys.annotate(
+        replaced_by=Subquery(latest.values("prefix")[:1]),
+        replaced_at=Subquery(latest.values("created_at")[:1]),
+    )
+
+
+def status_text(key: Any) -> str:
+    """Return the status of a key of `with_replacement` in words: "active, replaced by 4f0z…"."""
+    replaced = f", replaced by {key.replaced_by}" if key.replaced_by else ""
+    return f"{api_keys.status(key)}{replaced}"
+
+
+def problems() -> list[KeyProblem]:
+    """Return the keys that need an operator, those that are refused first."""
+    keys = with_replacement(api_keys.keys())
+    soon = Q(revoked_at=None, expires_at__gt=Now(), expires_at__lte=Now() + SOON)
+    in_use = Q(last_used_at__gt=Now() - USED_WITHIN)
+    refused = Q(refused_at__gt=Now() - OLD_USED_WITHIN)
+    found = keys.filter((soon & in_use) | refused).order_by(
+        F("refused_at").desc(nulls_last=True), "expires_at", "pk"
+    )
+    return [_problem(key) for key in found[:MOST] if _needs_operator(key)]
+
+
+def _needs_operator(key: Any) -> bool:
+    if api_keys.status(key) != api_keys.ACTIVE:
+        return True
+    if key.expires_at is None or key.last_used_at is None:
+        return False  # Refused once, and valid again.
+    if key.replaced_by is not None:
+        used_since: bool = key.last_used_at > key.replaced_at
+        return used_since and key.now - key.last_used_at < OLD_USED_WITHIN
+    left = key.expires_at - key.now
+    is_last_quarter: bool = left <= (key.expires_at - key.created_at) / 4
+    return left <= SOON and is_last_quarter
+
+
+def _problem(key: Any) -> KeyProblem:
+    status = api_keys.status(key)
+    return KeyProblem(
+        id=key.pk,
+        name=str(key),
+        prefix=key.prefix,
+        status=status,
+        expires_at=key.expires_at,
+        used_at=key.last_used_at,
+        refused_at=None if status == api_keys.ACTIVE else key.refused_at,
+        replaced_by=key.replaced_by,
+    )
+
+
+def sentence(problem: KeyProblem) -> str:
+    """Return why a key needs an operator, without times."""
+    if problem.refused_at is not None:
+        ended = "was revoked" if problem.status == "revoked" else "has expired"
+        then = f"; its programs need the key {problem.replaced_by}" if problem.replaced_by else ""
+        return f"It {ended}, and a program still sends it{then}."
+    if problem.replaced_by:
+        return f"It was replaced by {problem.replaced_by}, and a program still uses it."
+    return "It is in use, and nothing has replaced it."

@@ -1,0 +1,95 @@
+"""What workers run now, and what a worker ran last: bounded ranges of indexes, and no new index."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django_ojs.models import Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.jobs import listing
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.workers import ended
+from django_ojs.spec.states import State
+
+#: Jobs that completed last, and are read to find those of one worker.
+MOST_COMPLETED: Final = 10_000
+_NO_FAILURE: Final = frozenset(
+    {AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN, AttemptOutcome.CANCELLED}
+)
+#: Running jobs of the workers of a queue that are read.
+MOST_RUNNING: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedRun:
+    """A run that ended. `outcome` None: the job completed."""
+
+    job: UUID
+    type: str
+    queue: str
+    outcome: AttemptOutcome | None
+    started_at: datetime | None
+    finished_at: datetime
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended neither with a result nor by the will of an operator."""
+        return self.outcome is not None and self.outcome not in _NO_FAILURE
+
+    @property
+    def lasted(self) -> timedelta | None:
+        """The duration of the run, if its start is known."""
+        return None if self.started_at is None else self.finished_at - self.started_at
+
+
+def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
+    """Return the last runs of a worker, the latest first.
+
+    They are found among the 10,000 jobs that completed last and the latest unsuccessful runs, of
+    all workers: an index by worker would cost every claim and every completion.
+    """
+    completed = listing.list_jobs(
+        JobFilter(worker_id=worker_id, states=(State.COMPLETED,)),
+        limit=limit,
+        scan_limit=MOST_COMPLETED,
+    )
+    found = [
+        EndedRun(
+            job=job.pk,
+            type=job.type,
+            queue=job.queue,
+            outcome=None,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+        )
+        for job in completed.jobs
+        if job.finished_at is not None
+    ]
+    columns = ("job_id", "job__type", "job__queue", "outcome", "started_at", "finished_at")
+    failed = ended.latest_runs().filter(worker_id=worker_id).order_by("-pk")
+    found += [
+        EndedRun(
+            job=job,
+            type=type,
+            queue=queue,
+            outcome=AttemptOutcome(outcome),
+            started_at=started_at,
+            finished_at=finished_at,
+        )
+        for job, type, queue, outcome, started_at, finished_at in failed.values_list(*columns)[
+            :limit
+        ]
+    ]
+    return sorted(found, key=lambda run: run.finished_at, reverse=True)[:limit]
+
+
+def running(queue: str, worker_ids: Collection[str]) -> dict[str, list[Job]]:
+    """Return the running jobs of a queue by worker, longest running first."""
+    held = Job.primary.filter(state=State.ACTIVE, queue=queue, worker_id__in=worker_ids)
+    found: dict[str, list[Job]] = defaultdict(list)
+    for job in held.order_by("started_at", "pk").only(*listing.LISTED_FIELDS)[:MOST_RUNNING]:
+        found[job.worker_id or ""].append(job)
+    return dict(found)

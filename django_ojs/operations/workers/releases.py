@@ -1,0 +1,64 @@
+"""When the release that workers run has changed: from the events of their starts.
+
+`KEEP_EVENTS` must have `worker.started`, as it has by default.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Subquery
+
+from django_ojs.operations.workers import ended
+from django_ojs.spec.events import EventType
+from django_ojs.storage import events
+
+#: Starts of workers that are read, the latest ones.
+MOST_STARTS: Final = 1_000
+
+
+#: What precedes the number in a version, such as "django_ojs ".
+_NAME: Final = re.compile(r"\D*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Start:
+    """The start of a worker. Workers of one `kind` are deployed together."""
+
+    time: datetime
+    kind: tuple[str, ...]
+    release: str
+
+
+def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
+    """Return when workers started with another release than those before them, oldest first.
+
+    Workers are compared with those of the same queues. `queue`: of the workers of this queue only.
+    A worker without a release has its version. The first start that is known is no change, and
+    workers that follow others to a release are the same change.
+    """
+    newest = Subquery(events.kept().order_by("-pk").values("pk")[:1])
+    started = events.kept().filter(pk__gt=newest - ended.MOST_EVENTS, type=EventType.WORKER_STARTED)
+    latest = list(started.order_by("-pk").values_list("time", "data")[:MOST_STARTS])
+    found: list[tuple[datetime, str]] = []
+    before: dict[tuple[str, ...], str] = {}
+    marked = ""
+    for start in _starts(reversed(latest), queue):
+        if before.get(start.kind, start.release) != start.release and start.release != marked:
+            marked = start.release
+            found.append((start.time, start.release))
+        before[start.kind] = start.release
+    return [(time, release) for time, release in found if time >= since]
+
+
+def _starts(latest: Iterable[tuple[datetime, Any]], queue: str | None) -> Iterator[_Start]:
+    for time, data in latest:
+        queues = data.get("queues") or ()
+        release, version = data.get("release"), data.get("version")
+        if (release or version) and (queue is None or queue in queues):
+            # Workers in another language have versions of their own.
+            name = "" if release else f"version {_NAME.match(str(version))[0]}"  # type: ignore[index]  # it matches any text
+            kind = (name, *sorted(map(str, queues)))
+            yield _Start(time=time, kind=kind, release=str(release or version))

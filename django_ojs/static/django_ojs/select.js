@@ -1,0 +1,52 @@
+/* Adds a checkbox that selects all rows of a list on this page: in the head of the table, and beside the
+buttons where the head is not shown. Without it, rows are selected one by one, and the link "Select all …
+that match" selects the results of a search. */
+"use strict";
+(() => {
+  const rows = () => [...document.querySelectorAll("tbody .ojs-select input[form=ojs-selected]:not(:disabled)")];
+  const all = () => [...document.querySelectorAll("input.ojs-select-all")];
+
+  const show = () => {
+    const boxes = rows();
+    const selected = boxes.filter((box) => box.checked).length;
+    for (const box of all()) {
+      box.checked = selected > 0 && selected === boxes.length;
+      box.indeterminate = selected > 0 && selected < boxes.length;
+    }
+    for (const text of document.querySelectorAll("[data-ojs-selected]")) {
+      text.textContent = selected ? `With ${selected} selected:` : "With selected:";
+    }
+  };
+  const make = () => {
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.className = "ojs-select-all";
+    box.addEventListener("change", () => {
+      for (const each of rows()) each.checked = box.checked;
+      show();
+    });
+    return box;
+  };
+  const add = () => {
+    if (rows().length) {
+      for (const head of document.querySelectorAll("thead .ojs-select")) {
+        if (head.querySelector("input")) continue;
+        const box = make();
+        box.setAttribute("aria-label", "Select all on this page");
+        head.append(box);
+      }
+      for (const text of document.querySelectorAll("[data-ojs-selected]")) {
+        if (text.previousElementSibling?.matches(".ojs-select-here")) continue;
+        const label = document.createElement("label");
+        label.className = "ojs-select-here";
+        label.append(make(), " All on this page");
+        text.before(label);
+      }
+    }
+    show();
+  };
+  add();
+  document.addEventListener("change", (event) => event.target.closest?.(".ojs-select") && show());
+  document.addEventListener("ojs-refreshed", add);
+  window.addEventListener("pageshow", show); // A browser that goes back restores the boxes.
+})();
