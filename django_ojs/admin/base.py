@@ -28,6 +28,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
+from django_ojs.admin.operator_views import with_operator
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
@@ -107,7 +108,9 @@ class OperatorModelAdmin(_Admin):
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
-        pattern: URLPattern = path(route, self.admin_site.admin_view(view), name=name)
+        pattern: URLPattern = path(
+            route, self.admin_site.admin_view(with_operator(view)), name=name
+        )
         return pattern
 
     def url(self, name: str, *args: Any, model: str | None = None) -> str:

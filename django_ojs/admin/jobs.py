@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from django.contrib.admin.models import LogEntry
-from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import QuerySet
 from django.http import (
     Http404,
@@ -21,6 +19,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from django_ojs.admin import job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin.audit import AuditRow, row_of
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
@@ -30,6 +29,7 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.jobs import search_query, search_suggestions
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -186,6 +186,7 @@ class JobAdmin(OperatorModelAdmin):
             attempts = query("attempts", lambda: _attempts(job)) or []
             recorded = query("events", lambda: list(newest))
             checkpoint = query("checkpoint", lambda: job.checkpoint)
+            done = query("history", lambda: _done(job))
             not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
         error = redacted(job.error) if payload else None
@@ -212,7 +213,7 @@ class JobAdmin(OperatorModelAdmin):
                 "progress": reported.progress,
                 "progress_message": _message(reported.data) if payload else "",
                 "events": recorded,
-                "log": _log(job),
+                "log": done,
                 "prune_at": _prune_at(job),
                 "timed_out": query.timed_out,
                 "refresh": job.state not in TERMINAL,
@@ -240,10 +241,10 @@ def _own_frame(error: Any) -> str | None:
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
-def _log(job: Job) -> list[LogEntry]:
-    content_type = get_content_type_for_model(job)
-    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(job.pk))
-    return list(entries.select_related("user").order_by("-action_time")[:_MAX_LOG_ENTRIES])
+def _done(job: Job) -> list[AuditRow]:
+    """Return what operators have done to a job: also over HTTP and over a shell."""
+    entries = audit_trail.entries().filter(object_type="job", object_id=str(job.pk))
+    return [row_of(entry) for entry in entries.order_by("-pk")[:_MAX_LOG_ENTRIES]]
 
 
 def _values(

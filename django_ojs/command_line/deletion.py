@@ -19,7 +19,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.jobs import bulk, bulk_operations, listing
@@ -72,6 +72,7 @@ def _purge(console: Console, options: Options) -> int:
 _OTHERS: Final[dict[str, Callable[[], int]]] = {
     "events": log.prune,
     "bulk_operations": bulk_operations.prune,
+    "audit_entries": audit_trail.prune,
     "outbox": outbox.prune,
 }
 
