@@ -18,7 +18,7 @@ from django.urls import URLPattern
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from django_ojs.admin import job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin import enqueue, job_list, job_type_page, payloads, saved_searches
 from django_ojs.admin.audit import AuditRow, row_of
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
@@ -72,10 +72,15 @@ class JobAdmin(OperatorModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("type/", self.type_view, "type"),
+            self.pattern("enqueue/", self.enqueue_view, "enqueue"),
             self.pattern("suggestions/", self.suggestions_view, "suggestions"),
             self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),
         ]
+
+    def enqueue_view(self, request: HttpRequest) -> HttpResponse:
+        """Enqueue a job, or a changed copy of the job that `copy` names."""
+        return enqueue.enqueue_view(self, request)
 
     def suggestions_view(self, request: HttpRequest) -> HttpResponse:
         """Return what the search box suggests, as JSON."""
@@ -97,6 +102,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             context = job_type_page.context(self, request, query, type, payload=payload)
         context["timed_out"] = query.timed_out
+        context["enqueue_url"] = enqueue.url(self, request, type=type)
         return self.render(request, "job_type", f"Type {type}", context)
 
     def saved_view(self, request: HttpRequest) -> HttpResponse:
@@ -155,6 +161,7 @@ class JobAdmin(OperatorModelAdmin):
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
                 "type": which.type if which.type and not which.type.endswith("*") else None,
+                "enqueue_url": enqueue.url(self, request),
                 "buttons": self.selection_buttons(request, examples),
                 "bulk_buttons": bulk_buttons(self, request, which),
                 "timed_out": query.timed_out,
@@ -200,6 +207,7 @@ class JobAdmin(OperatorModelAdmin):
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
                 "buttons": self.buttons(request, job),
+                "edit_url": enqueue.copy_url(self, request, job),
                 "not_running": not_running,
                 "remedies": remedies(self, request, job, not_running),
                 "strip": state_strip(job, attempts),

@@ -1337,7 +1337,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("user", "user"),
                             ("api_key", "API key"),
-                            ("command", "manage.py ojs"),
+                            ("command", "command line"),
                             ("other", "HTTP"),
                         ],
                         max_length=16,

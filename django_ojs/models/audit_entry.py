@@ -15,7 +15,7 @@ class ActorKind(models.TextChoices):
 
     USER = "user", "user"
     API_KEY = "api_key", "API key"
-    COMMAND = "command", "manage.py ojs"
+    COMMAND = "command", "command line"
     OTHER = "other", "HTTP"
 
 

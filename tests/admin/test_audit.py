@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -139,8 +138,12 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     act(ann, "cronjob", "pause", "report")
     act(ann, "cronjob", "run", "report")
     form = {
-        **{"expression": "0 5 * * *", "timezone": "UTC", "type": "report.send"},
-        **{"queue": "email", "args": '["secret-argument"]', "overlap_policy": "allow"},
+        "expression": "0 5 * * *",
+        "timezone": "UTC",
+        "type": "report.send",
+        "queue": "email",
+        "args": '["secret-argument"]',
+        "overlap_policy": "allow",
     }
     assert ann.post(f"{BASE}cronjob/report/edit/", form).status_code == 302
     assert changes()["expression"][1] == "0 5 * * *"
@@ -217,8 +220,12 @@ def test_hostile_texts_change_no_page() -> None:
         AuditEntry.primary.all().delete()
         User.objects.all().delete()
         AuditEntry.primary.create(
-            **{"actor_kind": "api_key", "actor": text, "action": "queue.configured"},
-            **{"source_ip": text[:64], "object_type": "queue", "object_id": text},
+            actor_kind="api_key",
+            actor=text,
+            action="queue.configured",
+            source_ip=text[:64],
+            object_type="queue",
+            object_id=text,
             changes={text: [text, [text]]},
             detail={text: text, "reason": text},
         )
@@ -236,7 +243,7 @@ def test_hostile_texts_change_no_page() -> None:
 
 
 @pytest.fixture
-def a_million() -> Iterator[None]:
+def a_million() -> None:
     if not isinstance(database.dialect(), PostgreSQL):
         pytest.skip("the plans are those of PostgreSQL")
     with database.connection().cursor() as cursor:
@@ -254,7 +261,6 @@ def a_million() -> Iterator[None]:
             [1_000_000],
         )
         cursor.execute("ANALYZE ojs_audit_entry")
-    yield
 
 
 def test_the_page_is_fast_with_a_million_entries(a_million: None) -> None:

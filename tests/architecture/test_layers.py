@@ -60,7 +60,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
-            *("promotion", "enqueue", "liveness", "workflows", "limits"),
+            *("operator_push", "promotion", "enqueue", "liveness", "workflows", "limits"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},
