@@ -96,14 +96,14 @@ class EnqueueForm(forms.Form):
     ) -> None:
         super().__init__(data, initial=dict(initial or {}))
         self.type = type
-        self.handler: Handler[..., Any] | None = get_handler(type)
+        self._handler: Handler[..., Any] | None = get_handler(type)
         self.arguments: list[Argument] | None = None
         options = [self.fields.pop(name) for name in ("queue", "priority", "scheduled_at")]
         if has_arguments:
             self._add_arguments(args, as_json)
         for name, field in zip(("queue", "priority", "scheduled_at"), options, strict=True):
             self.fields[name] = field
-        default = self.handler.defaults if self.handler else None
+        default = self._handler.defaults if self._handler else None
         queue = (default.queue if default else None) or "default"
         self.fields["queue"].widget.attrs["placeholder"] = queue
         self.fields["priority"].widget.attrs["placeholder"] = str(
@@ -111,6 +111,11 @@ class EnqueueForm(forms.Form):
         )
         zone = timezone.get_current_timezone_name()
         self.fields["scheduled_at"].help_text = f"In the time zone {zone}. Empty: at once."
+
+    @property
+    def has_handler(self) -> bool:
+        """Whether this process has a handler of the type. A template would call the handler."""
+        return self._handler is not None
 
     @property
     def is_json(self) -> bool:
@@ -144,17 +149,17 @@ class EnqueueForm(forms.Form):
     # --- arguments ----------------------------------------------------------------------------
 
     def _add_arguments(self, args: Sequence[Any] | None, as_json: bool) -> None:
-        values = None if self.handler is None or as_json else _by_name(self.handler, args)
-        if self.handler is None or values is None:
+        values = None if self._handler is None or as_json else _by_name(self._handler, args)
+        if self._handler is None or values is None:
             self.fields["args"] = JSONArgumentField(
-                required=False, label="Arguments", expected=list, rows=6, help_text="A JSON array."
+                required=False, label="A JSON array", expected=list, rows=6
             )
             if args is not None:
                 self.initial["args"] = json.pretty(list(args))
             return
         self.arguments = [
             _argument(parameter, values.get(parameter.name, _MISSING))
-            for parameter in _parameters(self.handler)
+            for parameter in _parameters(self._handler)
         ]
         for each in self.arguments:
             self.fields[each.field] = _field(each)
@@ -163,12 +168,12 @@ class EnqueueForm(forms.Form):
                 self.initial[each.field] = _initial(each, value)
 
     def _bound(self) -> list[Any]:
-        if self.arguments is None or self.handler is None:
+        if self.arguments is None or self._handler is None:
             given = self.cleaned_data["args"]
             args = [] if given is _MISSING else given
-            if self.handler is None or isinstance(self.handler, KeywordHandler):
+            if self._handler is None or isinstance(self._handler, KeywordHandler):
                 return list(args)
-            return self.handler.bind(tuple(args), {})
+            return self._handler.bind(tuple(args), {})
         positional: list[Any] = []
         gap: list[Any] = []
         keywords: dict[str, Any] = {}
@@ -188,7 +193,7 @@ class EnqueueForm(forms.Form):
                 keywords |= {} if value is _MISSING else value
             elif value is not _MISSING:
                 keywords[parameter.name] = value
-        return self.handler.bind(tuple(positional), keywords)
+        return self._handler.bind(tuple(positional), keywords)
 
 
 def _parameters(handler: Handler[..., Any]) -> list[inspect.Parameter]:

@@ -180,6 +180,14 @@ def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Seq
     return (*sentences, "An empty field falls back to the settings or the default policy.")
 
 
+#: The labels of the form, by the members of the configuration.
+_LABELS = {
+    "backpressure.max_depth": "Maximum jobs",
+    "backpressure.max_size_bytes": "Maximum bytes",
+    "backpressure.strategy": "When full",
+    "backpressure.warning_threshold": "Warning threshold",
+    "max_envelope_bytes": "Maximum job size, in bytes",
+}
 #: Of these members, 0 is no bound.
 _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
@@ -188,7 +196,7 @@ def _in_force(objects: Sequence[Any]) -> Sequence[tuple[str, ...]]:
     """Return each value of a queue's configuration, where it comes from, and what it hides."""
     return [
         (
-            each.name,
+            _LABELS.get(each.name, each.name),
             _in_words(each.name, each.value),
             each.source,
             "; ".join(f"{_in_words(each.name, value)} ({name})" for name, value in each.hidden),

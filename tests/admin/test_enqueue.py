@@ -53,9 +53,13 @@ def handlers() -> Iterator[None]:
     def keywords(a: int, *, b: bool, **more: str) -> None:
         """Take keywords."""
 
+    @ojs.job("shop.none")
+    def none() -> None:
+        raise AssertionError("the page calls the handler")
+
     registry.add(_Task(keywords, "shop.keywords", atomic=False, options=NO_OPTIONS))
     yield
-    for type in ("shop.send", "shop.import", "shop.keywords"):
+    for type in ("shop.send", "shop.import", "shop.keywords", "shop.none"):
         registry.remove(type)
 
 
@@ -103,6 +107,12 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
     assert newest().args == [{"$ref": 1}, "x"]
     enqueue(client, type="shop.send", json="1", args='["x", 9]', queue="slow")
     assert (newest().args, newest().queue) == (["x", 9], "slow")
+    page = client.get(FORM, {"type": "shop.none"}).content.decode()
+    assert "The handler takes none." in page
+    assert "no handler here" not in page
+    assert f'href="{FORM}?type=shop.none&amp;json=1"' in page
+    enqueue(client, type="shop.none")
+    assert newest().args == []
     # A type that only workers in other languages know.
     enqueue(client, type="other.go", args='[{"n": 9007199254740991}]')
     assert (newest().type, newest().args) == ("other.go", [{"n": 9007199254740991}])
