@@ -93,10 +93,12 @@ def _prune(console: Console, options: Options) -> int:
     if number > 1:
         ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])
     deleted = {"jobs": 0}
+    entry = audit_trail.record("jobs.pruned", object_type="job")
     try:
         _delete_overdue(console, deleted)
     finally:
         audit.note("jobs.pruned", principal=operator(), deleted=deleted)
+        audit_trail.complete(entry, **deleted)
     console.progress("")
     if console.as_json:
         console.json(deleted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from datetime import timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import transaction
 from django.test import Client, override_settings
 from django.utils import timezone
@@ -189,6 +191,23 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     assert {type for type, _, _ in kept} <= audit_trail.OBJECT_TYPES
     assert "secret-" not in str(kept)
     assert "secret-" not in found(ann)
+
+
+def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> None:
+    one, *several = [factories.in_state("discarded", queue="email").pk for _ in range(4)]
+    assert ojs("retry", one).code == 0
+    ((kind, action, key),) = trail()
+    assert (kind, action, key) == ("command", "jobs.retry", str(one))
+    body = {"filter": {"queue": "email", "state": "discarded"}, "confirm": True}
+    sent = Client().post(f"{API}/admin/jobs/bulk/retry", body, content_type="application/json")
+    assert sent.status_code == 200, sent.content
+    entry = AuditEntry.primary.latest("pk")
+    assert (entry.actor_kind, entry.actor) == ("other", "anybody")
+    detail = {"queue": "email", "states": ["discarded"], "jobs": 3, "skipped": 0}
+    assert (entry.action, entry.detail) == ("jobs.retry", detail)
+    call_command("ojs_apikey", "create", name="shop", scopes=["read"], stdout=io.StringIO())
+    assert AuditEntry.primary.latest("pk").action == "api_key.created"
+    assert len(trail()) == 3
 
 
 def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:

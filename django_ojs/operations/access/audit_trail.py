@@ -25,6 +25,7 @@ ACTIONS: Final = (
     *("job.enqueued", "job.run_again", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated"),
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
+    *("jobs.imported", "jobs.pruned", "doctor.repaired"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
@@ -35,7 +36,7 @@ ACTIONS: Final = (
 OBJECT_TYPES: Final = frozenset(
     {
         *("job", "queue", "cron_job", "api_key", "webhook", "bulk_operation", "worker"),
-        *("workflow", "maintenance", "outbox_entry"),
+        *("workflow", "maintenance", "outbox_entry", "check"),
     }
 )
 

@@ -36,6 +36,8 @@ from django_ojs.storage import database
 LIMIT = 10_000
 #: Jobs of one purge, which only deletes.
 PURGE_LIMIT = 50_000
+#: Ids of one call that the audit trail names.
+_MAX_RECORDED = 20
 #: Reasons that are returned; jobs that failed beyond these are only counted.
 MAX_ERRORS = 100
 
@@ -188,7 +190,10 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
 def _recorded(action: StepAction, which: Which) -> AuditEntry | None:
     """Store the entry of the audit trail. It comes first, because many transactions follow."""
     if not isinstance(which, JobFilter):
-        return audit_trail.record(f"jobs.{action.name}", object_type="job")
+        named = [str(key) for key in which[:_MAX_RECORDED]]
+        only = named[0] if len(named) == 1 else ""
+        ids = named if len(named) > 1 else []
+        return audit_trail.record(f"jobs.{action.name}", only, object_type="job", ids=ids)
     detail: dict[str, Any] = {"states": list(which.states), "type": which.type}
     if action.name == "purge":
         return audit_trail.record("queue.purged", which.queue, **detail)
