@@ -194,7 +194,7 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
 
 
 def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> None:
-    one, *several = [factories.in_state("discarded", queue="email").pk for _ in range(4)]
+    one, *_ = [factories.in_state("discarded", queue="email").pk for _ in range(4)]
     assert ojs("retry", one).code == 0
     ((kind, action, key),) = trail()
     assert (kind, action, key) == ("command", "jobs.retry", str(one))
