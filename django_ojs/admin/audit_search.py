@@ -36,8 +36,8 @@ class AuditSearch:
 
     @property
     def scans(self) -> bool:
-        """Whether no index serves the search, or only one of a part of it."""
-        return self.actor.endswith("*") and not self.object
+        """Whether neither an index nor a day bounds what the search reads."""
+        return self.actor.endswith("*") and not self.object and self.day is None
 
     def entries(self) -> QuerySet[AuditEntry]:
         """Return the entries that are searched for, in no order."""
