@@ -220,6 +220,7 @@ class Settings:
     keep_rollups: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     keep_dead_letters: timedelta = _setting(timedelta(days=180), _duration, DURATION)
     keep_bulk_operations: timedelta = _setting(timedelta(days=180), _duration, DURATION)
+    keep_audit_entries: timedelta = _setting(timedelta(days=365), _duration, DURATION)
 
     keep_events: frozenset[events.EventType] = _setting(
         events.matching(events.KEPT_BY_DEFAULT), _events, EVENTS

@@ -34,10 +34,11 @@ class Action:
     `run(request, object, values)` changes one object and returns what it did, for the log and for
     the message. It raises OJSError or `Skipped` if it cannot. `done` is the participle that counts
     objects in messages ("3 paused"). `consequences(request, objects)` are the sentences of the
-    confirmation page; `choices(objects)` are the texts of its button and of the link that leaves
-    it, where the label alone would be ambiguous. `confirm_name`: the name of the object must be
-    typed. `applies_to(object)`: whether the page of an object has the button; the operation itself
-    rejects other objects.
+    confirmation page; `in_force(objects)` are rows for it, each with a name, the value in force,
+    where that comes from, and what it hides; `choices(objects)` are the texts of its button and of
+    the link that leaves it, where the label alone would be ambiguous. `confirm_name`: the name of
+    the object must be typed. `applies_to(object)`: whether the page of an object has the button;
+    the operation itself rejects other objects.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Action:
     scope: Scope
     run: Callable[[HttpRequest, Any, Mapping[str, Any]], str]
     consequences: Callable[[HttpRequest, Sequence[Any]], Sequence[str]] | None = None
+    in_force: Callable[[Sequence[Any]], Sequence[tuple[str, ...]]] | None = None
     choices: Callable[[Sequence[Any]], tuple[str, str]] | None = None
     form: type[forms.Form] | None = None
     initial: Callable[[Any], Mapping[str, Any]] | None = None

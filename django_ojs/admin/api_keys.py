@@ -18,7 +18,7 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.names_field import NamesField
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys, audit, key_expiry
+from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -149,6 +149,15 @@ class ApiKeyAdmin(SecretPageAdmin):
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:
             super().save_model(request, obj, form, change)
+            old, new = form.initial, form.cleaned_data
+            audit_trail.record(
+                "api_key.changed",
+                obj.pk,
+                changes={
+                    name: (_text(old.get(name)), _text(new[name])) for name in form.changed_data
+                },
+                key_prefix=obj.prefix,
+            )
             audit.note(
                 "api_key.changed",
                 principal=request.user.get_username(),
@@ -165,6 +174,15 @@ class ApiKeyAdmin(SecretPageAdmin):
         )
         obj.pk, obj.prefix = key.pk, key.prefix
         obj.secret = text  # type: ignore[attr-defined]  # for response_add
+
+    def delete_model(self, request: HttpRequest, obj: ApiKey) -> None:
+        with database.atomic():
+            audit_trail.record("api_key.deleted", obj.pk, name=obj.name, key_prefix=obj.prefix)
+            super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        for key in queryset:
+            self.delete_model(request, key)
 
     @admin.action(description="Revoke", permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
@@ -261,6 +279,10 @@ class ApiKeyAdmin(SecretPageAdmin):
 
 def _moment(moment: datetime) -> str:
     return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, datetime) else value
 
 
 def _has_scopes_of(request: HttpRequest, key: ApiKey | None) -> bool:

@@ -30,6 +30,7 @@ from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
+from django_ojs.admin.operator_views import with_operator
 from django_ojs.conf import settings
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
@@ -131,7 +132,9 @@ class OperatorModelAdmin(_Admin):
                 _remember_change(request, found)
             return found
 
-        pattern: URLPattern = path(route, self.admin_site.admin_view(page), name=name)
+        pattern: URLPattern = path(
+            route, self.admin_site.admin_view(with_operator(page)), name=name
+        )
         return pattern
 
     def url(self, name: str, *args: Any, model: str | None = None) -> str:

@@ -34,7 +34,7 @@ def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
 
 
 class BulkOperationAdmin(OperatorModelAdmin):
-    """The list is the audit trail: who did what to which jobs, and the result."""
+    """The list says who did what to which jobs, and the result."""
 
     view_permission = "view_job"
     object_actions = (

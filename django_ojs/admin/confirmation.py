@@ -80,6 +80,7 @@ class Confirmation:
             "more": max(0, len(self.existing) - _MAX_NAMED),
             "missing": len(self.objects) - len(self.existing),
             "consequences": consequences(request, self.existing) if consequences else (),
+            "in_force": self.action.in_force(self.existing) if self.action.in_force else (),
             "form": self.form,
             "name_form": self.name_form,
         }

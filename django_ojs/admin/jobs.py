@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from django.contrib.admin.models import LogEntry
-from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import QuerySet
 from django.http import (
     Http404,
@@ -20,7 +18,8 @@ from django.urls import URLPattern
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from django_ojs.admin import job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin import enqueue, job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin.audit import AuditRow, row_of
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
@@ -30,6 +29,7 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.jobs import search_query, search_suggestions
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -73,10 +73,15 @@ class JobAdmin(OperatorModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("type/", self.type_view, "type", from_replica=True),
+            self.pattern("enqueue/", self.enqueue_view, "enqueue"),
             self.pattern("suggestions/", self.suggestions_view, "suggestions", from_replica=True),
             self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),
         ]
+
+    def enqueue_view(self, request: HttpRequest) -> HttpResponse:
+        """Enqueue a job, or a changed copy of the job that `copy` names."""
+        return enqueue.enqueue_view(self, request)
 
     def suggestions_view(self, request: HttpRequest) -> HttpResponse:
         """Return what the search box suggests, as JSON."""
@@ -98,6 +103,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             context = job_type_page.context(self, request, query, type, payload=payload)
         context["timed_out"] = query.timed_out
+        context["enqueue_url"] = enqueue.url(self, request, type=type)
         return self.render(request, "job_type", f"Type {type}", context)
 
     def saved_view(self, request: HttpRequest) -> HttpResponse:
@@ -159,6 +165,7 @@ class JobAdmin(OperatorModelAdmin):
                     replace(which, states=(), states_excluded=None, dead_letter=None)
                 ),
                 "type": which.type if which.type and not which.type.endswith("*") else None,
+                "enqueue_url": enqueue.url(self, request),
                 "buttons": [] if all_selected else self.selection_buttons(request, examples),
                 "bulk_buttons": for_all,
                 "all_selected": all_selected,
@@ -191,6 +198,7 @@ class JobAdmin(OperatorModelAdmin):
             attempts = query("attempts", lambda: _attempts(job)) or []
             recorded = query("events", lambda: list(newest))
             checkpoint = query("checkpoint", lambda: job.checkpoint)
+            done = query("history", lambda: _done(job))
             not_running = query("why it does not run", lambda: why_not_running(job))
         now = timezone.now()
         error = redacted(job.error) if payload else None
@@ -204,6 +212,7 @@ class JobAdmin(OperatorModelAdmin):
                 "badge": job_list.badge(job),
                 "time": job_list.job_time(job),
                 "buttons": self.buttons(request, job),
+                "edit_url": enqueue.copy_url(self, request, job),
                 "not_running": not_running,
                 "remedies": remedies(self, request, job, not_running),
                 "strip": state_strip(job, attempts),
@@ -217,7 +226,7 @@ class JobAdmin(OperatorModelAdmin):
                 "progress": reported.progress,
                 "progress_message": _message(reported.data) if payload else "",
                 "events": recorded,
-                "log": _log(job),
+                "log": done,
                 "prune_at": _prune_at(job),
                 "timed_out": query.timed_out,
                 "refresh": job.state not in TERMINAL,
@@ -245,10 +254,10 @@ def _own_frame(error: Any) -> str | None:
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
-def _log(job: Job) -> list[LogEntry]:
-    content_type = get_content_type_for_model(job)
-    entries = LogEntry.objects.filter(content_type=content_type, object_id=str(job.pk))
-    return list(entries.select_related("user").order_by("-action_time")[:_MAX_LOG_ENTRIES])
+def _done(job: Job) -> list[AuditRow]:
+    """Return what operators have done to a job: also over HTTP and over a shell."""
+    entries = audit_trail.entries().filter(object_type="job", object_id=str(job.pk))
+    return [row_of(entry) for entry in entries.order_by("-pk")[:_MAX_LOG_ENTRIES]]
 
 
 def _values(

@@ -16,6 +16,7 @@ from django_ojs.admin import current_findings
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import (
     ApiKey,
+    AuditEntry,
     BulkOperation,
     CronJob,
     DeadLetterJob,
@@ -35,7 +36,7 @@ from django_ojs.storage import process_state
 #: Pages of other models of the app follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
     *(Overview, Queue, Job, DeadLetterJob, Worker, Workflow, CronJob),
-    *(LimitKey, BulkOperation, Event, Webhook, OutboxEntry, ApiKey),
+    *(LimitKey, BulkOperation, AuditEntry, Event, Webhook, OutboxEntry, ApiKey),
 )
 
 #: Seconds for which a number is reused.

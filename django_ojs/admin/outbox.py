@@ -11,12 +11,13 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
+from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
 from django_ojs.formatting import duration
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import json
@@ -81,7 +82,7 @@ class DestinationFilter(_ChoiceFilter):
         return [(each.name, each.name) for each in settings().outbox]
 
 
-class OutboxEntryAdmin(_Admin):
+class OutboxEntryAdmin(OperatorViews, _Admin):
     """Only enqueues create entries; here they are viewed, requeued and deleted."""
 
     list_display = (
@@ -139,6 +140,18 @@ class OutboxEntryAdmin(_Admin):
     def has_change_permission(self, request: HttpRequest, obj: OutboxEntry | None = None) -> bool:
         return False
 
+    def delete_model(self, request: HttpRequest, obj: OutboxEntry) -> None:
+        with database.atomic():
+            super().delete_model(request, obj)
+            audit_trail.record(
+                "outbox.deleted", object_type="outbox_entry", job=str(obj.job_id), type=obj.type
+            )
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
+        with database.atomic():
+            number, _ = queryset.delete()
+            audit_trail.record("outbox.deleted", object_type="outbox_entry", jobs=number)
+
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("django_ojs.requeue_outboxentry"))
 
@@ -172,7 +185,10 @@ class OutboxEntryAdmin(_Admin):
         rejected = queryset.filter(state=Delivery.REFUSED).order_by("pk")
         keys = list(rejected.values_list("pk", flat=True)[: MAX_ROWS + 1])
         skipped = queryset.exclude(state=Delivery.REFUSED).order_by()[:MAX_ROWS].count()
-        done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
+        with database.atomic():
+            done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
+            if done:
+                audit_trail.record("outbox.requeued", object_type="outbox_entry", jobs=done)
         skipped += len(keys[:MAX_ROWS]) - done
         audit.note(
             "outbox.requeued", principal=request.user.get_username(), jobs=done, skipped=skipped

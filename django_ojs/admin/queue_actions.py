@@ -180,6 +180,44 @@ def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Seq
     return (*sentences, "An empty field falls back to the settings or the default policy.")
 
 
+#: The labels of the form, by the members of the configuration.
+_LABELS = {
+    "backpressure.max_depth": "Maximum jobs",
+    "backpressure.max_size_bytes": "Maximum bytes",
+    "backpressure.strategy": "When full",
+    "backpressure.warning_threshold": "Warning threshold",
+    "max_envelope_bytes": "Maximum job size, in bytes",
+}
+#: Of these members, 0 is no bound.
+_BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
+
+
+def _in_force(objects: Sequence[Any]) -> Sequence[tuple[str, ...]]:
+    """Return each value of a queue's configuration, where it comes from, and what it hides."""
+    return [
+        (
+            _LABELS.get(each.name, each.name),
+            _in_words(each.name, each.value),
+            each.source,
+            "; ".join(f"{_in_words(each.name, value)} ({name})" for name, value in each.hidden),
+        )
+        for queue in objects
+        for each in queues.values_in_force(queue)
+    ]
+
+
+def _in_words(name: str, value: Any) -> str:
+    if name in _BOUNDS and not value:
+        return "no bound"
+    if name == "max_envelope_bytes" and not value:
+        return f"{number(settings().limits.envelope_bytes)}, the limit of the server"
+    if name == "backpressure.warning_threshold":
+        return f"{number(value * 100)} %"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 ACTIONS = (
     Action(
         name="pause",
@@ -204,6 +242,7 @@ ACTIONS = (
         scope=Scope.ADMIN,
         run=_configure,
         consequences=_configure_consequences,
+        in_force=_in_force,
         form=ConfigureForm,
         initial=_own_config,
         multiple=False,

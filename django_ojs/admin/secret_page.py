@@ -7,13 +7,15 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
 
+from django_ojs.admin.operator_views import OperatorViews
+
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
 else:
     _Admin = admin.ModelAdmin
 
 
-class SecretPageAdmin(_Admin):
+class SecretPageAdmin(OperatorViews, _Admin):
     """Adding an object leads to a page with its secret, which `save_model` sets as `obj.secret`."""
 
     secret_title: ClassVar[str]

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db import models
 
 from django_ojs.admin.api_keys import ApiKeyAdmin
+from django_ojs.admin.audit import AuditEntryAdmin
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_operations import BulkOperationAdmin
 from django_ojs.admin.cron_jobs import CronJobAdmin
@@ -21,6 +22,7 @@ from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.admin.workflows import WorkflowAdmin
 from django_ojs.models import (
     ApiKey,
+    AuditEntry,
     BulkOperation,
     CronJob,
     DeadLetterJob,
@@ -51,6 +53,7 @@ OPERATOR_ADMINS: dict[type[models.Model], type[OperatorModelAdmin]] = {
     Workflow: WorkflowAdmin,
     Worker: WorkerAdmin,
     Event: EventAdmin,
+    AuditEntry: AuditEntryAdmin,
 }
 
 #: Django's own lists and forms.

@@ -19,7 +19,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.jobs import bulk, bulk_operations, listing
@@ -72,6 +72,7 @@ def _purge(console: Console, options: Options) -> int:
 _OTHERS: Final[dict[str, Callable[[], int]]] = {
     "events": log.prune,
     "bulk_operations": bulk_operations.prune,
+    "audit_entries": audit_trail.prune,
     "outbox": outbox.prune,
 }
 
@@ -92,10 +93,12 @@ def _prune(console: Console, options: Options) -> int:
     if number > 1:
         ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])
     deleted = {"jobs": 0}
+    entry = audit_trail.record("jobs.pruned", object_type="job")
     try:
         _delete_overdue(console, deleted)
     finally:
         audit.note("jobs.pruned", principal=operator(), deleted=deleted)
+        audit_trail.complete(entry, **deleted)
     console.progress("")
     if console.as_json:
         console.json(deleted)

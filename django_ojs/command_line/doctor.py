@@ -10,7 +10,7 @@ from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 
 CHECKS: Final[dict[str, Check]] = {
     each.name: each
@@ -39,6 +39,7 @@ def _doctor(console: Console, options: Options) -> int:
         repaired = False
         if findings and options["repair"] and check.repair is not None:
             check.repair()
+            audit_trail.record("doctor.repaired", name, object_type="check")
             audit.note("doctor.repaired", principal=operator(), check=name)
             left = _findings(check)
             repaired = not left

@@ -4,7 +4,7 @@ import os
 import pwd
 
 
-def operator() -> str:
+def operator(command: str = "ojs") -> str:
     """Return the operating system's user; after sudo also the user who called it."""
     uid = os.getuid()
     try:
@@ -13,4 +13,4 @@ def operator() -> str:
         name = f"uid {uid}"
     caller = os.environ.get("SUDO_USER")
     called = f", sudo by {caller[:64]}" if caller and caller != name else ""
-    return f"{name}{called} (manage.py ojs)"
+    return f"{name}{called} (manage.py {command})"

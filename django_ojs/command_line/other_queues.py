@@ -16,7 +16,7 @@ from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, 
 from django_ojs.conf import settings
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.job_type import job_type_of
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.options import envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec.envelope import validate
@@ -165,6 +165,10 @@ def _run(console: Console, options: Options) -> int:
     if not OTHER_QUEUES[name].exists():
         raise usage_error(f"The database of the jobs has no tables of {name}.")
     found = _Import(name, dict(options["type"]), write=write)
+    # First, because many transactions follow.
+    entry = None
+    if write:
+        entry = audit_trail.record("jobs.imported", object_type="job", source=name)
     try:
         found.run(console)
     finally:
@@ -173,6 +177,7 @@ def _run(console: Console, options: Options) -> int:
         if write:
             counts = {"stored": found.moved, "refused": found.refused}
             audit.note("jobs.imported", principal=operator(), source=name, jobs=counts)
+            audit_trail.complete(entry, **counts)
     _report(console, name, found, written=write)
     return FAILED if found.refused else OK
 

@@ -18,7 +18,7 @@ from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.export import stream
 from django_ojs.operations.push import PushOptions, push_batch
@@ -212,12 +212,18 @@ def _import(console: Console, options: Options) -> int:
     name = options["file"]
     found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
     with _opened(name) as lines:
+        # First, because many transactions follow.
+        entry = None
+        if not options["dry_run"]:
+            entry = audit_trail.record("jobs.imported", object_type="job")
         try:
             found.read(lines)
         finally:
             # Also when it is interrupted: the batches before that are stored.
             if not options["dry_run"]:
-                audit.note("jobs.imported", principal=operator(), jobs=_counts(found, Outcome))
+                counts = _counts(found, Outcome)
+                audit.note("jobs.imported", principal=operator(), jobs=counts)
+                audit_trail.complete(entry, **counts)
     counts = _counts(found, ["valid"] if options["dry_run"] else Outcome)
     if console.as_json:
         console.json({**counts, "errors": found.errors})

@@ -18,6 +18,10 @@ PERMISSIONS: dict[Scope, str] = {
 }
 
 
+#: The identity of the caller with an API key begins with this.
+API_KEY = "api-key "
+
+
 class User(Protocol):
     """The part of Django's user interface that is needed here."""
 

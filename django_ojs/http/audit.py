@@ -1,4 +1,4 @@
-"""Denied requests in the audit trail (ojs-security §11.1)."""
+"""Denied requests in the audit log (ojs-security §11.1)."""
 
 from typing import Any
 

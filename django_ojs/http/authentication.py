@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
 from django_ojs.conf import settings
-from django_ojs.http.access import FULL_ACCESS, Access
+from django_ojs.http.access import API_KEY, FULL_ACCESS, Access
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import PermissionDenied
 
@@ -43,7 +43,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             name=f"{key.name} ({key.prefix})",
             scopes=api_keys.scopes_of(key),
             queues=frozenset(key.queues) or None,
-            identity=f"api-key {key.principal}",
+            identity=f"{API_KEY}{key.principal}",
             producers=frozenset({key.name, key.principal}),
         )
 

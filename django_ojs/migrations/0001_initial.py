@@ -576,6 +576,7 @@ class Migration(migrations.Migration):
                         "administer_job",
                         "Can do everything: configure, purge, delete, stop all queues",
                     ),
+                    ("enqueue_job", "Can enqueue jobs in the admin"),
                     ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
                 ],
             },
@@ -1366,6 +1367,52 @@ class Migration(migrations.Migration):
                 "default_permissions": (),
                 "constraints": [
                     models.UniqueConstraint(fields=("user", "name"), name="ojs_saved_search_name")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="AuditEntry",
+            fields=[
+                (
+                    "id",
+                    models.UUIDField(
+                        default=django_ojs.spec.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "actor_kind",
+                    models.CharField(
+                        choices=[
+                            ("user", "user"),
+                            ("api_key", "API key"),
+                            ("command", "command line"),
+                            ("other", "HTTP"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("actor", models.CharField(max_length=255)),
+                ("source_ip", models.CharField(blank=True, max_length=64)),
+                ("action", models.CharField(max_length=64)),
+                ("object_type", models.CharField(max_length=32)),
+                ("object_id", models.CharField(blank=True, max_length=255)),
+                ("changes", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+                ("detail", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
+            ],
+            options={
+                "verbose_name": "audit entry",
+                "verbose_name_plural": "audit trail",
+                "db_table": "ojs_audit_entry",
+                "default_permissions": ("view",),
+                "indexes": [
+                    models.Index(models.F("actor"), models.F("id"), name="ojs_audit_entry_actor"),
+                    models.Index(models.F("action"), models.F("id"), name="ojs_audit_entry_action"),
+                    models.Index(
+                        models.F("object_id"), models.F("id"), name="ojs_audit_entry_object"
+                    ),
                 ],
             },
         ),

@@ -2,6 +2,7 @@
 
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
+from django_ojs.models.audit_entry import ActorKind, AuditEntry
 from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
 from django_ojs.models.checkpoint import Checkpoint
@@ -22,8 +23,10 @@ from django_ojs.models.worker import Worker
 from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
+    "ActorKind",
     "ApiKey",
     "Attempt",
+    "AuditEntry",
     "Bound",
     "BulkOperation",
     "BulkOperationJob",

@@ -29,7 +29,7 @@ class BulkState(models.TextChoices):
 
 
 class BulkOperation(StoredModel):
-    """A bulk operation (ojs-bulk-operations §7), kept for long as part of the audit trail.
+    """A bulk operation (ojs-bulk-operations §7), kept for long, to show who did what.
 
     `matched` is always `done` + `skipped` + `failed`: they change in the transaction that changes
     the jobs. `expected` is the number of jobs when the operation was created, if it was counted;

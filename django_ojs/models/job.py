@@ -133,6 +133,7 @@ class Job(StoredModel):
             ("work_job", "Can fetch jobs and report their outcomes over HTTP"),
             ("operate_job", "Can operate: cancel, retry, pause and resume, direct workers"),
             ("administer_job", "Can do everything: configure, purge, delete, stop all queues"),
+            ("enqueue_job", "Can enqueue jobs in the admin"),
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [

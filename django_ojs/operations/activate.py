@@ -6,6 +6,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
@@ -28,4 +29,5 @@ def activate(job_id: UUID) -> Job:
     job = transitions.get(job_id)
     notify.workers_of([job.queue])
     publish.job_available(job, signals.job_activated)
+    audit_trail.record("job.activated", job_id)
     return job

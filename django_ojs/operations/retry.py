@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.models import Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
@@ -26,6 +27,7 @@ def retry(job_id: UUID) -> Job:
         revived = revive([job])
     if not revived:
         transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)
+    audit_trail.record("job.retried", job_id)
     return transitions.get(job_id)
 
 

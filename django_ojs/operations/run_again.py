@@ -1,12 +1,13 @@
 """Run what a job did again: enqueue a copy of a job that has ended."""
 
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.push import push
-from django_ojs.spec.envelope import parse, render
+from django_ojs.operations.operator_push import push_by_operator
+from django_ojs.spec.envelope import Envelope, parse, render
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import transitions
@@ -22,6 +23,12 @@ def run_again(job_id: UUID) -> EnqueuedJob:
     Conflict when the job has not ended or has offloaded arguments, and what PUSH raises:
     DuplicateJob, QueueFull.
     """
+    job = ended(job_id)
+    return push_by_operator(copy(job), copy_of=job_id)
+
+
+def ended(job_id: UUID) -> Job:
+    """Return a job that can be run again. Raises JobNotFound and Conflict."""
     job = transitions.get(job_id)
     if State(job.state) not in TERMINAL:
         raise Conflict(
@@ -40,6 +47,14 @@ def run_again(job_id: UUID) -> EnqueuedJob:
             "it anew from your code.",
             details={"job_id": str(job_id), "current_state": job.state},
         )
+    return job
+
+
+def copy(job: Job, **changes: Any) -> Envelope:
+    """Return the envelope of a new job like another one, with some attributes changed.
+
+    Raises InvalidRequest and its subclasses.
+    """
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}
-    return push(parse(copied, default_retry=values.default_retry, limits=values.limits))
+    return parse({**copied, **changes}, default_retry=values.default_retry, limits=values.limits)

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,8 @@ _PATTERN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-
 _RANDOM_BITS: Final = 74
 _LOW: Final = (1 << 62) - 1
 _FIXED: Final = (7 << 76) | (2 << 62)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _lock = threading.Lock()
 _last = 0
@@ -77,6 +80,17 @@ def parse_id(value: object, field: str = "id") -> UUID:
 def is_uuid7(value: UUID) -> bool:
     """Return whether version and variant are those of a UUIDv7."""
     return (value.int >> 76) & 0xF == 7 and (value.int >> 62) & 3 == 2
+
+
+def time_of(value: UUID) -> datetime:
+    """Return when a UUIDv7 was made, by its milliseconds."""
+    return _EPOCH + timedelta(milliseconds=value.int >> 80)
+
+
+def first_of(moment: datetime) -> UUID:
+    """Return the least UUIDv7 of a moment: those made earlier are less."""
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return UUID(int=min(max(0, milliseconds), 2**48 - 1) << 80)
 
 
 def _fresh() -> int:

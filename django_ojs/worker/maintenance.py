@@ -13,7 +13,7 @@ from typing import Final
 from django.db import Error, connections
 
 from django_ojs.operations import limits, promotion
-from django_ojs.operations.access import known_names
+from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
@@ -105,6 +105,7 @@ class MaintenanceThread:
             Step(bulk_operations.work, 1.0),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),
+            Step(audit_trail.prune, 60.0),
             # Readers of the events settle them too.
             Step(log.settle, 2.0),
             Step(log.prune, 10.0),

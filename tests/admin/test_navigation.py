@@ -20,7 +20,7 @@ BASE = "/admin/django_ojs/"
 
 ALL = (
     *("Overview", "Queues", "Jobs", "Dead letters", "Workers", "Workflows", "Cron jobs"),
-    *("Limit keys", "Bulk operations", "Events", "Webhooks", "Outbox", "API keys"),
+    *("Limit keys", "Bulk operations", "Audit trail", "Events", "Webhooks", "Outbox", "API keys"),
 )
 
 

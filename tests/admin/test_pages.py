@@ -20,7 +20,7 @@ from tests.admin.users import root
 pytestmark = pytest.mark.django_db
 
 BASE = "/admin/django_ojs/"
-LISTS = ("overview", "queue", "worker", "event", "cronjob", "workflow")
+LISTS = ("overview", "queue", "worker", "event", "cronjob", "workflow", "auditentry")
 #: Statements of a page, those of session, user and savepoints included.
 BUDGET = 51
 

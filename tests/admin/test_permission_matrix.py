@@ -186,7 +186,7 @@ def test_every_permission_of_the_app_gives_something() -> None:
     # Those of Django's user page: one that gives nothing misleads.
     offered = Permission.objects.filter(content_type__app_label="django_ojs")
     forms = {f"{do}_{what}" for do in ("add", "change", "delete") for what in ("apikey", "webhook")}
-    actions_of_their_own = {"requeue_outboxentry", "view_payload_job"}
+    actions_of_their_own = {"requeue_outboxentry", "view_payload_job", "enqueue_job"}
     scopes = {name.partition(".")[2] for name in PERMISSIONS.values()}
     expected = {*VIEW, *forms, *actions_of_their_own, *scopes}
     assert set(offered.values_list("codename", flat=True)) == expected

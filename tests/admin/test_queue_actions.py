@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
@@ -121,6 +123,20 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     queues.configure("alpha", {"backpressure": {"max_depth": 0}})
     page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
     assert "In force: no bound." in page
+    # Each value says where it comes from, and what it hides.
+    queues.configure_default({"backpressure": {"strategy": "block"}, "colour": "<b>"})
+    page = client.get(f"{DO}configure/", {"key": "alpha"}).content.decode()
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", page)
+    cells = {name: re.findall(r"<td[^>]*>(.*?)</td>", rest) for name, rest in rows}
+    settings = "settings, OJS[&quot;QUEUES&quot;][&quot;alpha&quot;]"
+    assert cells["Maximum jobs"] == [
+        "no bound",
+        "stored for this queue",
+        f"900 ({settings}); no bound (built in)",
+    ]
+    assert cells["When full"] == ["block", "stored default policy", "reject (built in)"]
+    assert cells["Warning threshold"] == ["80 %", "built in", "—"]
+    assert cells["colour"] == ["&lt;b&gt;", "stored default policy", "—"]
     assert "jobs wait in the queue now." in page
 
 

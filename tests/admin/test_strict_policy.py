@@ -24,6 +24,8 @@ PACKAGE = Path(ojs.__file__).parent
         *(f"{page}/" for page in LISTS),
         "queue/queue-0/change/",
         "worker/worker-0/change/",
+        "job/enqueue/",
+        "job/enqueue/?type=testapp.add",
         "cronjob/report/change/",
         "cronjob/report/edit/",
         "cronjob/create/",

@@ -6,7 +6,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 VIEW = (
-    *("view_overview", "view_queue", "view_worker", "view_event", "view_job"),
+    *("view_overview", "view_auditentry", "view_queue", "view_worker", "view_event", "view_job"),
     *("view_apikey", "view_outboxentry", "view_cronjob", "view_workflow", "view_webhook"),
     "view_limitkey",
 )

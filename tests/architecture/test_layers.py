@@ -60,7 +60,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
-            *("promotion", "enqueue", "liveness", "workflows", "limits", "limit_keys"),
+            *("operator_push", "promotion", "enqueue", "liveness", "workflows"),
+            *("limits", "limit_keys"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
+from django_ojs.models import ActorKind
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
-from django_ojs.operations.access import api_keys
+from django_ojs.operations.access import api_keys, audit_trail
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
 from tests.operations.cron.scenes import register
@@ -40,6 +42,10 @@ def incident() -> list[str]:
     key, _ = api_keys.create(name="billing", scopes=["producer"])
     worker("gone")
     silence("gone", timedelta(hours=2))
+    ended = in_state("completed", type="testapp.add", args=[1, 2])
+    with audit_trail.acting(Actor(kind=ActorKind.API_KEY, name="shop (k3v9x0a2bq)")):
+        queues.pause("report")
+        queues.configure("report", {"backpressure": {"max_depth": 900, "strategy": "block"}})
     workflow = ojs.chain(
         ojs.request("order.charge"),
         ojs.group(*[ojs.request("order.label")] * 9),
@@ -55,6 +61,8 @@ def incident() -> list[str]:
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),
+        *("auditentry/", "auditentry/?q=actr:x", "job/enqueue/", "job/enqueue/?type=testapp.add"),
+        *("job/enqueue/?type=other.go", f"job/enqueue/?copy={ended.id}"),
         *("workflow/", f"workflow/{workflow.id}/change/"),
         f"workflow/action/cancel/?key={workflow.id}",
         *("limitkey/", "limitkey/add/", "limitkey/acme/change/"),

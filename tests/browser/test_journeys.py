@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_ojs.models import Rollup, Worker
+from django_ojs.models import ActorKind, Job, Rollup, Worker
 from django_ojs.operations import fail, fetch, queues
+from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.spec.failure import Failure
 from tests.browser.conftest import TIMEOUT_MS
-from tests.factories import active, claim, hourly, jobs, push, push_many, read, silence
+from tests.factories import active, claim, hourly, in_state, jobs, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -302,11 +304,14 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
         waited=[0] * 20 + [8, 0, 1, 0],
         ran=[0] * 20 + [8, 0, 1, 0],
     )
+    with audit_trail.acting(Actor(kind=ActorKind.API_KEY, name="a" * 80, source_ip="f" * 39)):
+        queues.configure("q" * 60, {"backpressure": {"max_depth": 5}, "producers": ["p" * 80]})
     addresses = (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
         *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
         *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletterjob/", "bulkoperation/"),
-        "bulkoperation/create/retry/?q=is:dead",
+        *("bulkoperation/create/retry/?q=is:dead", "auditentry/", f"job/enqueue/?type={'t' * 60}"),
+        *("job/enqueue/?type=testapp.add", f"job/enqueue/?copy={claimed.id}", "job/enqueue/"),
     )
     # One test, because to start a browser takes longer than to look at all pages.
     for address in addresses:
@@ -318,3 +323,27 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
             widths = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
             assert widths[0] == width
             assert widths[1] <= width, f"{address} at {width} pixels, {scheme}"
+
+
+def test_a_failed_job_is_run_again_with_other_arguments_and_the_audit_trail_has_it(
+    page: Any,
+) -> None:
+    old = in_state("discarded", type="testapp.add", args=[1, 2])
+    page.goto(f"{ADMIN}job/{old.pk}/change/")
+    follow(page, page.get_by_role("link", name="Edit and run…"))
+    first = page.get_by_label("a", exact=True)
+    assert first.input_value() == "1"
+    first.fill("")
+    page.get_by_role("button", name="Enqueue").click()
+    page.locator(".ojs-invalid", has_text="This field is required.").wait_for()
+    page.get_by_label("a", exact=True).fill("41")
+    page.get_by_label("Priority").fill("5")
+    page.get_by_role("button", name="Enqueue").click()
+    page.locator(".messagelist").wait_for()
+    new = Job.primary.exclude(pk=old.pk).get()
+    assert (new.args, new.priority) == ([41, 2], 5)
+    page.get_by_role("link", name=str(old.pk)).wait_for()
+    page.goto(f"{ADMIN}auditentry/")
+    follow(page, page.get_by_role("link", name="job.run_again"))
+    follow(page, page.locator("#ojs-audit").get_by_role("link", name=str(new.pk)))
+    assert page.url.endswith(f"/job/{new.pk}/change/")

@@ -408,6 +408,12 @@ def test_prune_deletes_what_is_past_its_retention(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert ojs("prune").code == 2
     run = ojs("prune", "--yes", "--json")
-    assert run.json == {"jobs": 4, "events": 0, "bulk_operations": 0, "outbox": 0}
+    assert run.json == {
+        "jobs": 4,
+        "events": 0,
+        "bulk_operations": 0,
+        "audit_entries": 0,
+        "outbox": 0,
+    }
     assert sorted(jobs().values_list("queue", flat=True)) == ["mail", "short"]
     assert "no jobs" in ojs("prune", "--dry-run").out

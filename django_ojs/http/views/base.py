@@ -1,6 +1,7 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -13,12 +14,14 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from django_ojs.http import compression, exceptions, headers
-from django_ojs.http.access import Access, required_access
+from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
-from django_ojs.operations.access import known_names
+from django_ojs.models import ActorKind
+from django_ojs.operations.access import audit_trail, known_names
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
@@ -58,12 +61,13 @@ class OJSView(APIView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
-        try:
-            response = super().dispatch(request, *args, **kwargs)
-        except Exception as error:
-            # DRF does not catch what get_authenticators and finalize_response raise.
-            response = exceptions.error_response(request, error)
-            headers.add_standard_headers(request, response)
+        with ExitStack() as self._acting:
+            try:
+                response = super().dispatch(request, *args, **kwargs)
+            except Exception as error:
+                # DRF does not catch what get_authenticators and finalize_response raise.
+                response = exceptions.error_response(request, error)
+                headers.add_standard_headers(request, response)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
             pressure_monitor.watch.request()
         return response
@@ -72,6 +76,7 @@ class OJSView(APIView):
         """Check the version of the specification before the permissions."""
         headers.check_version(request)
         super().initial(request, *args, **kwargs)
+        self._acting.enter_context(audit_trail.acting(_actor(request)))
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""
@@ -131,6 +136,21 @@ def from_replica(
         return self.read_replica(lambda: handler(self, *args, **kwargs))
 
     return get
+
+
+def _actor(request: Request) -> Actor | None:
+    """Return the caller for the audit trail. Requests that only read need none."""
+    if request.method in ("GET", "HEAD"):
+        return None
+    access = access_of(request)
+    if access is None:
+        return None
+    source = str(request.META.get("REMOTE_ADDR", ""))
+    if not isinstance(request.auth, Access):
+        return Actor(kind=ActorKind.USER, name=access.name, source_ip=source)
+    is_key = (access.identity or "").startswith(API_KEY)
+    kind = ActorKind.API_KEY if is_key else ActorKind.OTHER
+    return Actor(kind=kind, name=access.name, source_ip=source)
 
 
 class PublicView(OJSView):

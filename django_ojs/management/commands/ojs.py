@@ -19,7 +19,11 @@ from django_ojs.command_line import (
 )
 from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database
+from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
+from django_ojs.models import ActorKind
+from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import OJSError
 
 DESCRIPTION = """\
@@ -100,7 +104,8 @@ class Command(BaseCommand):
             force_color=options["force_color"],
         )
         try:
-            code = SUBCOMMANDS[subcommand].run(console, options)
+            with audit_trail.acting(Actor(kind=ActorKind.COMMAND, name=operator())):
+                code = SUBCOMMANDS[subcommand].run(console, options)
         except OJSError as error:
             raise CommandError(error.message) from error
         except NotSupportedError as error:

@@ -6,9 +6,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import duration
-from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys, key_expiry
+from django_ojs.models import ActorKind, ApiKey
+from django_ojs.operations.access import api_keys, audit_trail, key_expiry
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
@@ -93,8 +95,10 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help="the prefix of the key")
 
     def handle(self, *, action: str, **options: Any) -> None:
+        actor = Actor(kind=ActorKind.COMMAND, name=operator("ojs_apikey"))
         try:
-            getattr(self, f"_{action}")(options)
+            with audit_trail.acting(actor):
+                getattr(self, f"_{action}")(options)
         except OJSError as error:
             raise CommandError(error.message) from error
 

@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce, Least, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
 from django_ojs.spec.scopes import Scope
@@ -83,15 +83,24 @@ def _create(
 ) -> tuple[ApiKey, str]:
     prefix = _random(_PREFIX, PREFIX_LENGTH)
     secret = _random(_SECRET, SECRET_LENGTH)
-    key = keys().create(
-        name=name.strip(),
-        prefix=prefix,
-        principal=principal or prefix,
-        digest=_digest(secret),
-        scopes=_checked_scopes(scopes),
-        queues=checked_queues(queues),
-        expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
-    )
+    values = {"scopes": _checked_scopes(scopes), "queues": checked_queues(queues)}
+    with database.atomic():
+        key = keys().create(
+            name=name.strip(),
+            prefix=prefix,
+            principal=principal or prefix,
+            digest=_digest(secret),
+            expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
+            **values,
+        )
+        audit_trail.record(
+            "api_key.created",
+            key.pk,
+            changes=audit_trail.changed({}, {"name": key.name, **values}),
+            expires=str(expires or ""),
+            key_prefix=prefix,
+            replaces=principal,
+        )
     audit.note("api_key.created", principal=by, key_prefix=prefix, scopes=key.scopes)
     return _get(prefix), f"{MARK}{prefix}_{secret}"
 
@@ -136,7 +145,11 @@ def revoke(prefix: str, *, by: str = "") -> ApiKey:
 
     Revoking it again keeps the first time. Raises NotFound.
     """
-    if keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now()):
+    with database.atomic():
+        revoked = keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now())
+        if revoked:
+            audit_trail.record("api_key.revoked", _get(prefix).pk, key_prefix=prefix)
+    if revoked:
         audit.note("api_key.revoked", principal=by, key_prefix=prefix)
     return _get(prefix)
 

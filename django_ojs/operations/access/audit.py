@@ -1,4 +1,4 @@
-"""The audit trail of access and of operators' actions, as log records (ojs-security §11).
+"""The audit log of access and of operators' actions (ojs-security §11).
 
 The logger `django_ojs.audit` gets one record for each event, with the fields as attributes. Neither
 secrets nor request bodies are logged.

@@ -16,6 +16,7 @@ from django.db import IntegrityError
 from django_ojs.conf import settings
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner, OverlapPolicy
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.queries import lock
 from django_ojs.spec import envelope
@@ -122,13 +123,32 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         values["timezone"],
         enabled,
     )
+    before = {} if is_new else _shown(job)
+    had = None if is_new else job.template
     for column, value in values.items():
         setattr(job, column, value)
     job.enabled = enabled
     if is_moved:
         _set_times(job, now)
     _save(job, now)
+    changes = audit_trail.changed(before, _shown(job))
+    # Options, arguments and metadata of its jobs: that they changed, and not their values.
+    replaced = sorted(audit_trail.changed(had, job.template)) if had is not None else []
+    if changes or replaced:
+        audit_trail.record(
+            "cron.created" if is_new else "cron.changed",
+            name,
+            object_type="cron_job",
+            changes=changes,
+            replaced=[each for each in replaced if each not in changes],
+        )
     return job, is_new
+
+
+def _shown(job: CronJob) -> dict[str, Any]:
+    """Return what the audit trail shows of a cron job."""
+    names = ("expression", "timezone", "type", "queue", "overlap_policy", "description", "enabled")
+    return {name: getattr(job, name) for name in names}
 
 
 def set_enabled(name: str, enabled: bool) -> CronJob:
@@ -146,6 +166,8 @@ def _set_enabled(name: str, enabled: bool) -> CronJob:
         job.enabled = enabled
         _set_times(job, now)
         _save(job, now)
+        action = "cron.resumed" if enabled else "cron.paused"
+        audit_trail.record(action, name, object_type="cron_job")
     return job
 
 
@@ -163,6 +185,7 @@ def _remove(name: str, owner: CronOwner) -> None:
     if job.owner == CronOwner.CODE and owner != CronOwner.CODE:
         raise _owned_by_code(job)
     job.delete(using=database.alias())
+    audit_trail.record("cron.removed", name, object_type="cron_job")
 
 
 def _set_times(job: CronJob, now: datetime) -> None:

@@ -1,5 +1,6 @@
 """Run a cron job now, outside of its schedule."""
 
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.cron.firing import DueRun, SkippedRun, fire
 from django_ojs.operations.cron.queries import lock
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -18,6 +19,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     cron_job, now = lock(name)
     (result,) = fire([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], now)
     if isinstance(result, EnqueuedJob):
+        audit_trail.record("cron.run", name, object_type="cron_job", job=str(result.id))
         return result
     raise _conflict(name, result)
 

@@ -7,10 +7,13 @@ transaction changed first is counted as failed, with the reason.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import OperationalError
 
+from django_ojs.models import AuditEntry
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.bulk_step import (
     BUSY,
     CANCEL,
@@ -33,6 +36,8 @@ from django_ojs.storage import database
 LIMIT = 10_000
 #: Jobs of one purge, which only deletes.
 PURGE_LIMIT = 50_000
+#: Ids of one call that the audit trail names.
+_MAX_RECORDED = 20
 #: Reasons that are returned; jobs that failed beyond these are only counted.
 MAX_ERRORS = 100
 
@@ -167,9 +172,11 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
                 f"job_ids must hold at most {limit} ids.",
                 details={"field": "job_ids", "max_batch_size": limit},
             )
+    entry = _recorded(action, which)
     tally = _Tally(BulkStep(action, expected, within))
     for start in range(0, min(len(keys), limit), CHUNK):
         tally.take(keys[start : min(start + CHUNK, limit)])
+    audit_trail.complete(entry, jobs=tally.succeeded, skipped=tally.failed)
     return Summary(
         action=action.name,
         matched=tally.succeeded + tally.failed,
@@ -178,6 +185,19 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
         errors=tuple(tally.errors),
         has_more=len(keys) > limit,
     )
+
+
+def _recorded(action: StepAction, which: Which) -> AuditEntry | None:
+    """Store the entry of the audit trail. It comes first, because many transactions follow."""
+    if not isinstance(which, JobFilter):
+        named = [str(key) for key in which[:_MAX_RECORDED]]
+        only = named[0] if len(named) == 1 else ""
+        ids = named if len(named) > 1 else []
+        return audit_trail.record(f"jobs.{action.name}", only, object_type="job", ids=ids)
+    detail: dict[str, Any] = {"states": list(which.states), "type": which.type}
+    if action.name == "purge":
+        return audit_trail.record("queue.purged", which.queue, **detail)
+    return audit_trail.record(f"jobs.{action.name}", object_type="job", queue=which.queue, **detail)
 
 
 class _Tally:

@@ -20,7 +20,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
 from django_ojs.operations.jobs.cursor import Cursor
@@ -78,13 +78,21 @@ def order(
     if changes:
         wanted = replace(wanted, dead_letter=True)
     expected, more = count(wanted)
-    operation: BulkOperation = operations().create(
-        action=action,
-        filter=filter_json.render(wanted),
-        changes=dict(changes or {}),
-        ordered_by=by,
-        expected=None if more else expected,
-    )
+    with database.atomic():
+        operation: BulkOperation = operations().create(
+            action=action,
+            filter=filter_json.render(wanted),
+            changes=dict(changes or {}),
+            ordered_by=by,
+            expected=None if more else expected,
+        )
+        audit_trail.record(
+            "bulk.ordered",
+            operation.pk,
+            object_type="bulk_operation",
+            action_on_jobs=str(action),
+            expected=operation.expected,
+        )
     audit.note("bulk.ordered", principal=by, action=str(action), operation=operation.pk)
     return operation
 
@@ -121,16 +129,19 @@ def get(key: int) -> BulkOperation:
 
 def stop(key: int, *, by: str) -> bool:
     """Stop an operation after its current step. Return False if it was over already."""
-    stopped = database.retried(
-        lambda: (
-            operations()
-            .filter(pk=key, state__in=OPEN)
-            .update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now())
-        )
-    )
+    stopped = _stop(key, by)
     if stopped:
         audit.note("bulk.stopped", principal=by, operation=key)
-    return bool(stopped)
+    return stopped
+
+
+@database.write_transaction
+def _stop(key: int, by: str) -> bool:
+    found = operations().filter(pk=key, state__in=OPEN)
+    if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):
+        return False
+    audit_trail.record("bulk.stopped", key, object_type="bulk_operation")
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import OperationalError
 
 from django_ojs.models import Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
@@ -119,10 +120,12 @@ class BulkStep:
         When an error prevents one of them (such as a full queue), each is changed by itself, so
         that the others succeed. Raises OperationalError when the transaction failed.
         """
-        try:
-            return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
-        except OJSError:
-            return self._one_by_one(keys)
+        # The audit trail has one entry for the whole action, and none for each job.
+        with audit_trail.acting(None):
+            try:
+                return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
+            except OJSError:
+                return self._one_by_one(keys)
 
     def _all(self, keys: Collection[UUID]) -> dict[UUID, str]:
         # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot

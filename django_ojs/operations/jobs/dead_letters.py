@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import admission
@@ -147,18 +148,33 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     meta. Raises NotFound for a job that is not a dead letter, InvalidRequest or a subclass.
     """
     job = _read(job_id, transitions.lock)
+    before = _shown(job)
     if override:
         change(job, override)
     with rejections.recorded([job]):
         revive([job])
-    return transitions.get(job_id)
+    retried = transitions.get(job_id)
+    replaced = sorted({"args", "meta"} & (override or {}).keys())
+    audit_trail.record(
+        "job.retried",
+        job_id,
+        changes=audit_trail.changed(before, _shown(retried)),
+        replaced=replaced,
+    )
+    return retried
 
 
 @database.write_transaction
 def delete(job_id: UUID) -> None:
     """Delete a dead letter and the history of its errors. Raises NotFound."""
-    _read(job_id, transitions.lock)
+    job = _read(job_id, transitions.lock)
     erase([job_id])
+    audit_trail.record("job.deleted", job_id, type=job.type, queue=job.queue, state=job.state)
+
+
+def _shown(job: Job) -> dict[str, Any]:
+    """Return what the audit trail shows of a retry's changes: neither arguments nor metadata."""
+    return {"queue": job.queue, "priority": job.priority, "max_attempts": job.max_attempts}
 
 
 def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:

@@ -6,7 +6,7 @@ other jobs, and the buttons beside them would change those.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -113,16 +113,21 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
         return Search(filter=None, errors=[f"A search has at most {MAX_LENGTH} characters."])
     values: dict[str, Any] = {}
     errors: list[str] = []
-    for qualifier, raw in _WORD.findall(text):
-        value, quoted = _unquoted(raw)
+    for name, value, quoted in split(text):
         try:
-            _merge(values, _parsed(qualifier.rstrip(":"), value, quoted, now))
+            _merge(values, _parsed(name, value, quoted, now))
         except _Invalid as reason:
             errors.append(str(reason))
     if "queue" in values and "queues" in values:
         errors.append("queue is given twice, with two values.")
     errors += _refused(values)
     return Search(filter=None if errors else JobFilter(**values), errors=errors)
+
+
+def split(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the words of a search: the qualifier, the value, and whether the value was quoted."""
+    for qualifier, raw in _WORD.findall(text):
+        yield (qualifier.rstrip(":"), *_unquoted(raw))
 
 
 def parse_states(text: str) -> tuple[State, ...]:
@@ -210,7 +215,7 @@ def _bare(value: str) -> tuple[str, str]:
     else:
         return "id", value
     if not is_type_prefix(prefix):
-        quoted = _quoted(value)
+        quoted = as_value(value)
         raise _Invalid(
             f"{quoted} is neither an id nor the beginning of a type. To search in errors: "
             f"error:{quoted}; in arguments or metadata, name the member: args.NAME:{quoted} or "
@@ -442,7 +447,7 @@ def render(which: JobFilter) -> str:
         *(("tag", tag) for tag in which.tags),
     ):
         if value is not None:
-            words.append(f"{name}:{_quoted(str(value))}")
+            words.append(f"{name}:{as_value(str(value))}")
     if which.queues:
         words.append(f"queue:{','.join(which.queues)}")
     words += [
@@ -490,11 +495,12 @@ def _rendered(value: Scalar) -> str:
     if isinstance(value, str):
         # A text that parses as another value keeps its quotes.
         plain = _BARE(value) and len(_scalars(value, False)) == 1
-        return value if plain else _quoted(value, always=True)
+        return value if plain else as_value(value, always=True)
     return json.dumps(value)
 
 
-def _quoted(value: str, *, always: bool = False) -> str:
+def as_value(value: str, *, always: bool = False) -> str:
+    """Return a value as a search has it: in quotes where that is needed."""
     if not always and _BARE(value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

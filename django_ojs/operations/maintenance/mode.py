@@ -6,10 +6,12 @@ that ends active jobs. A queue that was paused on its own is still paused afterw
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models.functions import Now
 
 from django_ojs.models import Queue
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.fields import check_text
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
@@ -56,13 +58,14 @@ def _enable(reason: str | None, estimated_duration: timedelta | None) -> Mainten
     queues.get_or_create(name=ALL_QUEUES)
     queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
     row = queues.annotate(now=Now()).select_for_update().get(pk=ALL_QUEUES)
-    config = {}
+    config: dict[str, Any] = {}
     if reason is not None:
         config["reason"] = reason
     if estimated_duration is not None:
         config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
     row.config = config
     row.save(using=database.alias(), update_fields=["config"])
+    audit_trail.record("maintenance.started", **config)
     return _as_value(row)
 
 
@@ -78,11 +81,18 @@ def check(reason: str | None, estimated_duration: timedelta | None) -> None:
 
 def disable() -> MaintenanceStatus:
     """Hand out jobs again, and return the new status. When it is off, this changes nothing."""
-    deleted, _ = database.in_write_transaction(Queue.primary.filter(pk=ALL_QUEUES).delete)
-    if deleted:
+    if _disable():
         by_queue = counts.by_queue()
         notify.workers_of(name for name, states in by_queue.items() if states.get(State.AVAILABLE))
     return MaintenanceStatus(enabled=False)
+
+
+@database.write_transaction
+def _disable() -> bool:
+    deleted, _ = Queue.primary.filter(pk=ALL_QUEUES).delete()
+    if deleted:
+        audit_trail.record("maintenance.ended")
+    return bool(deleted)
 
 
 def _as_value(row: Queue | None) -> MaintenanceStatus:

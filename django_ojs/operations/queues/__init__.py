@@ -20,6 +20,7 @@ from django_ojs.operations.queues.status import (
     get,
     listing,
 )
+from django_ojs.operations.queues.values_in_force import ValueInForce, values_in_force
 
 __all__ = [
     "Deletion",
@@ -28,6 +29,7 @@ __all__ = [
     "QueueStatus",
     "Statistics",
     "Strategy",
+    "ValueInForce",
     "busiest",
     "configure",
     "configure_default",
@@ -40,4 +42,5 @@ __all__ = [
     "pause",
     "resume",
     "statistics",
+    "values_in_force",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import IntegrityError
 
 from django_ojs.conf import settings
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueStatus, get, stored_default
@@ -50,6 +51,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish.queue_event(EventType.QUEUE_CREATED, name)
+    audit_trail.record("queue.created", name, changes=_changes({}, merge({}, given)))
 
 
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
@@ -86,12 +88,21 @@ def _exists(name: str) -> Conflict:
 
 @database.write_transaction
 def _change(name: str, given: dict[str, Any]) -> None:
-    _store(name, given)
+    before, after = _store(name, given)
     bounds.rebound(name)
     publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    if changes := _changes(before, after):
+        audit_trail.record("queue.configured", name, changes=changes)
 
 
-def _store(name: str, given: dict[str, Any]) -> None:
+def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the stored configuration as it was, and as it is."""
     queue = touch(name)
-    queue.config = merge(queue.config, given)
+    before = queue.config
+    queue.config = merge(before, given)
     queue.save(using=database.alias(), update_fields=["config"])
+    return before, queue.config
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return audit_trail.changed(audit_trail.flattened(before), audit_trail.flattened(after))

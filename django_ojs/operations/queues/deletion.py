@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
@@ -76,6 +77,8 @@ def delete(
     known = get(name)
     if strategy == "reject":
         _refuse_unfinished(known)
+    # First, because many transactions follow.
+    entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
     if target is not None:
         database.in_write_transaction(lambda: touch(target))
@@ -86,6 +89,7 @@ def delete(
     waiting = sum(left.get(state, 0) for state in _LEFT)
     if not waiting:
         _remove(name, left)
+    audit_trail.complete(entry, jobs=affected, waiting=waiting)
     return Deletion(
         queue=name,
         strategy=strategy,

@@ -4,6 +4,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.spec.envelope import check_queue
@@ -25,6 +26,7 @@ def _pause(name: str, by: str | None) -> Queue:
     queue = touch(name)
     if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
         publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
+        audit_trail.record("queue.paused", name)
     queue.refresh_from_db()
     return queue
 
@@ -45,5 +47,6 @@ def _resume(name: str, by: str | None) -> Queue:
     queue = touch(name)
     if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
         publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
+        audit_trail.record("queue.resumed", name)
     queue.refresh_from_db()
     return queue

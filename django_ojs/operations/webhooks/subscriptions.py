@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Webhook, WebhookDelivery
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.events import log
 from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import check_queue, check_type
@@ -61,8 +61,12 @@ def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
     if given.url is None or given.events is None:
         name = "url" if given.url is None else "events"
         raise InvalidRequest.of(name, "is required")
-    webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **_checked(given))
-    webhook.save(using=database.alias(), force_insert=True)
+    values = _checked(given)
+    webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **values)
+    with database.atomic():
+        webhook.save(using=database.alias(), force_insert=True)
+        changes = audit_trail.changed({}, _shown(values))
+        audit_trail.record("webhook.created", webhook.pk, changes=changes)
     audit.note("webhook.created", principal=by, webhook=str(webhook.pk))
     return get(webhook.pk), secret_of(webhook)
 
@@ -92,6 +96,20 @@ def _change(key: UUID, values: dict[str, Any], latest: int) -> None:
     elif values.get("active") and not webhook.active:
         values = {**values, "cursor": latest}
     found.update(**values)
+    if webhook is not None:
+        before = {name: getattr(webhook, name) for name in values}
+        changes = audit_trail.changed(_shown(before), _shown(values))
+        replaced = [name for name in ("url", "metadata") if before.get(name) != values.get(name)]
+        replaced = [name for name in replaced if name not in changes]
+        if changes or replaced:
+            audit_trail.record("webhook.changed", key, changes=changes, replaced=replaced)
+
+
+def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit trail shows of a webhook: of its URL no path, which may be secret."""
+    names = ("events", "queues", "job_types", "active")
+    shown = {name: values[name] for name in names if name in values}
+    return shown | ({"url": audit_trail.without_path(values["url"])} if values.get("url") else {})
 
 
 def remove(key: UUID, *, by: str = "") -> None:
@@ -115,6 +133,7 @@ def _remove_batch(key: UUID) -> bool:
     if len(keys) == database.BATCH:
         _rows().filter(pk=key).update(active=False)
         return False
+    audit_trail.record("webhook.removed", key, url=audit_trail.without_path(webhook.url))
     webhook.delete(using=database.alias())
     return True
 
@@ -122,9 +141,11 @@ def _remove_batch(key: UUID) -> bool:
 def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
     """Give a webhook a new secret. Deliveries are signed with both for a day (§8.3)."""
     get(key)
-    _rows().filter(pk=key).update(
-        previous_salt=F("salt"), previous_until=Now() + webhooks.ROTATION, salt=_new_salt()
-    )
+    with database.atomic():
+        _rows().filter(pk=key).update(
+            previous_salt=F("salt"), previous_until=Now() + webhooks.ROTATION, salt=_new_salt()
+        )
+        audit_trail.record("webhook.secret_rotated", key)
     audit.note("webhook.secret_rotated", principal=by, webhook=str(key))
     webhook = get(key)
     return webhook, secret_of(webhook)

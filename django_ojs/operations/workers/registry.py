@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.listing import LISTED_FIELDS
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
@@ -174,6 +175,10 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
             details={"worker_id": worker_id, "current_state": current},
         )
     beat.direct(worker_id, directive)
+    if current != directive:
+        audit_trail.record(
+            "worker.directed", worker_id, changes={"directive": (current, directive)}
+        )
     return get(worker_id)
 
 
@@ -195,7 +200,10 @@ def deregister(worker_id: str) -> int:
             },
         )
     # A job that another transaction has locked is left to maintenance, and so is the worker.
-    return rescue.rescue([worker_id])
+    entry = audit_trail.record("worker.deregistered", worker_id)
+    rescued = rescue.rescue([worker_id])
+    audit_trail.complete(entry, jobs=rescued)
+    return rescued
 
 
 def is_possible(worker_id: str) -> bool:

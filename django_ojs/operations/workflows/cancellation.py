@@ -6,6 +6,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows.advance import count_ended
@@ -87,4 +88,5 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
     )
     workflow.refresh_from_db(using=database.alias())
     publish.record([workflow_events.ended(workflow)])
+    audit_trail.record("workflow.cancelled", workflow_id, jobs=len(cancelled))
     return workflow

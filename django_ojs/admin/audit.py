@@ -1,0 +1,158 @@
+"""The audit trail: what operators have done, over the admin, over HTTP and over a shell."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.http import urlencode
+
+from django_ojs.admin import audit_search
+from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.conf import settings
+from django_ojs.models import AuditEntry
+from django_ojs.operations.access import audit_trail
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted
+
+PER_PAGE: Final = 50
+
+#: Of one entry, the members that are shown, and the characters of each value.
+_MAX_MEMBERS: Final = 30
+_MAX_LENGTH: Final = 200
+
+#: Members of the detail that are ids of jobs.
+_JOBS: Final = ("job", "copy_of")
+
+#: The model that has the page of an object, by the type.
+_MODELS: Final = {
+    "queue": "queue",
+    "job": "job",
+    "cron_job": "cronjob",
+    "api_key": "apikey",
+    "webhook": "webhook",
+    "bulk_operation": "bulkoperation",
+    "worker": "worker",
+    "workflow": "workflow",
+}
+#: What ends the name of an action after which there is no object any more.
+_ENDED: Final = (".deleted", ".removed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditRow:
+    """An entry as the pages show it.
+
+    `model` has the page of the object, if it has any; `jobs` are other jobs of the entry, each with
+    a word. The queries find the entries with the same actor, action, object or day.
+    """
+
+    entry: AuditEntry
+    object_name: str
+    model: str
+    changes: list[tuple[str, str, str]]
+    detail: list[tuple[str, str]]
+    jobs: list[tuple[str, str]]
+    actor_query: str
+    action_query: str
+    object_query: str
+    day_query: str
+
+
+class AuditEntryAdmin(OperatorModelAdmin):
+    """Read only: operations store the entries, and maintenance removes old ones."""
+
+    def list_page(self, request: HttpRequest) -> HttpResponse:
+        text = request.GET.get("q", "").strip()
+        search = audit_search.parse(text)
+        before = self._parse_key(request.GET.get("before", ""))
+        rows: list[AuditEntry] | None = []
+        older = None
+        with timed_queries() as query:
+            if not search.errors:
+                rows, older = _page(query, search, before)
+        context: dict[str, Any] = {
+            "q": text,
+            "errors": search.errors,
+            "rows": None if rows is None else [row_of(entry, search) for entry in rows],
+            "qualifiers": audit_search.QUALIFIERS.values(),
+            "actions": sorted(audit_trail.ACTIONS),
+            "newest": "?" + urlencode({"q": text} if text else {}) if before else "",
+            "older": "?" + urlencode({"q": text, "before": str(older)}) if older else "",
+            "incomplete": bool(older and rows is not None and len(rows) < PER_PAGE),
+            "keeps": settings().keep_audit_entries,
+            "timed_out": query.timed_out,
+        }
+        return self.render(request, "audit_trail", "Audit trail", context)
+
+
+def _page(
+    query: TimedQueries, search: AuditSearch, before: Any
+) -> tuple[list[AuditEntry] | None, Any]:
+    """Return a page, and the id before which the next page begins, if there is one."""
+    found = search.entries()
+    if before:
+        found = found.filter(pk__lt=before)
+    last = None
+    if search.scans:
+        newest = audit_trail.entries()
+        if before:
+            newest = newest.filter(pk__lt=before)
+        keys = newest.order_by("-pk").values_list("pk", flat=True)
+        end = query("entries", lambda: list(keys[SCAN_LIMIT : SCAN_LIMIT + 1]))
+        if end is None:
+            return None, None
+        if end:
+            last = end[0]
+            found = found.filter(pk__gt=last)
+    rows = query("entries", lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
+    if rows is None:
+        return None, None
+    if len(rows) > PER_PAGE:
+        return rows[:PER_PAGE], rows[PER_PAGE - 1].pk
+    return rows, last
+
+
+def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
+    """Return an entry as the pages show it; its links narrow a search."""
+    search = search or AuditSearch()
+    shown = entry.changes, entry.detail
+    if "*" not in settings().admin_redact:
+        shown = redacted(entry.changes), redacted(entry.detail)
+    changes, detail = shown
+    key = entry.object_id
+    has_page = not entry.action.endswith(_ENDED) and key
+    day = timezone.localtime(entry.time).date()
+    return AuditRow(
+        entry=entry,
+        object_name=_text(detail.get("key_prefix") or key),
+        model=_MODELS.get(entry.object_type, "") if has_page else "",
+        changes=[
+            (name, _text(pair[0]), _text(pair[1])) if pair != HIDDEN else (name, HIDDEN, HIDDEN)
+            for name, pair in list(changes.items())[:_MAX_MEMBERS]
+        ],
+        detail=[
+            (name.replace("_", " "), _text(value))
+            for name, value in list(detail.items())[:_MAX_MEMBERS]
+            if name not in (*_JOBS, "key_prefix")
+        ],
+        jobs=[(name.replace("_", " "), str(detail[name])) for name in _JOBS if name in detail],
+        actor_query=_query(replace(search, actor=entry.actor)),
+        action_query=_query(replace(search, action=entry.action)),
+        object_query=_query(replace(search, object=f"{entry.object_type}/{key}")) if key else "",
+        day_query=_query(replace(search, day=day)),
+    )
+
+
+def _query(search: AuditSearch) -> str:
+    return "?" + urlencode({"q": search.render()})
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", []):
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"

@@ -1,0 +1,121 @@
+"""The search of the audit trail: `actor:ann action:queue.* object:queue/email day:2026-01-31`."""
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from django_ojs.models import AuditEntry
+from django_ojs.operations.access import audit_trail
+from django_ojs.operations.jobs import search_query
+from django_ojs.spec import ids
+from django_ojs.spec.suggestions import did_you_mean
+
+#: The qualifiers, with examples.
+QUALIFIERS: Final[dict[str, str]] = {
+    "actor": 'actor:ann, actor:shop* or actor:"shop (k3v9x0a2bq)"',
+    "action": "action:queue.paused, or action:queue.* (everything that is done to queues)",
+    "object": "object:queue/email, or object:email (of any type)",
+    "day": "day:2026-01-31",
+}
+#: Entries that a page with a search for the beginning of a name reads: no index serves it.
+SCAN_LIMIT: Final = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditSearch:
+    """What is searched for; with `errors`, nothing is."""
+
+    actor: str = ""
+    action: str = ""
+    object: str = ""
+    day: date | None = None
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def scans(self) -> bool:
+        """Whether neither an index nor a day bounds what the search reads."""
+        return self.actor.endswith("*") and not self.object and self.day is None
+
+    def entries(self) -> QuerySet[AuditEntry]:
+        """Return the entries that are searched for, in no order."""
+        found = audit_trail.entries()
+        if self.actor.endswith("*"):
+            found = found.filter(actor__startswith=self.actor[:-1])
+        elif self.actor:
+            found = found.filter(actor=self.actor)
+        if self.action:
+            found = found.filter(action__in=_actions(self.action))
+        if self.object:
+            type, _, key = self.object.partition("/")
+            is_typed = key and type in audit_trail.OBJECT_TYPES
+            of_type = Q(object_type=type, object_id=key) if is_typed else Q()
+            found = found.filter(of_type or Q(object_id=self.object))
+        if self.day is not None:
+            first, after = _midnight(self.day), _midnight(self.day + timedelta(days=1))
+            found = found.filter(pk__gte=ids.first_of(first), pk__lt=ids.first_of(after))
+        return found
+
+    def render(self) -> str:
+        """Return the text of the search."""
+        parts = {
+            "actor": self.actor,
+            "action": self.action,
+            "object": self.object,
+            "day": self.day.isoformat() if self.day else "",
+        }
+        return " ".join(
+            f"{name}:{search_query.as_value(value)}" for name, value in parts.items() if value
+        )
+
+
+def parse(text: str) -> AuditSearch:
+    """Parse a search; every text has a result."""
+    if len(text) > search_query.MAX_LENGTH:
+        return AuditSearch(errors=[f"At most {search_query.MAX_LENGTH} characters."])
+    search, errors = AuditSearch(), []
+    for name, value, _ in search_query.split(text):
+        if not (name + value).isprintable():
+            errors.append("Use printable characters only.")
+        elif name not in QUALIFIERS:
+            hint = did_you_mean(name, QUALIFIERS) if name else "Write actor:NAME or object:NAME. "
+            known = f"The qualifiers are {', '.join(QUALIFIERS)}."
+            errors.append(f"{_cut(name or value)} is no qualifier. {hint}{known}")
+        elif getattr(search, name):
+            errors.append(f"{name} is given twice.")
+        elif name == "day":
+            if (day := _day(value)) is None:
+                errors.append("day must be a date such as 2026-01-31.")
+            search = replace(search, day=day)
+        elif name == "action" and not _actions(value):
+            hint = did_you_mean(value, audit_trail.ACTIONS)
+            errors.append(f"There is no action {_cut(value)}. {hint}")
+        else:
+            given: dict[str, Any] = {name: value}
+            search = replace(search, **given)
+    return replace(search, errors=errors)
+
+
+def _actions(value: str) -> list[str]:
+    if value.endswith("*"):
+        return [each for each in audit_trail.ACTIONS if each.startswith(value[:-1])]
+    return [value] if value in audit_trail.ACTIONS else []
+
+
+def _day(value: str) -> date | None:
+    try:
+        day = date.fromisoformat(value)
+    except ValueError:
+        return None
+    # Not one whose midnight, or that of the next day, is no time.
+    return day if 1970 < day.year < 9999 else None
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), timezone.get_current_timezone())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"

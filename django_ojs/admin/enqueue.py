@@ -1,0 +1,217 @@
+"""Enqueue a job from the admin, and enqueue a changed copy of a job that has ended."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.http import urlencode
+
+from django_ojs.admin import payloads
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.enqueue_form import EnqueueForm
+from django_ojs.conf import settings
+from django_ojs.handlers import job_types
+from django_ojs.models import Job
+from django_ojs.operations import run_again
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.operator_push import push_by_operator
+from django_ojs.options import Options, Request, envelope_of, push_options_of
+from django_ojs.spec import json
+from django_ojs.spec.envelope import Envelope, check_type
+from django_ojs.spec.errors import Conflict, OJSError
+from django_ojs.spec.states import TERMINAL
+from django_ojs.storage import transitions
+
+#: Types that the page links to; another one can be typed in.
+_MAX_TYPES: Final = 200
+#: Characters of arguments that a form shows; those of a larger job are kept.
+_MAX_EDITED: Final = 100_000
+
+
+def may_enqueue(request: HttpRequest) -> bool:
+    """Return whether the user may enqueue jobs."""
+    user: Any = request.user
+    return bool(user.has_perm("django_ojs.enqueue_job"))
+
+
+def url(page: OperatorModelAdmin, request: HttpRequest, **query: str) -> str:
+    """Return the URL of the form, or "" for a user who may not enqueue."""
+    if not may_enqueue(request):
+        return ""
+    return page.url("enqueue") + (f"?{urlencode(query)}" if query else "")
+
+
+def copy_url(page: OperatorModelAdmin, request: HttpRequest, job: Job) -> str:
+    """Return the URL of the form for a changed copy, or "" where there can be none."""
+    return url(page, request, copy=str(job.pk)) if job.state in TERMINAL else ""
+
+
+def enqueue_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
+    """Choose a type, then fill in its job. Raises PermissionDenied, Http404."""
+    if not (page.has_view_permission(request) and may_enqueue(request)):
+        raise PermissionDenied
+    data = request.POST if request.method == "POST" else None
+    given = data or request.GET
+    if key := given.get("copy", ""):
+        return _copy_page(page, request, key, data)
+    type = given.get("type", "").strip()
+    try:
+        check_type(type, settings().limits)
+    except OJSError as error:
+        return _types_page(page, request, type, error.message if type else "")
+    as_json = "json" in given
+    form = EnqueueForm(data, type, as_json=as_json)
+    context = {
+        "form": form,
+        "hidden": {"type": type, **({"json": "1"} if as_json else {})},
+        "other_url": url(page, request, type=type, **({} if form.is_json else {"json": "1"})),
+        "next": page.url("changelist"),
+    }
+    if form.is_valid():
+        values = form.cleaned_data
+        options = Options(
+            queue=values["queue"] or None,
+            priority=values["priority"],
+            scheduled_at=values["scheduled_at"],
+            on_full="raise",
+        )
+        if response := _enqueue(page, request, form, values["bound"], options):
+            return response
+    return page.render(request, "enqueue", f"Enqueue {type}", context)
+
+
+def _types_page(
+    page: OperatorModelAdmin, request: HttpRequest, type: str, error: str
+) -> HttpResponse:
+    known = job_types()
+    context = {
+        "type": type,
+        "error": error,
+        "types": [(each, urlencode({"type": each})) for each in known[:_MAX_TYPES]],
+        "more": max(0, len(known) - _MAX_TYPES),
+        "suggested": known[:_MAX_TYPES],
+        "next": page.url("changelist"),
+    }
+    return page.render(request, "enqueue_type", "Enqueue a job", context)
+
+
+def _enqueue(
+    page: OperatorModelAdmin,
+    request: HttpRequest,
+    form: EnqueueForm,
+    args: Sequence[Any],
+    options: Options,
+) -> HttpResponse | None:
+    """Enqueue a new job; None where the form shows an error."""
+    item = Request(type=form.type, args=list(args), options=options)
+    try:
+        result = push_by_operator(envelope_of(item), push_options_of(item))
+    except OJSError as error:
+        form.add_operation_error(error)
+        return None
+    return _response(page, request, form, result, f"Enqueued in {result.queue}.")
+
+
+def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: Any) -> HttpResponse:
+    job = _job(page, key)
+    shown = {"priority": job.priority or None}
+    has_arguments = _may_edit(request, job)
+    form = EnqueueForm(
+        data,
+        job.type,
+        args=job.args,
+        initial={"queue": job.queue, **shown},
+        has_arguments=has_arguments,
+        as_json=has_arguments and "json" in (data or request.GET),
+    )
+    back = page.url("change", job.pk)
+    other = {} if form.is_json else {"json": "1"}
+    context = {
+        "form": form,
+        "hidden": {"copy": key, **({"json": "1"} if form.is_json else {})},
+        "other_url": url(page, request, copy=key, **other) if has_arguments else "",
+        "copy_of": job,
+        "keeps_arguments": not has_arguments,
+        "next": back,
+    }
+    if form.is_valid():
+        try:
+            run_again.ended(job.pk)
+            envelope, changed = _changed_copy(form, job)
+            item = Request(type=job.type, args=envelope.args, options=Options(on_full="raise"))
+            options = replace(push_options_of(item), generated_ids=False)
+            result = push_by_operator(envelope, options, copy_of=job.pk, changed=changed)
+        except OJSError as error:
+            form.add_operation_error(error)
+        else:
+            text = f"Enqueued a copy of {job.pk} in {result.queue}."
+            if response := _response(page, request, form, result, text, copy_of=job):
+                return response
+    return page.render(request, "enqueue", f"Edit and run {job.type}", context)
+
+
+def _job(page: OperatorModelAdmin, key: str) -> Job:
+    try:
+        job = transitions.get(UUID(key))
+    except (ValueError, OJSError):
+        raise Http404("There is no job with this id; it may have been pruned.") from None
+    if job.state not in TERMINAL:
+        raise Http404("The job has not ended; only a job that has ended can be run again.")
+    return job
+
+
+def _may_edit(request: HttpRequest, job: Job) -> bool:
+    """Whether the form has the arguments: not where it would store what redaction shows of them."""
+    if not payloads.may_see(request) or redacted(job.args) != job.args:
+        return False
+    return "offloaded" not in job.options and len(json.dumps(job.args)) <= _MAX_EDITED
+
+
+def _changed_copy(form: EnqueueForm, job: Job) -> tuple[Envelope, list[str]]:
+    """Return the envelope of the copy, and the names of what differs from the job."""
+    values = form.cleaned_data
+    queue, priority = values["queue"] or job.queue, values["priority"] or 0
+    args = values.get("bound", job.args)
+    envelope = run_again.copy(job, args=args, priority=priority)
+    # As code would enqueue it: a limit by key, and what a unique policy compares, are made of the
+    # arguments.
+    options = Options(queue=queue, scheduled_at=values["scheduled_at"])
+    anew = envelope_of(Request(type=job.type, args=args, options=options))
+    envelope.queue, envelope.priority, envelope.args = queue, priority, anew.args
+    envelope.scheduled_at = anew.scheduled_at
+    if envelope.rate_limit is not None and anew.rate_limit is not None:
+        envelope.rate_limit = anew.rate_limit
+    new = {"args": args, "queue": queue, "priority": priority}
+    old = {"args": job.args, "queue": job.queue, "priority": job.priority}
+    return envelope, [name for name, value in new.items() if value != old[name]]
+
+
+def _response(
+    page: OperatorModelAdmin,
+    request: HttpRequest,
+    form: EnqueueForm,
+    result: EnqueuedJob,
+    text: str,
+    *,
+    copy_of: Job | None = None,
+) -> HttpResponse | None:
+    match result.outcome:
+        case Outcome.DROPPED:
+            form.add_operation_error(Conflict("An enqueue middleware dropped the job."))
+            return None
+        case Outcome.OUTBOX:
+            page.message_user(request, f"Stored in the outbox for {result.destination}.", "SUCCESS")
+            return HttpResponseRedirect(page.url("changelist"))
+        case Outcome.DUPLICATE:
+            text = "A unique policy ignored the job: it equals this one."
+            page.message_user(request, text, "WARNING")
+        case _:
+            page.log_addition(request, result.model(), text)
+            if copy_of is not None:
+                page.log_change(request, copy_of, f"Enqueued a copy: {result.id}.")
+            page.message_user(request, text, "SUCCESS")
+    return HttpResponseRedirect(page.url("change", result.id))

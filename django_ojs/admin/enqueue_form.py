@@ -1,0 +1,355 @@
+"""The form of a new job: a field for each parameter of its handler, or its arguments as JSON."""
+
+import inspect
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django import forms
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.handlers import Handler, get_handler
+from django_ojs.keyword_handlers import KeywordHandler
+from django_ojs.spec import json
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
+from django_ojs.spec.errors import OJSError
+
+_POSITIONAL: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_MISSING: Final = inspect.Parameter.empty
+#: Before the names of parameters, which may be those of other fields.
+_PREFIX: Final = "arg_"
+#: Characters of an annotation or a default in a help text.
+_MAX_SHOWN: Final = 80
+
+#: The annotations with a field of their own, and the types of the values that it takes.
+_SIMPLE: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
+_OPTIONAL: Final = re.compile(r"(?:Optional\[(?P<inner>\w+)\]|(?P<plain>\w+)(?: ?\| ?None)?)")
+
+
+class JSONArgumentField(forms.CharField):
+    """A JSON value. An empty field is `empty`."""
+
+    widget = forms.Textarea
+
+    def __init__(self, *, expected: type | None = None, rows: int = 2, **kwargs: Any) -> None:
+        super().__init__(strip=True, **kwargs)
+        self.expected = expected
+        self.widget.attrs |= {"rows": rows, "spellcheck": "false"}
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        if not text:
+            return _MISSING
+        try:
+            found = json.loads(text, exact_integers=settings().exact_integers)
+        except OJSError as error:
+            raise forms.ValidationError(error.message) from None
+        if self.expected is not None and not isinstance(found, self.expected):
+            kind = "an array" if self.expected is list else "an object"
+            raise forms.ValidationError(f"Must be {kind}.")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """A parameter of a handler, and the name of its field."""
+
+    parameter: inspect.Parameter
+    #: The kind of its field, or "" for JSON.
+    simple: str
+    is_optional: bool
+
+    @property
+    def field(self) -> str:
+        return _PREFIX + self.parameter.name
+
+
+class EnqueueForm(forms.Form):
+    """A job of a type. `args` are those of the job that it is a copy of.
+
+    `has_arguments` False: the arguments of that job are kept. `as_json`: in one field, as an array.
+    """
+
+    queue = forms.CharField(required=False, max_length=255)
+    priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
+    scheduled_at = forms.DateTimeField(
+        required=False,
+        label="Run at",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
+    )
+
+    def __init__(
+        self,
+        data: Any,
+        type: str,
+        *,
+        args: Sequence[Any] | None = None,
+        initial: Mapping[str, Any] | None = None,
+        has_arguments: bool = True,
+        as_json: bool = False,
+    ) -> None:
+        super().__init__(data, initial=dict(initial or {}))
+        self.type = type
+        self._handler: Handler[..., Any] | None = get_handler(type)
+        self.arguments: list[Argument] | None = None
+        options = [self.fields.pop(name) for name in ("queue", "priority", "scheduled_at")]
+        if has_arguments:
+            self._add_arguments(args, as_json)
+        for name, field in zip(("queue", "priority", "scheduled_at"), options, strict=True):
+            self.fields[name] = field
+        default = self._handler.defaults if self._handler else None
+        queue = (default.queue if default else None) or "default"
+        self.fields["queue"].widget.attrs["placeholder"] = queue
+        self.fields["priority"].widget.attrs["placeholder"] = str(
+            (default.priority if default else None) or 0
+        )
+        zone = timezone.get_current_timezone_name()
+        self.fields["scheduled_at"].help_text = f"In the time zone {zone}. Empty: at once."
+
+    @property
+    def has_handler(self) -> bool:
+        """Whether this process has a handler of the type. A template would call the handler."""
+        return self._handler is not None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the arguments are one JSON array."""
+        return "args" in self.fields
+
+    def clean_queue(self) -> str:
+        name = str(self.cleaned_data["queue"] or "")
+        try:
+            if name:
+                check_queue(name, settings().limits)
+        except OJSError as error:
+            raise forms.ValidationError(error.message) from None
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        """Bind the arguments to the handler's signature, as an enqueue in code does."""
+        if not self.errors and (self.arguments is not None or self.is_json):
+            try:
+                self.cleaned_data["bound"] = self._bound()
+            except OJSError as error:
+                self.add_operation_error(error)
+        return self.cleaned_data
+
+    def add_operation_error(self, error: OJSError) -> None:
+        """Show an error at the field that it names, or above the form."""
+        field = str(error.details.get("field", "")).removeprefix("options.")
+        hint = f" {error.hint}" if error.hint else ""
+        self.add_error(field if field in self.fields else None, f"{error.message}{hint}")
+
+    # --- arguments ----------------------------------------------------------------------------
+
+    def _add_arguments(self, args: Sequence[Any] | None, as_json: bool) -> None:
+        values = None if self._handler is None or as_json else _by_name(self._handler, args)
+        if self._handler is None or values is None:
+            self.fields["args"] = JSONArgumentField(
+                required=False, label="A JSON array", expected=list, rows=6
+            )
+            if args is not None:
+                self.initial["args"] = json.pretty(list(args))
+            return
+        self.arguments = [
+            _argument(parameter, values.get(parameter.name, _MISSING))
+            for parameter in _parameters(self._handler)
+        ]
+        for each in self.arguments:
+            self.fields[each.field] = _field(each)
+            value = values.get(each.parameter.name, _MISSING)
+            if value is not _MISSING:
+                self.initial[each.field] = _initial(each, value)
+
+    def _bound(self) -> list[Any]:
+        if self.arguments is None or self._handler is None:
+            given = self.cleaned_data["args"]
+            args = [] if given is _MISSING else given
+            if self._handler is None or isinstance(self._handler, KeywordHandler):
+                return list(args)
+            return self._handler.bind(tuple(args), {})
+        positional: list[Any] = []
+        gap: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for each in self.arguments:
+            value, parameter = self.cleaned_data[each.field], each.parameter
+            if parameter.kind in _POSITIONAL:
+                if value is _MISSING:
+                    gap.append(parameter.default)
+                else:
+                    positional += [*gap, value]
+                    gap = []
+            elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                if value is not _MISSING and value:
+                    positional += [*gap, *value]
+                    gap = []
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                keywords |= {} if value is _MISSING else value
+            elif value is not _MISSING:
+                keywords[parameter.name] = value
+        return self._handler.bind(tuple(positional), keywords)
+
+
+def _parameters(handler: Handler[..., Any]) -> list[inspect.Parameter]:
+    if isinstance(handler, KeywordHandler):
+        return list(handler.callable_signature.parameters.values())
+    return list(handler.parameters.values())
+
+
+def _by_name(handler: Handler[..., Any], args: Sequence[Any] | None) -> dict[str, Any] | None:
+    """Return the arguments of a job by the parameters; None where they do not fit these."""
+    if args is None:
+        return {}
+    positional, keywords = handler.split_keywords(list(args))
+    found: dict[str, Any] = {}
+    rest = list(positional)
+    for parameter in _parameters(handler):
+        if parameter.kind in _POSITIONAL and rest:
+            found[parameter.name] = rest.pop(0)
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            found[parameter.name], rest = rest, []
+    if rest:
+        return None
+    left = dict(keywords or {})
+    for parameter in _parameters(handler):
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            found[parameter.name], left = left, {}
+        elif parameter.name in left and parameter.name not in found:
+            found[parameter.name] = left.pop(parameter.name)
+    return None if left else found
+
+
+def _argument(parameter: inspect.Parameter, value: Any) -> Argument:
+    text = parameter.annotation
+    if not isinstance(text, str):
+        text = inspect.formatannotation(text) if text is not _MISSING else ""
+    match = _OPTIONAL.fullmatch(text.strip("'\" ").removeprefix("typing."))
+    name = (match["inner"] or match["plain"] or "") if match else ""
+    is_several = parameter.kind in (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+    simple = name if name in _SIMPLE and not is_several else ""
+    is_optional = "None" in text or "Optional" in text
+    if value is not _MISSING and not _fits(simple, value, is_optional):
+        simple = ""
+    return Argument(parameter=parameter, simple=simple, is_optional=is_optional)
+
+
+def _fits(simple: str, value: Any, is_optional: bool) -> bool:
+    """Whether a field of this kind shows a value, and gives it back unchanged."""
+    if value is None:
+        return is_optional
+    if isinstance(value, bool) or simple == "bool":
+        return simple == "bool" and isinstance(value, bool)
+    if simple == "str":
+        return isinstance(value, str) and bool(value) and value == " ".join(value.splitlines())
+    if simple == "float":
+        return isinstance(value, float)
+    return simple == "int" and isinstance(value, int)
+
+
+def _field(argument: Argument) -> forms.Field:
+    parameter = argument.parameter
+    has_default = parameter.default is not _MISSING
+    common: dict[str, Any] = {"label": parameter.name, "help_text": _help(argument)}
+    of_several: dict[Any, tuple[str, type]] = {
+        inspect.Parameter.VAR_POSITIONAL: (f"*{parameter.name}", list),
+        inspect.Parameter.VAR_KEYWORD: (f"**{parameter.name}", dict),
+    }
+    several = of_several.get(parameter.kind)
+    if several is not None:
+        label, expected = several
+        return JSONArgumentField(**{**common, "label": label}, required=False, expected=expected)
+    required = not (has_default or argument.is_optional)
+    empty = _MISSING if has_default else None
+    match argument.simple:
+        case "str":
+            return _Text(required=required, empty=empty, **common)
+        case "int":
+            return _Number(required=required, empty=empty, **common)
+        case "float":
+            return _Float(required=required, empty=empty, **common)
+        case "bool":
+            return _YesNo(required=required, empty=empty, **common)
+    return JSONArgumentField(required=not has_default, **common)
+
+
+class _Text(forms.CharField):
+    widget = forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
+
+    def __init__(self, *, empty: Any, **kwargs: Any) -> None:
+        super().__init__(strip=False, **kwargs)
+        self.empty = empty
+
+    def clean(self, value: Any) -> Any:
+        return super().clean(value) or self.empty
+
+
+class _Number(forms.IntegerField):
+    def __init__(self, *, empty: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.empty = empty
+
+    def clean(self, value: Any) -> Any:
+        found = super().clean(value)
+        return self.empty if found is None else found
+
+
+class _Float(_Number):
+    widget = forms.NumberInput(attrs={"step": "any"})
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            found = None if value in self.empty_values else float(value)
+        except ValueError:
+            found = math.nan
+        if found is not None and not math.isfinite(found):
+            raise forms.ValidationError("Enter a number.")
+        return found
+
+
+class _YesNo(forms.ChoiceField):
+    def __init__(self, *, empty: Any, **kwargs: Any) -> None:
+        blank = "choose" if kwargs["required"] else "default" if empty is _MISSING else "null"
+        super().__init__(choices=[("", blank), ("true", "true"), ("false", "false")], **kwargs)
+        self.empty = empty
+
+    def clean(self, value: Any) -> Any:
+        found = super().clean(value)
+        return self.empty if not found else found == "true"
+
+
+def _initial(argument: Argument, value: Any) -> Any:
+    if not argument.simple:
+        return json.pretty(value)
+    if argument.simple == "bool":
+        return {True: "true", False: "false"}.get(value, "")
+    return "" if value is None else value
+
+
+def _help(argument: Argument) -> str:
+    """Return the annotation and the default of a parameter."""
+    parameter = argument.parameter
+    annotation = parameter.annotation
+    words = []
+    if annotation is not _MISSING:
+        text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        words.append(_cut(text))
+    if not argument.simple:
+        array, obj = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        kinds: dict[Any, str] = {array: "as a JSON array", obj: "as a JSON object"}
+        words.append(kinds.get(parameter.kind, "as JSON"))
+    if parameter.default is not _MISSING:
+        words.append(f"default {_cut(repr(parameter.default))}")
+    return ", ".join(words)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -1,0 +1,65 @@
+"""The audit trail: what operators have done."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+
+from django_ojs.models.base import StoredModel
+from django_ojs.models.fields import StoredJSONField
+from django_ojs.spec import ids
+
+
+class ActorKind(models.TextChoices):
+    """How an operator has called: over the admin or HTTP as a user, with an API key, or a shell."""
+
+    USER = "user", "user"
+    API_KEY = "api_key", "API key"
+    COMMAND = "command", "command line"
+    OTHER = "other", "HTTP"
+
+
+class AuditEntry(StoredModel):
+    """One change by an operator, stored in the transaction of the change.
+
+    It holds neither secrets nor arguments of jobs.
+    """
+
+    # Entries have the order of their times, so that every index below serves a range of days.
+    id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
+    actor_kind = models.CharField(max_length=16, choices=ActorKind.choices)
+    actor = models.CharField(max_length=255)
+    source_ip = models.CharField(max_length=64, blank=True)
+    #: Such as `queue.paused`: what it is done to, and what is done.
+    action = models.CharField(max_length=64)
+    #: The name of a model of this package, and its key.
+    object_type = models.CharField(max_length=32)
+    object_id = models.CharField(max_length=255, blank=True)
+    #: By the name of a field: its old value and its new one.
+    changes = StoredJSONField(default=dict, blank=True)
+    #: Anything else that says what was done, such as the number of jobs.
+    detail = StoredJSONField(default=dict, blank=True)
+
+    class Meta:
+        db_table = "ojs_audit_entry"
+        default_permissions = ("view",)
+        verbose_name = "audit entry"
+        verbose_name_plural = "audit trail"
+        indexes = [
+            models.Index("actor", "id", name="ojs_audit_entry_actor"),
+            models.Index("action", "id", name="ojs_audit_entry_action"),
+            models.Index("object_id", "id", name="ojs_audit_entry_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.object_id} by {self.actor}"
+
+    @property
+    def time(self) -> datetime:
+        """When it was done."""
+        return ids.time_of(self.id)
+
+    @property
+    def rows(self) -> list[tuple[str, Any, Any]]:
+        """The changed fields, each with its old value and its new one."""
+        return [(name, *pair) for name, pair in self.changes.items()]

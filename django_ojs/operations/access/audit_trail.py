@@ -1,0 +1,149 @@
+"""The audit trail as rows: which operator did what to which object, and what changed.
+
+A door for operators (the admin, the HTTP API, `manage.py ojs`) names the operator with `acting`;
+the operations call `record` in the transaction of their change. What the code of a project does by
+itself has no operator and leaves no entry, so that a job that cancels others is not slowed down.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.models import ActorKind, AuditEntry
+from django_ojs.spec import ids
+from django_ojs.storage import database
+
+#: What operators do. The first word is the object, or what has several of them.
+ACTIONS: Final = (
+    *("job.enqueued", "job.run_again", "job.retried", "job.cancelled", "job.deleted"),
+    *("job.run_now", "job.activated"),
+    *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
+    *("jobs.imported", "jobs.pruned", "doctor.repaired"),
+    *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
+    *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
+    *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
+    *("api_key.created", "api_key.changed", "api_key.revoked", "api_key.deleted"),
+    *("webhook.created", "webhook.changed", "webhook.removed", "webhook.secret_rotated"),
+    *("maintenance.started", "maintenance.ended", "outbox.requeued", "outbox.deleted"),
+)
+OBJECT_TYPES: Final = frozenset(
+    {
+        *("job", "queue", "cron_job", "api_key", "webhook", "bulk_operation", "worker"),
+        *("workflow", "maintenance", "outbox_entry", "check"),
+    }
+)
+
+#: Characters of a name; a longer one is cut off.
+_MAX_NAME: Final = 255
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
+    """An operator, and the address of the client."""
+
+    kind: ActorKind
+    name: str
+    source_ip: str = ""
+
+
+_current: Final[ContextVar[Actor | None]] = ContextVar("django_ojs_actor", default=None)
+
+
+@contextmanager
+def acting(actor: Actor | None) -> Iterator[None]:
+    """Name the operator of the changes within the block."""
+    token = _current.set(actor)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def record(
+    action: str,
+    object_id: object = "",
+    *,
+    changes: Mapping[str, tuple[Any, Any]] | None = None,
+    object_type: str = "",
+    **detail: Any,
+) -> AuditEntry | None:
+    """Store an entry in the caller's transaction, and return it; None without an operator.
+
+    `changes`: the old and the new value of each field. The type of the object is the first word of
+    the action, if it is not given.
+    """
+    actor = _current.get()
+    if actor is None:
+        return None
+    entry = AuditEntry(
+        actor_kind=actor.kind,
+        actor=_printable(actor.name),
+        source_ip=actor.source_ip[:64],
+        action=action,
+        object_type=object_type or action.partition(".")[0],
+        object_id=str(object_id)[:_MAX_NAME],
+        changes={name: list(pair) for name, pair in (changes or {}).items()},
+        detail={name: value for name, value in detail.items() if value not in (None, "", [], {})},
+    )
+    entry.save(using=database.alias(), force_insert=True)
+    return entry
+
+
+def complete(entry: AuditEntry | None, **detail: Any) -> None:
+    """Add what an operation of many transactions has done to its entry, which came first."""
+    if entry is not None:
+        entry.detail = {**entry.detail, **detail}
+        database.retried(lambda: entry.save(using=database.alias(), update_fields=["detail"]))
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the members that differ, for `changes`. A member that is missing is None."""
+    names = dict.fromkeys([*old, *new])
+    pairs = {name: (old.get(name), new.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the members of nested objects, by names with dots."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= flattened(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def without_path(url: str) -> str:
+    """Return the origin of a URL: its path may hold a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/…"
+
+
+def entries() -> QuerySet[AuditEntry]:
+    """All entries."""
+    return AuditEntry.primary.all()
+
+
+def prune(limit: int = database.BATCH) -> int:
+    """Delete the oldest entries after their retention time, as a step of maintenance.
+
+    Return how many.
+    """
+    old = entries().filter(pk__lt=ids.first_of(timezone.now() - settings().keep_audit_entries))
+    keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
+    if not keys:
+        return 0
+    return database.retried(lambda: entries().filter(pk__in=keys).delete()[0])
+
+
+def _printable(name: str) -> str:
+    # A name of another authentication class may contain anything.
+    return "".join(each if each.isprintable() else "?" for each in name[:_MAX_NAME])

@@ -1,0 +1,54 @@
+"""Where each value of a queue's configuration comes from."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django_ojs.conf import settings
+from django_ojs.models import Queue
+from django_ojs.operations.access.audit_trail import flattened
+from django_ojs.operations.queues.rows import is_deleted
+from django_ojs.operations.queues.status import stored_default
+from django_ojs.spec.queue_config import DEFAULT_POLICY, WARNING_THRESHOLD
+
+#: What holds where no layer has a value, for the values that the pages change.
+_BUILT_IN: Final[dict[str, Any]] = {
+    "backpressure.max_depth": 0,
+    "backpressure.max_size_bytes": 0,
+    "backpressure.strategy": "reject",
+    "backpressure.warning_threshold": WARNING_THRESHOLD,
+    "max_envelope_bytes": 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValueInForce:
+    """A member of the configuration, its value in force, and the layer that has it.
+
+    `hidden` are the values of lower layers, each with its layer: they hold where this one goes.
+    """
+
+    name: str
+    value: Any
+    source: str
+    hidden: tuple[tuple[str, Any], ...] = ()
+
+
+def values_in_force(queue: Queue) -> list[ValueInForce]:
+    """Return the members of a queue's configuration, by name."""
+    in_code = settings().queues
+    layers = {
+        "stored for this queue": {} if is_deleted(queue) else queue.config,
+        f'settings, OJS["QUEUES"]["{queue.name}"]': in_code.get(queue.name, {}),
+        "stored default policy": stored_default(),
+        f'settings, OJS["QUEUES"]["{DEFAULT_POLICY}"]': in_code.get(DEFAULT_POLICY, {}),
+        "built in": _BUILT_IN,
+    }
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for source, config in layers.items():
+        nested = config if source == "built in" else flattened(config)
+        for name, value in nested.items():
+            found.setdefault(name, []).append((source, value))
+    return [
+        ValueInForce(name=name, value=value, source=source, hidden=tuple(others))
+        for name, [(source, value), *others] in sorted(found.items())
+    ]
