@@ -130,13 +130,16 @@ def test_it_ends_to_be_replaced_when_a_thread_does_not_end(monkeypatch: pytest.M
     assert becomes(deaf, "discarded").error["type"] == "timeout"
 
 
-def test_what_it_holds_when_it_is_stopped_is_done_or_given_back() -> None:
+def test_what_it_holds_when_it_is_stopped_is_done_or_given_back(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "RELEASE": "2026.11.2"}
     slow = [stored(handlers.wait.enqueue()) for _ in range(2)]
     behind = stored(handlers.note.enqueue())
     with working(grace=timedelta(seconds=60)) as process:
         for job in slow:
             started(job)
-        assert handlers.note.type in Worker.objects.get().job_types
+        registered = Worker.objects.get()
+        assert handlers.note.type in registered.job_types
+        assert registered.release == "2026.11.2"
         process.on_signal(Directive.TERMINATE)
         eventually(lambda: Worker.objects.filter(state="terminate").exists(), "it reports it")
         release(slow[0])
