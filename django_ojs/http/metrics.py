@@ -17,6 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from django_ojs.operations import limit_keys
 from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
@@ -59,6 +60,7 @@ class _DatabaseCollector(Collector):
         yield from _jobs(self._within)
         yield from _queues(self._within)
         yield from _bounds(self._within)
+        yield from _limit_keys(self._within)
 
 
 def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
@@ -144,3 +146,14 @@ def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
         if bounds.is_bounded(bound):
             pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))
     yield pressure
+
+
+def _limit_keys(within: Collection[str] | None) -> Iterator[Metric]:
+    # No series by key: there may be one for each customer. The jobs of a key may be in any queue.
+    if within is None:
+        keys = GaugeMetricFamily(
+            "ojs_rate_limit_keys", "Limit keys of which jobs are held.", labels=["strategy"]
+        )
+        for strategy, number in limit_keys.at_limit().items():
+            keys.add_metric([strategy], number)
+        yield keys

@@ -57,7 +57,14 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_limit_key",
                 "verbose_name": "limit key",
                 "default_permissions": ("view",),
-                "indexes": [models.Index(models.F("expires_at"), name="ojs_limit_key_expires")],
+                "indexes": [
+                    models.Index(models.F("expires_at"), name="ojs_limit_key_expires"),
+                    models.Index(
+                        models.F("limited_by"),
+                        condition=models.Q(("limited_by", ""), _negated=True),
+                        name="ojs_limit_key_by",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(

@@ -43,7 +43,11 @@ class LimitKey(StoredModel):
         db_table = "ojs_limit_key"
         default_permissions = ("view",)
         verbose_name = "limit key"
-        indexes = [models.Index("expires_at", name="ojs_limit_key_expires")]
+        indexes = [
+            models.Index("expires_at", name="ojs_limit_key_expires"),
+            # Those at their limit.
+            models.Index("limited_by", name="ojs_limit_key_by", condition=~models.Q(limited_by="")),
+        ]
 
     def __str__(self) -> str:
         return self.key

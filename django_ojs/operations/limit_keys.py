@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from django.db.models import Count
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -12,7 +13,7 @@ from django_ojs.models import LimitKey
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.storage import database, key_limits
-from django_ojs.storage.key_limits import KeyStatus
+from django_ojs.storage.key_limits import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
 MOST_WAITING: Final = 10_000
@@ -96,3 +97,10 @@ def remove_override(key: str) -> bool:
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
     return key_limits.end_pauses(keys)
+
+
+def at_limit() -> dict[str, int]:
+    """Return the number of keys of which jobs are held, by the limit that holds them."""
+    held = LimitKey.primary.exclude(limited_by="").order_by()
+    counts = dict(held.values_list("limited_by").annotate(number=Count("pk")))
+    return {strategy: counts.get(strategy, 0) for strategy in STRATEGIES}

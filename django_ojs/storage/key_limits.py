@@ -56,6 +56,9 @@ POLICIES: Final = 10
 #: be rolled back.
 LOCKED_AFTER: Final = timedelta(seconds=1)
 
+#: What may hold the jobs of a key.
+STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
+
 #: After so many milliseconds without a held job, a key has left its limit.
 _EPISODE_ENDS_AFTER_MS: Final = 60_000
 

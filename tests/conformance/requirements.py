@@ -820,7 +820,7 @@ NOTES: Final[dict[str, str]] = {
     "RL-R002": "By GCRA.",
     "RL-R003": "At most for a day; the run that says so spends no attempt.",
     "RL-R004": "Each limit by itself; `DELETE` ends the override.",
-    "RL-R006": "Not yet.",
+    "RL-R006": "Keys at a limit, by strategy; no series by key, of which there may be a million.",
     "EH-02": "Only that of a run that was returned; the others are told by the events below.",
     "EH-09": "Not there; [events](events.md) of workflows are.",
     "EH-11": "As long as its job, with the latest 400 unsuccessful attempts.",

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.http import metrics
 from django_ojs.models import Rollup
-from django_ojs.operations import queues
+from django_ojs.operations import fetch, queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.backpressure import rejections
 from django_ojs.spec.errors import QueueFull
@@ -173,3 +173,19 @@ def test_without_the_package_it_says_what_is_missing(monkeypatch: Any) -> None:
     monkeypatch.setattr("django_ojs.http.views.metrics.find_spec", lambda name: None)
     error = api.get("/ojs/metrics").error(404, "not_found")
     assert "metrics" in error["hint"]
+
+
+@pytest.mark.requirement("RL-R006")
+def test_keys_at_their_limit_are_counted_by_the_limit_and_not_by_key() -> None:
+    for n in range(30):
+        for _ in range(2):
+            push(queue="carrier", rate_limit={"key": f"customer:{n}", "concurrency": 1})
+    for _ in range(2):
+        push(queue="carrier", rate_limit={"key": "api", "rate": {"limit": 1, "period": "PT1H"}})
+    fetch.fetch(["carrier"], count=100)
+    found = scrape()
+    assert value(found, "ojs_rate_limit_keys", strategy="concurrency") == 30
+    assert value(found, "ojs_rate_limit_keys", strategy="rate") == 1
+    assert value(found, "ojs_rate_limit_keys", strategy="pause") == 0
+    assert "customer" not in Api().get("/ojs/metrics").raw.content.decode()
+    assert b"ojs_rate_limit_keys" not in metrics.render({"carrier"})
