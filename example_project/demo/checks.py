@@ -108,12 +108,10 @@ def wrong_stock(snapshot: Snapshot, delivered: Counter[str]) -> list[str]:
     )
 
 
-def not_told_once(snapshot: Snapshot) -> list[str]:
-    """Customers who wait for an arrival and were not told of it by exactly one job."""
-    wanted = Counter(snapshot.alerts)
-    return [
-        str(key) for key in sorted({*wanted, *snapshot.told}) if snapshot.told[key] != wanted[key]
-    ]
+def not_alerted_once(snapshot: Snapshot) -> list[str]:
+    """Customers who wait for an arrival and were not alerted by exactly one job."""
+    wanted, found = Counter(snapshot.alerts), snapshot.alerted
+    return [str(key) for key in sorted({*wanted, *found}) if found[key] != wanted[key]]
 
 
 def dead_letters(snapshot: Snapshot) -> list[JobRecord]:

@@ -10,7 +10,7 @@ from example_project.shop.jobs import STOCK_IMPORT
 from example_project.shop.models import Order, Source, Stock, StockAlert
 
 #: The type of the jobs of a task is the path of its function.
-TELL = "example_project.shop.tasks.tell_back_in_stock"
+STOCK_ALERT_JOB = "example_project.shop.tasks.send_stock_alert"
 #: The types of the jobs of an order; of other types, only the import and the alerts are deleted.
 JOB_TYPES = (
     "order.reserve",
@@ -33,7 +33,7 @@ def foreign_orders() -> int:
 def delete_shop_data() -> None:
     """Delete the shop's orders, their workflows and jobs, the stock, e-mails and invoices."""
     of_orders = list(Workflow.objects.filter(name="order").values_list("pk", flat=True))
-    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT, TELL]).delete()
+    Job.objects.filter(type__in=[*JOB_TYPES, STOCK_IMPORT, STOCK_ALERT_JOB]).delete()
     for number in range(0, len(of_orders), _AT_ONCE):
         keys = of_orders[number : number + _AT_ONCE]
         WorkflowStep.objects.filter(workflow_id__in=keys).delete()

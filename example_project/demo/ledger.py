@@ -108,10 +108,10 @@ def _stock_lines(snapshot: Snapshot, imported: Imported) -> tuple[Entry, ...]:
             checks.wrong_stock(snapshot, delivered),
         ),
         _check(
-            "customers told of an arrival, by a task of django.tasks",
-            f"{len(snapshot.told):,} of {len(snapshot.alerts):,}",
-            "a customer was not told, or told twice",
-            checks.not_told_once(snapshot),
+            "customers alerted, by a task of django.tasks",
+            f"{len(snapshot.alerted):,} of {len(snapshot.alerts):,}",
+            "a customer was not alerted, or twice",
+            checks.not_alerted_once(snapshot),
         ),
     )
 

@@ -14,7 +14,7 @@ from django.db.models import Sum
 
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.spec.states import State
-from example_project.demo.cleanup import JOB_TYPES, TELL
+from example_project.demo.cleanup import JOB_TYPES, STOCK_ALERT_JOB
 from example_project.shop import labels
 from example_project.shop.mail import STOCK_ALERT
 from example_project.shop.models import (
@@ -78,8 +78,8 @@ class Snapshot:
 
     `workflows`: how many there are in each state. `explained`: by job, how many of its runs ended
     in a way after which there may be another. `carrier`: the runs of the labels. `stock`,
-    `reserved`: by product, what is left, and what was sold. `alerts`: the customers who asked to be
-    told of an arrival; `told`: by customer, how many jobs told them. `emails`, `pdfs`: the
+    `reserved`: by product, what is left, and what was sold. `alerts`: the customers who wait for
+    an arrival; `alerted`: by customer, how many jobs wrote to them. `emails`, `pdfs`: the
     references that have such a file.
     """
 
@@ -93,7 +93,7 @@ class Snapshot:
     stock: Counter[str] = field(default_factory=Counter)
     reserved: Counter[str] = field(default_factory=Counter)
     alerts: frozenset[int] = field(default_factory=frozenset)
-    told: Counter[int] = field(default_factory=Counter)
+    alerted: Counter[int] = field(default_factory=Counter)
     emails: frozenset[str] = field(default_factory=frozenset)
     pdfs: frozenset[str] = field(default_factory=frozenset)
 
@@ -103,7 +103,7 @@ def read() -> Snapshot:
     attempts = Attempt.objects.filter(job__type__in=JOB_TYPES)
     workflows = Workflow.objects.filter(name="order").values_list("state", flat=True)
     sold = OrderItem.objects.exclude(order__status=Status.CANCELLED)
-    told = Job.objects.filter(type=TELL, state=State.COMPLETED)
+    alerted = Job.objects.filter(type=STOCK_ALERT_JOB, state=State.COMPLETED)
     emails = _complete_files(Path(settings.RECEIPT_FOLDER), "*.eml", b"\n\n")
     return Snapshot(
         orders=tuple(_orders()),
@@ -118,7 +118,7 @@ def read() -> Snapshot:
         stock=Counter(dict(Stock.objects.values_list("product", "quantity"))),
         reserved=Counter(dict(sold.values_list("product").annotate(Sum("quantity")))),
         alerts=frozenset(StockAlert.objects.values_list("pk", flat=True)),
-        told=Counter(args[0] for args in told.values_list("args", flat=True)),
+        alerted=Counter(args[0] for args in alerted.values_list("args", flat=True)),
         emails=frozenset(name for name in emails if not name.startswith(STOCK_ALERT)),
         pdfs=_complete_files(Path(settings.MEDIA_ROOT) / "invoices", "*.pdf", b"%%EOF"),
     )

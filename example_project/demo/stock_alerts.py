@@ -1,10 +1,10 @@
-"""Customers wait for products: each is told once that the product has arrived."""
+"""Customers wait for products: each is alerted once that the product has arrived."""
 
 import time
 
 from django_ojs.models import Job
 from django_ojs.spec.states import TERMINAL
-from example_project.demo.cleanup import TELL
+from example_project.demo.cleanup import STOCK_ALERT_JOB
 from example_project.shop import stock
 from example_project.shop.catalogue import baskets
 from example_project.shop.models import StockAlert
@@ -27,6 +27,6 @@ def ask() -> None:
 def wait() -> None:
     """Return when workers have run the tasks; the ledger shows what is not finished."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
-    unfinished = Job.objects.filter(type=TELL).exclude(state__in=TERMINAL)
+    unfinished = Job.objects.filter(type=STOCK_ALERT_JOB).exclude(state__in=TERMINAL)
     while unfinished.exists() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -56,7 +56,7 @@ def send_receipt(order: Order, parcels: Sequence[str]) -> None:
 
 
 def send_stock_alert(alert: StockAlert) -> None:
-    """Tell a customer that a product has arrived."""
+    """Write to a customer that a product has arrived."""
     EmailMessage(
         subject=f"{alert.product} is in stock again",
         body=render_to_string("shop/stock_alert.txt", {"alert": alert}),

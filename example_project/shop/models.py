@@ -62,7 +62,7 @@ class Stock(models.Model):
 
 
 class StockAlert(models.Model):
-    """A customer who asked to be told when a product arrives. `arrived`: the task is enqueued."""
+    """A customer who wants an e-mail when a product arrives. `arrived`: the task is enqueued."""
 
     product = models.CharField(max_length=200)
     email = models.EmailField()

@@ -42,10 +42,10 @@ def deliveries() -> tuple[Delivery, ...]:
 
 
 def receive(arrived: Sequence[Delivery]) -> None:
-    """Add deliveries to the stock, and tell the customers who wait for them.
+    """Add deliveries to the stock, and enqueue the e-mails to customers who wait.
 
     To add one twice would be wrong by its quantity. The caller opens the transaction: if it rolls
-    back, the tasks are gone with the deliveries, and nobody is told of what did not arrive.
+    back, the tasks are gone with the deliveries: no e-mail is about what did not arrive.
     """
     for delivery in arrived:
         Stock.objects.get_or_create(product=delivery.product)
@@ -54,7 +54,7 @@ def receive(arrived: Sequence[Delivery]) -> None:
     waiting = StockAlert.objects.filter(product__in=products, arrived=False)
     alerts = list(waiting.select_for_update().values_list("pk", flat=True))
     for alert in alerts:
-        tasks.tell_back_in_stock.enqueue(alert)
+        tasks.send_stock_alert.enqueue(alert)
     StockAlert.objects.filter(pk__in=alerts).update(arrived=True)
 
 

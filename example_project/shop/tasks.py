@@ -17,6 +17,6 @@ else:
 
 
 @task
-def tell_back_in_stock(alert_id: int) -> None:
+def send_stock_alert(alert_id: int) -> None:
     """Write to a customer that a product has arrived. A message sent again replaces itself."""
     mail.send_stock_alert(StockAlert.objects.get(pk=alert_id))

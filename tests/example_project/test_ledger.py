@@ -105,11 +105,11 @@ def test_a_delivery_or_an_order_that_is_not_counted_once_is_found(left: int) -> 
     assert "not counted once (Sea salt flakes 250 g)" in problems(snapshot)
 
 
-@pytest.mark.parametrize("told", [Counter(), Counter({1: 2}), Counter({1: 1, 2: 1})])
-def test_a_customer_who_was_not_told_once_of_an_arrival_is_found(told: Counter[int]) -> None:
-    snapshot = replace(good_snapshot(), alerts=frozenset({1}), told=told)
-    assert "a customer was not told, or told twice" in problems(snapshot)
-    assert problems(replace(snapshot, told=Counter({1: 1}))) == ""
+@pytest.mark.parametrize("alerted", [Counter(), Counter({1: 2}), Counter({1: 1, 2: 1})])
+def test_a_customer_who_was_not_alerted_once_is_found(alerted: Counter[int]) -> None:
+    snapshot = replace(good_snapshot(), alerts=frozenset({1}), alerted=alerted)
+    assert "a customer was not alerted, or twice" in problems(snapshot)
+    assert problems(replace(snapshot, alerted=Counter({1: 1}))) == ""
 
 
 @pytest.mark.parametrize("continued_after", [0, 480])

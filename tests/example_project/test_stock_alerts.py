@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from django_ojs.models import Job
-from example_project.demo.cleanup import TELL
+from example_project.demo.cleanup import STOCK_ALERT_JOB
 from example_project.shop.models import Stock, StockAlert
 from tests.databases import ALIASES
 from tests.shells import Shell
@@ -37,10 +37,10 @@ for second in (Delivery(product="Copper pan", quantity=-1), Delivery(product="Wh
 """
 
 
-def test_customers_are_told_of_what_has_arrived_and_of_nothing_that_rolled_back(
+def test_customers_are_alerted_to_what_has_arrived_and_to_nothing_that_rolled_back(
     process_environment: dict[str, str], start: Start, tmp_path: Path
 ) -> None:
-    told, *_ = [
+    alerted, *_ = [
         StockAlert.objects.create(product=product, email="ada@example.com")
         for product in ("Enamel mug", "Copper pan")
     ]
@@ -48,9 +48,9 @@ def test_customers_are_told_of_what_has_arrived_and_of_nothing_that_rolled_back(
     Shell({**process_environment, **variables}, DELIVERIES).ends()
 
     job = Job.objects.get()
-    assert (job.type, job.args, job.queue) == (TELL, [told.pk], "default")
+    assert (job.type, job.args, job.queue) == (STOCK_ALERT_JOB, [alerted.pk], "default")
     assert Stock.objects.get(product="Enamel mug").quantity == 5
-    assert list(StockAlert.objects.filter(arrived=True)) == [told]
+    assert list(StockAlert.objects.filter(arrived=True)) == [alerted]
 
     tree = start("--queues", "default", **variables).ready()
     eventually(

@@ -38,8 +38,8 @@ def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> A
     """Call the function of a task. Return its result, or raise what it raised, or Retry."""
     args, kwargs = request.args, request.kwargs
     with running(task, request):
-        told: dict[str, Any] = {"task_id": request.id, "args": args, "kwargs": kwargs}
-        signals.task_prerun.send(task, task=task, **told)
+        described: dict[str, Any] = {"task_id": request.id, "args": args, "kwargs": kwargs}
+        signals.task_prerun.send(task, task=task, **described)
         # None: the run was interrupted, or ends in a way of which no hook is told.
         status: str | None = None
         state: str | None = None
@@ -65,13 +65,13 @@ def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> A
             value, info = error, ExceptionInfo(error)
             task.on_failure(error, request.id, args, kwargs, info)
             signals.task_failure.send(
-                task, exception=error, traceback=error.__traceback__, einfo=info, **told
+                task, exception=error, traceback=error.__traceback__, einfo=info, **described
             )
             raise
         finally:
             if status is not None:
                 task.after_return(status, value, request.id, args, kwargs, info)
-            signals.task_postrun.send(task, task=task, retval=value, state=state, **told)
+            signals.task_postrun.send(task, task=task, retval=value, state=state, **described)
 
 
 def _name_of(error: Exception) -> str:
