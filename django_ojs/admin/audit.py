@@ -31,6 +31,7 @@ _MODELS: Final = {
     "job": "job",
     "cron_job": "cronjob",
     "api_key": "apikey",
+    "limit_key": "limitkey",
     "webhook": "webhook",
     "bulk_operation": "bulkoperation",
     "worker": "worker",

@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.models import LimitKey
+from django_ojs.operations.access import audit_trail
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.storage import database, key_limits
@@ -78,7 +79,18 @@ def check_override(
 
 @database.write_transaction
 def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
+    _store(key, limits, until)
+
+
+def _store(key: str, limits: dict[str, Any], until: datetime | None) -> None:
+    old = LimitKey.primary.filter(pk=key).values_list("override", flat=True).first() or {}
     key_limits.override(key, limits, until)
+    audit_trail.record(
+        "limit_key.overridden" if limits else "limit_key.override_removed",
+        key,
+        changes=audit_trail.changed(old, limits),
+        until=str(until or ""),
+    )
 
 
 @database.write_transaction
@@ -89,14 +101,17 @@ def remove_override(key: str) -> bool:
     )
     if not in_force.exists():
         return False
-    key_limits.override(key, {}, None)
+    _store(key, {}, None)
     return True
 
 
 @database.write_transaction
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
-    return key_limits.end_pauses(keys)
+    opened = key_limits.end_pauses(keys)
+    for key in opened:
+        audit_trail.record("limit_key.opened", key)
+    return len(opened)
 
 
 def at_limit() -> dict[str, int]:

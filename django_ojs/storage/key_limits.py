@@ -438,13 +438,13 @@ def pause(key: str, duration: timedelta) -> bool:
     return is_new
 
 
-def end_pauses(keys: Collection[str]) -> int:
-    """End the pauses of these keys. Return how many were paused."""
+def end_pauses(keys: Collection[str]) -> list[str]:
+    """End the pauses of these keys. Return those that were paused."""
     paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
     found = list(paused.select_for_update().values_list("pk", flat=True))
     LimitKey.primary.filter(pk__in=found).update(paused_until=None)
     LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=Now()) for key in found])
-    return len(found)
+    return found
 
 
 def _add_starts(found: _Round, started_at: datetime) -> None:

@@ -23,7 +23,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.jobs.bulk_step import CANCEL, BulkStep
 from django_ojs.spec import ids
-from django_ojs.storage import database
+from django_ojs.storage import database, key_limits
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
@@ -175,8 +175,15 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     stored = ApiKey.primary.get()
     ann.post(f"{BASE}apikey/{stored.pk}/change/", {**key, "name": "bills"})
     assert changes() == {"name": ["billing", "bills"]}
+    assert ann.post(f"{BASE}apikey/{stored.pk}/replace/", {"grace": "1"}).status_code == 200
     ann.post(f"{BASE}apikey/", {"action": "revoke", "_selected_action": stored.pk})
     ann.post(f"{BASE}apikey/{stored.pk}/delete/", {"post": "yes"})
+    limit = {"key": "acme", "concurrency": "2"}
+    assert ann.post(f"{BASE}limitkey/add/", limit).status_code == 302
+    assert changes() == {"concurrency": [None, 2]}
+    ann.post(f"{BASE}limitkey/", {"action": "remove_overrides", "_selected_action": "acme"})
+    key_limits.pause("acme", timedelta(minutes=1))
+    ann.post(f"{BASE}limitkey/", {"action": "open_now", "_selected_action": "acme"})
     factories.push_many(3, queue="bulk")
     create = f"{BASE}bulkoperation/create/cancel/"
     assert ann.post(create, {"q": "queue:bulk"}).status_code == 302
@@ -185,8 +192,9 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
         *("cron.paused", "cron.run", "cron.changed", "cron.removed", "worker.directed"),
         *("maintenance.started", "maintenance.ended", "job.retried", "queue.purged"),
         *("webhook.created", "webhook.changed", "webhook.secret_rotated", "webhook.removed"),
-        *("api_key.created", "api_key.changed", "api_key.revoked", "api_key.deleted"),
-        "bulk.ordered",
+        *("api_key.created", "api_key.changed", "api_key.created", "api_key.replaced"),
+        *("api_key.revoked", "api_key.deleted", "limit_key.overridden"),
+        *("limit_key.override_removed", "limit_key.opened", "bulk.ordered"),
     ]
     assert {*recorded} <= {*audit_trail.ACTIONS}
     kept = list(AuditEntry.primary.values_list("object_type", "changes", "detail"))

@@ -183,6 +183,9 @@ def replace(
         )
         ends = Now() + grace
         keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
+        audit_trail.record(
+            "api_key.replaced", old.pk, key_prefix=old.prefix, replaced_by=new[0].prefix
+        )
     return new
 
 

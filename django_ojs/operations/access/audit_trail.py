@@ -29,14 +29,15 @@ ACTIONS: Final = (
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
-    *("api_key.created", "api_key.changed", "api_key.revoked", "api_key.deleted"),
+    *("api_key.created", "api_key.changed", "api_key.replaced", "api_key.revoked"),
+    *("api_key.deleted", "limit_key.overridden", "limit_key.override_removed", "limit_key.opened"),
     *("webhook.created", "webhook.changed", "webhook.removed", "webhook.secret_rotated"),
     *("maintenance.started", "maintenance.ended", "outbox.requeued", "outbox.deleted"),
 )
 OBJECT_TYPES: Final = frozenset(
     {
         *("job", "queue", "cron_job", "api_key", "webhook", "bulk_operation", "worker"),
-        *("workflow", "maintenance", "outbox_entry", "check"),
+        *("workflow", "maintenance", "outbox_entry", "check", "limit_key"),
     }
 )
 
