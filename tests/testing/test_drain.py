@@ -124,6 +124,21 @@ def test_a_type_without_a_handler_is_postponed(context: TestContext) -> None:
     assert [job.state for job in context.enqueued()] == ["retryable"]
 
 
+def test_a_job_whose_service_refuses_calls_spends_no_attempt(context: TestContext) -> None:
+    @django_ojs.job("testing.busy", rate_limit={"key": "api", "concurrency": 1})
+    def busy() -> None:
+        raise django_ojs.RateLimitExceeded("busy", retry_after="120")
+
+    try:
+        busy.enqueue()
+        assert context.drain() == Drained(retryable=1)
+        (job,) = context.enqueued()
+        assert (job.state, job.spent) == ("retryable", 0)
+        assert (job.error or {})["type"] == "RateLimitExceeded"
+    finally:
+        handlers.registry.remove("testing.busy")
+
+
 def test_a_job_that_its_handler_cancels(context: TestContext) -> None:
     @django_ojs.job("testing.cancel")
     def cancel(ctx: django_ojs.JobContext) -> None:
