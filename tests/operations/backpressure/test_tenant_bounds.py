@@ -191,7 +191,7 @@ def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
         with own_connections():
             start.wait(PATIENCE)
             rejected = dict.fromkeys(names, 0)
-            while min(rejected.values()) < 2:
+            while min(rejected.values()) < 2 and stored <= 3 * limit:
                 for name in names:
                     size = 1 + (number + stored) % 3
                     try:
