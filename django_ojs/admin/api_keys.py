@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.names_field import NamesField
+from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
@@ -204,7 +205,7 @@ class ApiKeyAdmin(SecretPageAdmin):
     def get_urls(self) -> list[URLPattern]:
         replace = path(
             "<path:object_id>/replace/",
-            self.admin_site.admin_view(self.replace_view),
+            self.admin_site.admin_view(with_operator(self.replace_view)),
             name="django_ojs_apikey_replace",
         )
         return [replace, *super().get_urls()]

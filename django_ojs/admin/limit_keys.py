@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import duration
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
@@ -115,7 +116,7 @@ class OverrideForm(_Form):
         return found
 
 
-class LimitKeyAdmin(_Admin):
+class LimitKeyAdmin(OperatorViews, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
     form = OverrideForm
@@ -150,7 +151,7 @@ class LimitKeyAdmin(_Admin):
                 limit_keys.get(object_id)
                 found = LimitKey(pk=object_id)
         if found is not None:
-            (found.status,) = key_limits.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[attr-defined]  # for the columns
+            (found.status,) = key_limits.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
         return found
 
     def get_fields(self, request: HttpRequest, obj: LimitKey | None = None) -> Any:

@@ -1,6 +1,5 @@
 """`stats` and `workers`: the numbers and rates of jobs, and the processes that run them."""
 
-import threading
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from django_ojs.storage import database, replica
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
+from django_ojs.worker.wake_event import WakeEvent
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ def _stats(console: Console, options: Options) -> int:
     if options["watch"] is None:
         _show(console, read_replica(console, query))
         return OK
-    stop = threading.Event()
+    stop = WakeEvent()
     handlers = dict.fromkeys((SIGINT, SIGTERM), lambda *_: stop.set())
     with signal_handlers(handlers), console.screen():
         while True:

@@ -1,7 +1,6 @@
 """manage.py ojs_relay: parse the arguments and start django_ojs.outbox."""
 
 import signal
-import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from functools import partial
 from types import FrameType
@@ -22,6 +21,7 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers
+from django_ojs.worker.wake_event import WakeEvent
 
 DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.
@@ -100,11 +100,11 @@ class Command(BaseCommand):
         outbox.prune()
 
     def _work(self, found: list[Relay], here: bool) -> None:
-        stop = threading.Event()
+        stop = WakeEvent()
         with signal_handlers(dict.fromkeys((signal.SIGTERM, signal.SIGINT), partial(_stop, stop))):
             self._work_until(stop, found, here)
 
-    def _work_until(self, stop: threading.Event, found: list[Relay], here: bool) -> None:
+    def _work_until(self, stop: WakeEvent, found: list[Relay], here: bool) -> None:
         running = Relays(found)
         is_away, pause, backoff = False, POLL_INTERVAL, Backoff()
         try:
@@ -127,5 +127,5 @@ class Command(BaseCommand):
             running.close()
 
 
-def _stop(stop: threading.Event, number: int, frame: FrameType | None) -> None:
+def _stop(stop: WakeEvent, number: int, frame: FrameType | None) -> None:
     stop.set()
