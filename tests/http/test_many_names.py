@@ -109,7 +109,8 @@ def test_a_read_costs_a_page_however_many_queues_there_are(admin_client: Client)
         with CaptureQueriesContext(connection) as captured:
             shown = admin_client.get(f"/admin/django_ojs/{page}/")
         assert shown.status_code == 200, page
-        assert len(captured) <= 60, page
+        # The overview asks about API keys, limit keys, releases and the replica too.
+        assert len(captured) <= 70, page
         assert len(shown.content) <= 300_000, page
         text = shown.content.decode()
         assert ">configured<" in text, page

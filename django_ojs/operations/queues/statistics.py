@@ -5,13 +5,11 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from django_ojs.models import Job
 from django_ojs.operations.queues.status import QueueStatus, get
-from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
-from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.counts import ByState
+from django_ojs.storage.figures.oldest_available import oldest
 
 HOUR = timedelta(hours=1)
 
@@ -61,22 +59,5 @@ def statistics(name: str) -> Statistics:
 
 
 def oldest_available(name: str) -> datetime | None:
-    """Return when the available job that has waited longest became available, or None.
-
-    The index that jobs are claimed by has the oldest of each priority first: one query a priority,
-    of which there are 201 at most and mostly one.
-    """
-    holds = list(Hold) if queue_configs.is_limited_by_key(name) else [Hold.NONE]
-    available = Job.primary.filter(queue=name, state=State.AVAILABLE).order_by(
-        "-priority", "enqueued_at"
-    )
-    seen: list[datetime] = []
-    for hold in holds:
-        held = available.filter(limit_hold=hold).values_list("priority", "enqueued_at")
-        found = held.first()
-        while found is not None:
-            priority, since = found
-            if since is not None:
-                seen.append(since)
-            found = held.filter(priority__lt=priority).first()
-    return min(seen, default=None)
+    """Return when the available job that has waited longest became available, or None."""
+    return oldest([name]).get(name)

@@ -13,12 +13,12 @@ _OLDEST_BY_QUEUE: Final = sql_files.load("common", "oldest_by_queue", names="{na
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
     """Return the time at which the oldest available job of each queue became available.
 
-    Queues without one are left out, and so are queues that have no row.
+    Queues without one are left out.
     """
     if not queues:
         return {}
     read = database.dialect().time
-    names = ", ".join(["%s"] * len(queues))
+    names = ", ".join(["(%s)"] * len(queues))
     with database.connection().cursor() as cursor:
         cursor.execute(_OLDEST_BY_QUEUE.format(names=names), list(queues))
         found = {queue: read(since) for queue, since in cursor.fetchall()}
