@@ -143,6 +143,8 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LimitKey | None:
+        if not object_id.isprintable():
+            return None  # PostgreSQL refuses a null character.
         found = super().get_object(request, object_id, from_field)
         if found is None:
             # A job waits for a key of which nothing is kept yet.

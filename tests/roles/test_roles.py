@@ -19,6 +19,7 @@ from django.test import Client, override_settings
 import django_ojs as ojs
 from django_ojs.models import (
     Attempt,
+    AuditEntry,
     BulkOperation,
     BulkOperationJob,
     CronRun,
@@ -325,6 +326,21 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
         assert word not in tree.log
     assert not counts.differences()
     assert not Attempt.objects.filter(outcome="lost").exists()
+
+
+def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_trail(
+    roles: Blocks, as_role: AsRole
+) -> None:
+    execute(roles["Workers"][2])
+    discarded = factories.in_state("discarded")
+    waiting = [factories.push(queue="email") for _ in range(2)]
+    with as_role("site_worker"), nothing_denied():
+        call_command("ojs", "pause", "email")
+        call_command("ojs", "resume", "email")
+        call_command("ojs", "retry", str(discarded.pk))
+        call_command("ojs", "cancel", *(str(job.pk) for job in waiting), "--yes")
+        call_command("ojs", "prune")
+    assert AuditEntry.primary.count() == 5
 
 
 def test_a_relay_sends_the_outbox_with_its_rights(
