@@ -56,6 +56,9 @@ class KeyChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        if not self.query:
+            # Without a search, the link "Show all" leads to this very list.
+            self.full_result_count = self.result_count
         rows = list(self.result_list)
         found = key_limits.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
         for row, status in zip(rows, found, strict=True):

@@ -65,6 +65,7 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
         assert shown in page
     assert page.count('class="field-paused">for ') == 1
     assert "free" not in page
+    assert "Show all" not in page
     assert "free" not in text(client, f"{LIST}?q=cust")
     assert ">customer:7<" in text(client, f"{LIST}?q=cust")
     page = text(client, page_of("customer:7"))
