@@ -103,7 +103,11 @@ class OverrideForm(_Form):
         if not self.errors:
             key = values.get("key") or self.instance.pk
             try:
-                limit_keys.check_override(key, self.limits(), until=values["override_until"])
+                found = limit_keys.check_override(
+                    key, self.limits(), until=values["override_until"]
+                )
+                if not found and "key" in self.fields:  # The form of a new override.
+                    raise forms.ValidationError("Give one of the limits.")
             except OJSError as error:
                 text = error.message.replace("expires_at", "override until")
                 raise forms.ValidationError(f"{text}.") from None
