@@ -125,6 +125,7 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         job.type,
         args=job.args,
         initial={"queue": job.queue, **shown},
+        if_empty=(job.queue, 0),
         has_arguments=has_arguments,
         as_json=has_arguments and "json" in (data or request.GET),
     )

@@ -74,6 +74,8 @@ class EnqueueForm(forms.Form):
     """A job of a type. `args` are those of the job that it is a copy of.
 
     `has_arguments` False: the arguments of that job are kept. `as_json`: in one field, as an array.
+    `if_empty`: the queue and the priority of a job whose fields are empty, where these are not the
+    handler's.
     """
 
     queue = forms.CharField(required=False, max_length=255)
@@ -91,6 +93,7 @@ class EnqueueForm(forms.Form):
         *,
         args: Sequence[Any] | None = None,
         initial: Mapping[str, Any] | None = None,
+        if_empty: tuple[str, int] | None = None,
         has_arguments: bool = True,
         as_json: bool = False,
     ) -> None:
@@ -103,12 +106,11 @@ class EnqueueForm(forms.Form):
             self._add_arguments(args, as_json)
         for name, field in zip(("queue", "priority", "scheduled_at"), options, strict=True):
             self.fields[name] = field
-        default = self._handler.defaults if self._handler else None
-        queue = (default.queue if default else None) or "default"
-        self.fields["queue"].widget.attrs["placeholder"] = queue
-        self.fields["priority"].widget.attrs["placeholder"] = str(
-            (default.priority if default else None) or 0
-        )
+        if if_empty is None:
+            default = self._handler.defaults if self._handler else None
+            if_empty = (default and default.queue) or "default", (default and default.priority) or 0
+        for name, value in zip(("queue", "priority"), if_empty, strict=True):
+            self.fields[name].widget.attrs["placeholder"] = str(value)
         zone = timezone.get_current_timezone_name()
         self.fields["scheduled_at"].help_text = f"In the time zone {zone}. Empty: at once."
 

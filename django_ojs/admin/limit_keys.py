@@ -56,6 +56,9 @@ class KeyChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
+        if not self.query:
+            # Without a search, the link "Show all" leads to this very list.
+            self.full_result_count = self.result_count
         rows = list(self.result_list)
         found = key_limits.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
         for row, status in zip(rows, found, strict=True):
@@ -100,7 +103,11 @@ class OverrideForm(_Form):
         if not self.errors:
             key = values.get("key") or self.instance.pk
             try:
-                limit_keys.check_override(key, self.limits(), until=values["override_until"])
+                found = limit_keys.check_override(
+                    key, self.limits(), until=values["override_until"]
+                )
+                if not found and "key" in self.fields:  # The form of a new override.
+                    raise forms.ValidationError("Give one of the limits.")
             except OJSError as error:
                 text = error.message.replace("expires_at", "override until")
                 raise forms.ValidationError(f"{text}.") from None
@@ -143,6 +150,8 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LimitKey | None:
+        if not object_id.isprintable():
+            return None  # PostgreSQL refuses a null character.
         found = super().get_object(request, object_id, from_field)
         if found is None:
             # A job waits for a key of which nothing is kept yet.

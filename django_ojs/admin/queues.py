@@ -154,12 +154,16 @@ class RunningJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListeningWorker:
-    """A worker of the queue. `running` None: its jobs are not known; `more`: how many others."""
+    """A worker of the queue. `running` None: its jobs are not known; `more`: how many others.
+
+    `capped`: there may be yet more, which were not read.
+    """
 
     status: WorkerStatus
     labels: list[str]
     running: list[RunningJob] | None
     more: int
+    capped: bool
 
 
 def _workers(
@@ -168,6 +172,8 @@ def _workers(
     ids = [each.worker.pk for each in found.workers]
     jobs = query("running jobs", lambda: latest_runs.running(queue, ids)) if ids else {}
     shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
+    # Of more running jobs than are read, some are those of a worker that seems to have none.
+    capped = sum(map(len, (jobs or {}).values())) >= latest_runs.MOST_RUNNING
     shares = job_list.shares(query, shown)
     previews: dict[Any, str] = {}
     if payload and shown:
@@ -182,8 +188,9 @@ def _workers(
         return ListeningWorker(
             status=status,
             labels=labels_of(status.worker),
-            running=None if jobs is None else running,
+            running=None if jobs is None or (capped and not held) else running,
             more=max(0, len(held) - _MAX_RUNNING),
+            capped=capped,
         )
 
     return [of(status) for status in found.workers]

@@ -85,6 +85,8 @@ def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
 def _store(key: str, limits: dict[str, Any], until: datetime | None) -> None:
     old = LimitKey.primary.filter(pk=key).values_list("override", flat=True).first() or {}
     key_limits.override(key, limits, until)
+    if not (limits or old):
+        return  # There was no override to end.
     audit_trail.record(
         "limit_key.overridden" if limits else "limit_key.override_removed",
         key,

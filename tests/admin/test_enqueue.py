@@ -162,12 +162,14 @@ def test_a_full_queue_stands_in_the_form_and_is_counted() -> None:
 
 def test_a_changed_copy_is_linked_with_the_job_that_it_is_a_copy_of() -> None:
     old = factories.in_state(
-        "discarded", type="shop.send", queue="email", priority=3, args=["a@example.com", 5, 1]
+        "discarded", type="shop.send", queue="other", priority=3, args=["a@example.com", 5, 1]
     )
     client = root("ann")
     page = client.get(f"{BASE}{old.pk}/change/").content.decode()
     assert f'href="{FORM}?copy={old.pk}"' in page
     form = client.get(FORM, {"copy": old.pk}).content.decode()
+    # Empty fields are those of the job, and not those of the handler.
+    assert 'placeholder="other"' in form
     assert 'value="a@example.com"' in form
     # An integer is no float: it is shown as JSON, so that it is stored as it was.
     same = {"copy": str(old.pk), "arg_to": "a@example.com", "arg_times": "6", "arg_share": "1"}

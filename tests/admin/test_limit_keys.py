@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models import LimitKey
+from django_ojs.models import AuditEntry, LimitKey
 from django_ojs.operations import fail, fetch, limits
 from django_ojs.operations.beat import Registration
 from django_ojs.spec.failure import Failure
@@ -65,6 +65,7 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
         assert shown in page
     assert page.count('class="field-paused">for ') == 1
     assert "free" not in page
+    assert "Show all" not in page
     assert "free" not in text(client, f"{LIST}?q=cust")
     assert ">customer:7<" in text(client, f"{LIST}?q=cust")
     page = text(client, page_of("customer:7"))
@@ -72,7 +73,8 @@ def test_the_list_says_what_is_at_its_limit_and_why() -> None:
     assert 'name="_save"' not in page
     # A key that has jobs, and of which nothing is kept, has a page too.
     assert "9 at the same time" in text(client, page_of("free"))
-    assert client.get(page_of("nobody")).status_code == 302
+    for absent in ("nobody", "a%00b"):
+        assert client.get(page_of(absent)).status_code == 302
 
 
 @pytest.mark.usefixtures("busy")
@@ -120,6 +122,11 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
     assert client.post(f"{LIST}add/", new).status_code == 302
     assert "10 in PT1M" in text(client, LIST)
     assert "letters" in client.post(f"{LIST}add/", {**body, "key": "a b"}).content.decode()
+    nothing = {**empty, **never, "key": "none"}
+    assert "Give one of the limits" in client.post(f"{LIST}add/", nothing).content.decode()
+    recorded = AuditEntry.primary.count()
+    assert client.post(address, {**empty, **never}).status_code == 302
+    assert AuditEntry.primary.count() == recorded
     act = {"action": "remove_overrides", "_selected_action": ["later"]}
     assert "1 overrides removed" in client.post(LIST, act, follow=True).content.decode()
 

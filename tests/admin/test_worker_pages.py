@@ -165,6 +165,21 @@ def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> No
     assert '"user"' not in text(staff(*VIEW), "queue/email/change/")
 
 
+def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("django_ojs.operations.workers.latest_runs.MOST_RUNNING", 5)
+    registration = beat.Registration(queues=("email",), concurrency=8)
+    for name in ("first", "second"):
+        factories.worker(name, registration=registration)
+        for _ in range(6):
+            old = factories.active(name, queue="email", type="email.send")
+            factories.age(old.id, 7200 if name == "first" else 60)
+    page = text(root(), "queue/email/change/")
+    assert re.search(r"first .* and 2 or more .* second — ● running 0 of 8 — ", page)
+    assert "no job" not in page
+
+
 def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
     factories.worker("web-1")
     completed, failed, cancelled = (

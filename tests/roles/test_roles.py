@@ -18,7 +18,9 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.models import (
+    ApiKey,
     Attempt,
+    AuditEntry,
     BulkOperation,
     BulkOperationJob,
     CronRun,
@@ -247,7 +249,14 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     settings.OJS = {}
     client: Client = root()
     execute(named("GRANT SELECT, UPDATE ON auth_user, django_session TO site_web"))
-    execute(named("GRANT SELECT ON django_content_type, django_admin_log TO site_web"))
+    execute(named("GRANT SELECT ON django_content_type TO site_web"))
+    execute(named("GRANT SELECT, INSERT ON django_admin_log TO site_web"))
+    execute(named("GRANT USAGE ON SEQUENCE django_admin_log_id_seq TO site_web"))
+    make_key("producer")
+    key = ApiKey.primary.latest("pk")
+    entry = OutboxEntry.objects.create(
+        destination="remote", job_id=ids.uuid7(), type="test.job", queue="other", envelope="{}"
+    )
     job = factories.in_state("discarded", queue="other")
     pages = (
         "overview",
@@ -259,11 +268,20 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
         "outboxentry",
         "apikey",
         "limitkey",
+        "auditentry",
+    )
+    changes: tuple[tuple[str, dict[str, str]], ...] = (
+        ("job/enqueue/", {"type": "test.job", "queue": "other"}),
+        ("limitkey/add/", {"key": "acme", "concurrency": "2"}),
+        (f"apikey/{key.pk}/delete/", {"post": "yes"}),
+        (f"outboxentry/{entry.pk}/delete/", {"post": "yes"}),
     )
     with as_role("site_web"), nothing_denied():
         for page in pages:
             assert client.get(f"/admin/django_ojs/{page}/").status_code == 200, page
         saved = {"name": "mine", "q": "is:dead", "next": "/admin/django_ojs/job/"}
+        for change, given in changes:
+            assert client.post(f"/admin/django_ojs/{change}", given).status_code == 302, change
         for body in (saved, saved, {"delete": "mine"}):
             assert client.post("/admin/django_ojs/job/saved/", body).status_code == 302
         others = ("job/type/?type=test.job", "job/suggestions/")
@@ -325,6 +343,21 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
         assert word not in tree.log
     assert not counts.differences()
     assert not Attempt.objects.filter(outcome="lost").exists()
+
+
+def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_trail(
+    roles: Blocks, as_role: AsRole
+) -> None:
+    execute(roles["Workers"][2])
+    discarded = factories.in_state("discarded")
+    waiting = [factories.push(queue="email") for _ in range(2)]
+    with as_role("site_worker"), nothing_denied():
+        call_command("ojs", "pause", "email")
+        call_command("ojs", "resume", "email")
+        call_command("ojs", "retry", str(discarded.pk))
+        call_command("ojs", "cancel", *(str(job.pk) for job in waiting), "--yes")
+        call_command("ojs", "prune")
+    assert AuditEntry.primary.count() == 5
 
 
 def test_a_relay_sends_the_outbox_with_its_rights(

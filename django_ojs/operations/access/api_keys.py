@@ -164,15 +164,17 @@ def replace(
     """Create a key like another one, which expires after `grace`; return as `create` does.
 
     Until then both are valid (ojs-security §6.4). They are the same principal. Without `expires`,
-    the new key has the lifetime that the old one was created with. Raises NotFound, and
+    the new key has the lifetime of the latest key of this principal. Raises NotFound, and
     InvalidRequest for an invalid key.
     """
     with database.atomic():
         old = _get(prefix)
         if status(old) != ACTIVE:
             raise InvalidRequest("prefix: the key works no more.", details={"field": "prefix"})
-        if expires is None and old.expires_at is not None:
-            expires = old.expires_at - old.created_at
+        # An old key that was replaced before has the end of its grace, and not of its lifetime.
+        latest = keys().filter(principal=old.principal).latest("pk")
+        if expires is None and latest.expires_at is not None:
+            expires = latest.expires_at - latest.created_at
         new = _create(
             name=old.name,
             scopes=old.scopes,

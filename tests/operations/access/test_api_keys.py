@@ -301,3 +301,16 @@ def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
     assert (problem.status, problem.refused_at is not None) == ("expired", True)
     turn_back(ending, refused_at=now - DAY)
     assert key_expiry.problems() == []
+
+
+def test_a_key_that_is_replaced_again_keeps_its_lifetime() -> None:
+    # Without its new secret, an operator replaces the old key once more.
+    key, _ = api_keys.create(name="shop", scopes=["read"])
+    for _ in range(2):
+        new, _ = api_keys.replace(key.prefix, grace=timedelta(hours=1))
+        assert new.expires_at is None
+    key, _ = api_keys.create(name="shop", scopes=["read"], expires=timedelta(days=30))
+    for _ in range(2):
+        new, _ = api_keys.replace(key.prefix, grace=timedelta(hours=1))
+        assert new.expires_at is not None
+        assert new.expires_at - new.created_at > timedelta(days=29)
