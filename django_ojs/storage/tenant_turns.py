@@ -160,8 +160,10 @@ class _Finder:
             by_turn: dict[_Share, dict[UUID, TurnJob]] = {}
             for job in jobs:
                 by_turn.setdefault((job.priority, job.tenant), {})[job.candidate.id] = job
-            exhausted |= _exhausted(turns, by_turn, needed)
+            had_fewer = _exhausted(turns, by_turn, needed)
             for priority, tenants in by_priority.items():
+                # Only here: the jobs of the priorities that wait are not kept, but found again.
+                exhausted |= {share for share in had_fewer if share[0] == priority}
                 for tenant in tenants:
                     share = priority, tenant
                     found.setdefault(share, {}).update(by_turn.get(share, {}))
@@ -176,7 +178,9 @@ class _Finder:
 
     def _tenants(self, limit: int) -> dict[int, list[str]]:
         """Return tenants by priority, in the order of their turns."""
-        starts = {priority: position.after for priority, position in self._positions.items()}
+        # A copy: another thread may add a priority meanwhile.
+        positions = self._positions.copy()
+        starts = {priority: position.after for priority, position in positions.items()}
         rows = self._dialect.tenants_in_turn(
             self._connection, self._queue, starts, max(limit, 0 if starts else _FIRST)
         )
@@ -184,7 +188,7 @@ class _Finder:
         for priority, tenant in rows:
             found.setdefault(priority, []).append(tenant)
         for priority, tenants in found.items():
-            if priority not in self._positions:
+            if priority not in positions:
                 first = random.randrange(len(tenants))
                 found[priority] = tenants[first:] + tenants[:first]
         return found

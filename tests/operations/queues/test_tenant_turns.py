@@ -7,10 +7,11 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.models import Job
@@ -115,6 +116,54 @@ def test_a_higher_priority_takes_no_turn_from_the_lower_ones() -> None:
     assert found[::2] == "a" * 9
     assert set(found[1:7:2]) == set("abc")
     assert found[1::2] == found[1:7:2] * 3
+
+
+def test_the_last_jobs_of_a_higher_priority_take_no_turn_from_the_lower_one() -> None:
+    fair()
+    add("a", 2, priority=5)
+    add("b", 5, priority=5)
+    add("c", 1)
+    add("d", 9)
+    begin_with("b", priority=5)
+    begin_with("z")
+    # It is the turn of "c", though it has fewer jobs than the claim was ready to take of it.
+    assert tenants(claim(10)) == "ababbbbcdd"
+
+
+def test_threads_may_claim_while_another_one_finds_a_new_priority() -> None:
+    fair()
+    add("a")
+    add("b")
+    positions = tenant_turns.positions.of(NAME)
+
+    class Position:
+        """Adds a priority while it is read, as another thread may."""
+
+        tenant, taken = None, 0
+
+        @property
+        def after(self) -> str:
+            positions[len(positions)] = tenant_turns.TurnPosition()
+            return "a"
+
+        def served(self, tenant: str, weight: int) -> tenant_turns.TurnPosition:
+            return tenant_turns.TurnPosition(after=tenant)
+
+    positions[0] = cast("tenant_turns.TurnPosition", Position())
+    assert tenants(claim(2)) == "ba"
+
+
+def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
+    fair()
+    for n in range(120):
+        add(f"t{n}", priority=n % 3)
+    claim()
+    with CaptureQueriesContext(connection) as resumed:
+        assert len(claim(due=False)) == 1
+    queues.pause(NAME)
+    with CaptureQueriesContext(connection) as paused:
+        assert claim(due=False) == []
+    assert len(paused) <= len(resumed)
 
 
 def test_a_process_begins_at_a_random_tenant() -> None:

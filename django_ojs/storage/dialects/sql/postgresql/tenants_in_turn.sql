@@ -1,5 +1,5 @@
 -- The tenants with available jobs in a queue, by turns: those of the highest priority first, in each
--- priority from the one after `starts` on, and then from the first one on.
+-- priority from the one after `starts` on, and then from the first one on. None of a paused queue.
 --
 -- A loose index scan: finding the next tenant is a step in the index, however many jobs a tenant has.
 -- A row without `is_tenant` begins a priority.
@@ -9,6 +9,9 @@ WITH RECURSIVE turns (priority, tenant_id, start, is_wrapped, is_tenant) AS (
         FROM ojs_job AS j
         WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2
           AND j.tenant_id IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM ojs_queue
+                          WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+                            AND paused_at IS NOT NULL)
         ORDER BY j.priority DESC, j.tenant_id, j.enqueued_at, j.id LIMIT 1
     ) AS highest)
     UNION ALL
