@@ -425,6 +425,8 @@ def pause(key: str, duration: timedelta) -> bool:
 
     Return whether the key was not paused before.
     """
+    # Two jobs may pause it at the same time: each has to see what the other one stored.
+    database.dialect().lock_subject(database.connection(), f"pause of {key}")
     until = Now() + duration
     is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
     if is_new or not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -17,10 +20,14 @@ from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, push, worker
+from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, own_connections, push, worker
 from tests.http.api import Api
+from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
+
+
+PATIENCE = 60
 
 
 def add(key: str | None = "acme", **values: Any) -> Any:
@@ -119,3 +126,34 @@ def test_a_time_in_the_past_is_an_ordinary_failure() -> None:
     past = Failure.parse({"type": "E", "rate_limit_until": "2020-01-01T00:00:00Z"})
     assert fail.fail(running.id, past).state == "discarded"
     assert not LimitKey.primary.exists()
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="one transaction writes at a time there")
+@pytest.mark.django_db(transaction=True)
+def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
+    add()
+    add()
+    first, second = claim()
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            fail.fail(first.id, refused(retry_after=timedelta(hours=20)))
+            other = pool.submit(fail_on_own_connection, second.id, refused(retry_after=60))
+            with connection.cursor() as cursor:
+                eventually(lambda: is_any_waiting(cursor) or other.done(), "a lock")
+        other.result(PATIENCE)
+    row = LimitKey.primary.get(pk="acme")
+    assert row.paused_until is not None
+    assert row.paused_until > timezone.now() + timedelta(hours=19)
+
+
+def fail_on_own_connection(job_id: UUID, failure: Failure) -> None:
+    with own_connections():
+        fail.fail(job_id, failure)
+
+
+def is_any_waiting(cursor: Any) -> bool:
+    cursor.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) "
+        "WHERE datname = current_database() AND NOT granted)"
+    )
+    return bool(cursor.fetchone()[0])
