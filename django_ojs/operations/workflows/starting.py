@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError
 from django_ojs.conf import settings
 from django_ojs.models import WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.backpressure import rejections, tenant_bounds
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
@@ -70,19 +70,29 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
     """Enqueue the jobs of these steps, in the transaction that has locked their workflows."""
     results = ParentResults(steps)
     started = Started()
-    by_queue: dict[str, list[tuple[WorkflowStep, Envelope]]] = {}
+    # A tenant at its bound keeps no other tenant of the queue from its jobs.
+    by_place: dict[tuple[str, str], list[tuple[WorkflowStep, Envelope]]] = {}
     for step in steps:
         try:
             envelope = envelope_of(step.pk, step.workflow_id, step.job, results.of(step))
         except OJSError as error:  # The limits were lowered since the workflow was created.
             started.rejected.append((step, _error(error)))
         else:
-            by_queue.setdefault(envelope.queue, []).append((step, envelope))
+            bounded = tenant_bounds.added_by([envelope])
+            place = next(iter(bounded), (envelope.queue, ""))
+            by_place.setdefault(place, []).append((step, envelope))
     # In order, so that two processes that lock bounded queues do not deadlock.
-    for queue in sorted(by_queue):
-        full = _push(by_queue[queue], started)
+    full_queues: dict[str, QueueFull] = {}
+    for (queue, _), jobs in sorted(by_place.items(), key=lambda item: item[0]):
+        full = full_queues.get(queue)
+        if full is None:
+            full = _push(jobs, started)
+        else:
+            started.ready += [step for step, _ in jobs]
         if full is not None:
-            _record_rejection(full, by_queue[queue], started)
+            if full.tenant is None:
+                full_queues[queue] = full
+            _record_rejection(full, jobs, started)
     return started
 
 

@@ -227,6 +227,24 @@ class TestStarting:
         assert states(workflow)["b"] == "enqueued"
 
     @pytest.mark.django_db(transaction=True)
+    def test_a_tenant_at_its_bound_keeps_no_step_of_another_tenant_from_its_queue(self) -> None:
+        queues.configure("shared", {"tenant_limits": {"max_queue_depth": 1}})
+        first, second = (
+            create(chain(job("a"), {**job("b", queue="shared"), "meta": {"tenant_id": tenant}}))
+            for tenant in ("acme", "bravo")
+        )
+        others = {
+            tenant: push(queue="shared", meta={"tenant_id": tenant}) for tenant in ("acme", "bravo")
+        }
+        finish("a")
+        finish("a")
+        assert states(first)["b"] == states(second)["b"] == "ready"
+        # The maintenance advances both together, that of the tenant at its bound first.
+        cancel.cancel(others["bravo"].pk)
+        workflows.advance_due()
+        assert (states(first)["b"], states(second)["b"]) == ("ready", "enqueued")
+
+    @pytest.mark.django_db(transaction=True)
     def test_many_steps_start_as_their_queue_has_room_with_few_tries(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
