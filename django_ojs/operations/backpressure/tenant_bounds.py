@@ -20,21 +20,23 @@ Added = Mapping[tuple[str, str], int]
 
 def added_by(envelopes: Sequence[Envelope]) -> Added:
     """Return how many jobs are added to tenants that have a bound."""
-    return _bounded((each.queue, each.meta) for each in envelopes if not each.pending)
+    return _bounded((each.queue, each) for each in envelopes if not each.pending)
 
 
 def added_by_stored(jobs: Iterable[Job], queue: str | None = None) -> Added:
     """Return as `added_by` does for stored jobs, in their queues or in this one."""
-    return _bounded((queue or job.queue, job.meta) for job in jobs)
+    return _bounded((queue or job.queue, job) for job in jobs)
 
 
-def _bounded(jobs: Iterable[tuple[str, Mapping[str, object]]]) -> Added:
+def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
     added: Counter[tuple[str, str]] = Counter()
     configs = queue_configs.current()
     if configs is not None:
-        for queue, meta in jobs:
+        for queue, job in jobs:
             limits = configs.of(queue).tenant_limits
-            if limits is not None and limits.depth_of(tenant := tenant_of(meta)) is not None:
+            if limits is None:
+                continue  # The metadata of a stored job may be read only where they are needed.
+            if limits.depth_of(tenant := tenant_of(job.meta)) is not None:
                 added[queue, tenant] += 1
     return added
 

@@ -19,6 +19,7 @@ from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.fetch import fetch
+from django_ojs.operations.jobs import bulk
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
@@ -245,3 +246,18 @@ def test_a_queue_without_the_option_has_the_same_statements_and_stores_no_tenant
     assert "ojs_push" in first or first.startswith("INSERT INTO ojs_job")
     assert all("pg_notify" in statement for statement in others)
     assert Job.objects.get(queue="plain").tenant_id is None
+
+
+def test_a_bulk_retry_reads_no_metadata_job_by_job() -> None:
+    def queries(number: int) -> int:
+        ended = [in_state("discarded", queue=f"plain-{number}").pk for _ in range(number)]
+        with CaptureQueriesContext(connection) as found:
+            bulk.retry_all(ended)
+        waiting = Job.objects.filter(pk__in=ended, state="available")
+        assert waiting.count() == number
+        return len(found)
+
+    # Another queue has a configuration.
+    bound(3)
+    queries(1)
+    assert queries(20) < queries(2) + 10
