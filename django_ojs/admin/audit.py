@@ -50,6 +50,7 @@ class AuditRow:
     """
 
     entry: AuditEntry
+    object_kind: str
     object_name: str
     model: str
     changes: list[tuple[str, str, str]]
@@ -127,6 +128,7 @@ def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
     day = timezone.localtime(entry.time).date()
     return AuditRow(
         entry=entry,
+        object_kind=entry.object_type.replace("_", " ").replace("api", "API"),
         object_name=_text(detail.get("key_prefix") or key),
         model=_MODELS.get(entry.object_type, "") if has_page else "",
         changes=[
