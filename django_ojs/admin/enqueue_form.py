@@ -10,11 +10,12 @@ from typing import Any, Final
 from django import forms
 from django.utils import timezone
 
+from django_ojs.admin.names_field import QueueNameField
 from django_ojs.conf import settings
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.spec import json
-from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import OJSError
 
 _POSITIONAL: Final = (
@@ -78,7 +79,7 @@ class EnqueueForm(forms.Form):
     handler's.
     """
 
-    queue = forms.CharField(required=False, max_length=255)
+    queue = QueueNameField()
     priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
     scheduled_at = forms.DateTimeField(
         required=False,
@@ -123,15 +124,6 @@ class EnqueueForm(forms.Form):
     def is_json(self) -> bool:
         """Whether the arguments are one JSON array."""
         return "args" in self.fields
-
-    def clean_queue(self) -> str:
-        name = str(self.cleaned_data["queue"] or "")
-        try:
-            if name:
-                check_queue(name, settings().limits)
-        except OJSError as error:
-            raise forms.ValidationError(error.message) from None
-        return name
 
     def clean(self) -> dict[str, Any]:
         """Bind the arguments to the handler's signature, as an enqueue in code does."""

@@ -7,13 +7,12 @@ from django import forms
 from django.http import HttpRequest
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.conf import settings
+from django_ojs.admin.names_field import QueueNameField
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
@@ -23,7 +22,7 @@ _CANCELLABLE = sources(Trigger.CANCEL, State.CANCELLED)
 class ChangesForm(forms.Form):
     """What a retry of a dead letter changes (ojs-dead-letter §6.3); empty fields change nothing."""
 
-    queue = forms.CharField(required=False, max_length=255)
+    queue = QueueNameField()
     priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
     max_attempts = forms.IntegerField(
         required=False,
@@ -37,15 +36,6 @@ class ChangesForm(forms.Form):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             field.widget.attrs.setdefault("placeholder", "unchanged")
-
-    def clean_queue(self) -> str:
-        name = str(self.cleaned_data["queue"] or "")
-        try:
-            if name:
-                check_queue(name, settings().limits)
-        except OJSError as error:
-            raise forms.ValidationError(error.message) from None
-        return name
 
 
 def overrides(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,12 @@
-"""A field of names, one per line."""
+"""Fields of the names of queues, types and hosts."""
 
 from typing import Any
 
 from django import forms
+
+from django_ojs.conf import settings
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.errors import OJSError
 
 
 class NamesField(forms.CharField):
@@ -15,3 +19,19 @@ class NamesField(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         return (super().to_python(value) or "").split()
+
+
+class QueueNameField(forms.CharField):
+    """The name of a queue, or nothing."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=255, **kwargs)
+
+    def clean(self, value: Any) -> str:
+        name = str(super().clean(value))
+        try:
+            if name:
+                check_queue(name, settings().limits)
+        except OJSError as error:
+            raise forms.ValidationError(error.message) from None
+        return name
