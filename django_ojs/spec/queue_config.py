@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
-from django_ojs.spec.rate_limit import MAX_STARTS, ON_LIMIT, RateLimit
+from django_ojs.spec.rate_limit import RateLimit, check_number, check_on_limit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
@@ -285,16 +285,6 @@ def _count(value: object, path: str) -> None:
         raise InvalidRequest.of(path, "must be an integer of at least 0, which means unbounded")
 
 
-def _positive(value: object, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_STARTS:
-        raise InvalidRequest.of(path, f"must be an integer from 1 to {MAX_STARTS}")
-
-
-def _on_limit(value: object, path: str) -> None:
-    if value not in ON_LIMIT:
-        raise InvalidRequest.of(path, f"must be one of {', '.join(ON_LIMIT)}")
-
-
 def _strategy(value: object, path: str) -> None:
     if value not in STRATEGIES:
         raise InvalidRequest.of(path, f"must be one of {', '.join(STRATEGIES)}")
@@ -414,7 +404,7 @@ class _Rate(_Object):
 
 
 _RATE: Final[dict[str, Callable[[object, str], None]]] = {
-    "limit": _positive,
+    "limit": check_number,
     "period": _duration,
 }
 
@@ -429,11 +419,11 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "concurrency": _count,
     "rate_limit": _Rate(
         **_RATE,
-        max_per_second=_positive,
+        max_per_second=check_number,
         concurrency=_count,
         rate=_Rate(**_RATE),
         throttle=_Rate(**_RATE),
-        on_limit=_on_limit,
+        on_limit=check_on_limit,
     ),
     "visibility_timeout": _seconds,
     "default_timeout": _seconds,

@@ -14,6 +14,7 @@ from enum import IntEnum
 from math import ceil
 from typing import Any, Final, Self
 
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.times import parse_duration
 
 #: No limit, as a number of jobs.
@@ -32,6 +33,18 @@ PARTS: Final = 50
 #: A throttle makes up for starts that it could not give within the last so many milliseconds,
 #: because a worker does not claim more often than that. A slower throttle gives one at a time.
 TOLERANCE_MS: Final = 100
+
+
+def check_number(value: object, field: str, *, least: int = 1) -> None:
+    """Check a number of jobs or of starts. Raises InvalidRequest."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_STARTS:
+        raise InvalidRequest.of(field, f"must be an integer from {least} to {MAX_STARTS}")
+
+
+def check_on_limit(value: object, field: str) -> None:
+    """Check the name of an action. Raises InvalidRequest."""
+    if value not in ON_LIMIT:
+        raise InvalidRequest.of(field, f"must be one of {', '.join(ON_LIMIT)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

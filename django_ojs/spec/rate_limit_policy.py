@@ -6,10 +6,11 @@ import string
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from django_ojs.spec.errors import InvalidRequest, UnsupportedFeature
-from django_ojs.spec.rate_limit import MAX_STARTS, ON_LIMIT
+from django_ojs.spec.rate_limit import check_number, check_on_limit
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
 
@@ -163,22 +164,10 @@ def check_key(value: object, field: str) -> None:
         raise InvalidRequest.of(field, f"must be at most {MAX_KEY} characters long")
 
 
-def _at_least(least: int) -> Callable[[object, str], None]:
-    def check_number(value: object, field: str) -> None:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not least <= value <= MAX_STARTS
-        ):
-            raise InvalidRequest.of(field, f"must be an integer from {least} to {MAX_STARTS}")
-
-    return check_number
-
-
 def _check_rate(value: object, field: str) -> None:
     if not isinstance(value, Mapping):
         raise InvalidRequest.of(field, "must be an object")
-    _at_least(1)(value.get("limit"), f"{field}.limit")
+    check_number(value.get("limit"), f"{field}.limit")
     period = value.get("period")
     try:
         found = parse_duration(period, field) if isinstance(period, str) else timedelta(0)
@@ -190,18 +179,17 @@ def _check_rate(value: object, field: str) -> None:
 
 
 def _check_on_limit(value: object, field: str) -> None:
-    if value not in ON_LIMIT:
-        raise InvalidRequest.of(field, f"must be one of {', '.join(ON_LIMIT)}")
+    check_on_limit(value, field)
     if value != "wait":
         raise UnsupportedFeature.of(field, "is not supported: jobs at a limit wait")
 
 
 _CHECKS: Final[Mapping[str, Callable[[object, str], None]]] = {
     "key": check_key,
-    "concurrency": _at_least(0),
+    "concurrency": partial(check_number, least=0),
     "rate": _check_rate,
     "throttle": _check_rate,
-    "max_per_second": _at_least(1),
+    "max_per_second": check_number,
     "on_limit": _check_on_limit,
 }
 
