@@ -13,14 +13,14 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import LimitedQueue
-from django_ojs.operations import ack, cancel, delete, fail, fetch, queues
-from django_ojs.operations.workers import rescue
+from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.spec.rate_limit import RateLimit
 from django_ojs.storage import process_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
-from tests.factories import BOOM, WORKER, hourly, jobs, own_connections, push, push_many
+from tests.factories import WORKER, hourly, jobs, own_connections, push, push_many
 from tests.http.api import Api
+from tests.operations.queues.ends import every_end
 
 pytestmark = pytest.mark.django_db
 
@@ -45,18 +45,7 @@ class TestConcurrency:
         assert jobs().filter(state="available").count() == 2
 
     @pytest.mark.requirement("RL-5.1")
-    @pytest.mark.parametrize(
-        "end",
-        [
-            lambda job: ack.ack(job.id),
-            lambda job: fail.fail(job.id, BOOM),
-            lambda job: fail.requeue(job.id),
-            lambda job: cancel.cancel(job.id),
-            lambda job: rescue.rescue([WORKER]),
-            lambda job: (cancel.cancel(job.id), delete.delete(job.id)),
-        ],
-        ids=["ack", "fail", "requeue", "cancel", "rescue", "delete"],
-    )
+    @every_end
     def test_whatever_ends_a_run_leaves_room_for_another(self, end: Any) -> None:
         push_many(9, queue="carrier", retry=hourly())
         running = claim()

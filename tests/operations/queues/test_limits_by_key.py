@@ -15,23 +15,20 @@ from django.utils import timezone
 from django_ojs.models import LimitCheck, LimitKey, Queue
 from django_ojs.operations import (
     ack,
-    cancel,
-    delete,
-    fail,
     fetch,
     limits,
     promotion,
     queues,
     retry,
 )
-from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.storage import key_limits, process_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import Use, next_starts
-from tests.factories import BOOM, MINUTE, WORKER, hourly, jobs, own_connections, push
+from tests.factories import MINUTE, WORKER, hourly, jobs, own_connections, push
 from tests.http.api import Api
+from tests.operations.queues.ends import every_end
 
 pytestmark = pytest.mark.django_db
 
@@ -54,18 +51,7 @@ def test_no_more_jobs_of_a_key_run_than_its_limit_and_the_others_stay_available(
     assert jobs().filter(state="available").count() == 2
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda job: ack.ack(job.id),
-        lambda job: fail.fail(job.id, BOOM),
-        lambda job: fail.requeue(job.id),
-        lambda job: cancel.cancel(job.id),
-        lambda job: rescue.rescue([WORKER]),
-        lambda job: (cancel.cancel(job.id), delete.delete(job.id)),
-    ],
-    ids=["ack", "fail", "requeue", "cancel", "rescue", "delete"],
-)
+@every_end
 def test_whatever_ends_a_run_leaves_room_for_another(end: Any) -> None:
     add(concurrency=3, number=9, retry=hourly())
     running = claim()
