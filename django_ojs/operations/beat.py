@@ -70,7 +70,7 @@ def beat(
     by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
     `extend` names the ones to extend when not all need it. `interval` is the time to its next beat,
     if it sends one. `session`: a database session that lasts as long as the worker, so that its end
-    shows that the worker died.
+    shows that the worker died. Without it, only silence does.
 
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
@@ -155,8 +155,8 @@ def _record(
     if registration is not None:
         # What it leaves out stays as an earlier BEAT reported it.
         values |= {name: value for name, value in asdict(registration).items() if value}
-    if session is not None:
-        values["session_pid"], values["session_started_at"] = session
+    # A session that the worker no longer sends has ended, and does not mean that it died.
+    values["session_pid"], values["session_started_at"] = session or (None, None)
     workers = Worker.objects.using(alias)
     if principal.limited:
         known = workers.filter(pk=worker_id).select_for_update()

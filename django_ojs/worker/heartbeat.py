@@ -60,7 +60,12 @@ class Heartbeat:
         self.interrupted: list[Run] = []
         self._stop = WakeEvent()
         self.state = Directive.RUNNING
+        #: The listener's database session, whose end means the death of this worker. None while it
+        #: may have ended and the worker lives: without it, only silence is death.
         self.session: Session | None = None
+        self._is_session_new = False
+        #: Whether the listener has a session to attach again.
+        self.wants_session = False
         #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
         #: would not be noticed, or it counts as dead.
         self.registered = False
@@ -76,9 +81,18 @@ class Heartbeat:
         Return False when the session is not the worker's own (behind a pooler).
         """
         # A beat meanwhile must not write the old session, which is gone, over the new one.
-        self.session = None
+        self.session, self.wants_session = None, False
         self.session = beat.attach_session(self._worker_id)
+        # Such a beat may have removed the new one.
+        self._is_session_new = self.session is not None
         return self.session is not None
+
+    def detach_session(self) -> None:
+        """Send no session, because the one of the listener has ended.
+
+        After a failover this thread may be connected seconds before the listener is.
+        """
+        self.session = None
 
     def close(self) -> None:
         self._stop.set()
@@ -91,13 +105,14 @@ class Heartbeat:
                 if self._stop.wait(TICK if len(self._in_flight) else idle):
                     return
                 self._fail_overdue()
-                if time.monotonic() >= self._due:
+                if time.monotonic() >= self._due or self._is_session_new:
                     self._beat()
         finally:
             connections.close_all()
 
     def _beat(self) -> None:
         interval = self._interval.total_seconds()
+        self._is_session_new = False
         runs = {run.job.id: run for run in self._in_flight.all()}
         # Leases are long and beats are many: a lease is extended when half of it is over.
         to_extend = [key for key, run in runs.items() if _is_half_over(run)]
@@ -118,6 +133,9 @@ class Heartbeat:
             # Soon: without a heartbeat others take this worker for dead. Until then it claims
             # nothing: this thread may find no connection while the others have theirs.
             self.registered = False
+            # The next beat may reach another server, which does not have the session; where the
+            # network is silent, the listener notices that later.
+            self.wants_session, self.session = self.session is not None or self.wants_session, None
             self._due = time.monotonic() + min(interval, self._backoff.pause())
             return
         self._backoff.reset()

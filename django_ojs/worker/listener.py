@@ -4,6 +4,7 @@ import logging
 import selectors
 import threading
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -19,6 +20,19 @@ logger = logging.getLogger("django_ojs")
 WAIT = 0.25
 
 
+class SessionOwner(Protocol):
+    """Reports the listener's database session as that of the worker: the heartbeat."""
+
+    #: Whether the session is to be attached again, since the server may be another one.
+    wants_session: bool
+
+    def attach_session(self) -> bool:
+        """Report the calling thread's session. Return whether it is the worker's own."""
+
+    def detach_session(self) -> None:
+        """Report that the session has ended."""
+
+
 class Listener:
     """A thread that calls `wake` for each notification of its queues.
 
@@ -30,12 +44,12 @@ class Listener:
         self,
         queues: Collection[str],
         wake: Callable[[], None],
-        attach_session: Callable[[], bool],
+        session: SessionOwner,
         connected: Callable[[], None],
     ) -> None:
         self._queues = frozenset(queues)
         self._wake = wake
-        self._attach_session = attach_session
+        self._session = session
         self._connected = connected
         self._stop = threading.Event()
         self._backoff = Backoff()
@@ -62,6 +76,7 @@ class Listener:
                     # An error of the driver (the connection ended during a wait): no Django class.
                     logger.debug("Listening was interrupted; connecting again.", exc_info=True)
                 self.listening = False
+                self._session.detach_session()
                 connections.close_all()
                 self._stop.wait(self._backoff.pause())
         finally:
@@ -70,7 +85,7 @@ class Listener:
     def _listen(self) -> bool:
         link = database.connection()
         link.ensure_connection()
-        if not self._attach_session():
+        if not self._session.attach_session():
             # Behind a pooler a notification would arrive on a connection of another client. The
             # worker finds its jobs by polling.
             return False
@@ -87,6 +102,8 @@ class Listener:
                 # The driver's own wait would wake up ten times a second.
                 if selector.select(WAIT):
                     self._read(link)
+                if self._session.wants_session and not self._session.attach_session():
+                    return False
         return True
 
     def _read(self, link: BaseDatabaseWrapper) -> None:

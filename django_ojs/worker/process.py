@@ -157,7 +157,7 @@ class WorkerProcess:
         self._listener = Listener(
             config.queues,
             self._on_notify,
-            self._heartbeat.attach_session,
+            self._heartbeat,
             self._on_listener_connected,
         )
         logger.info(

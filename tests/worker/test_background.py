@@ -199,17 +199,23 @@ class Hearing:
         self.attached = 0
         self.connected = 0
         self.own_session = True
+        self.wants_session = False
+        self.detached = 0
 
-    def attach(self) -> bool:
+    def attach_session(self) -> bool:
+        self.wants_session = False
         self.attached += 1
         return self.own_session
+
+    def detach_session(self) -> None:
+        self.detached += 1
 
     def connect(self) -> None:
         self.connected += 1
 
     @contextmanager
     def listens(self, *queues: str) -> Iterator[Listener]:
-        listener = Listener(queues, self.woken.release, self.attach, self.connect)
+        listener = Listener(queues, self.woken.release, self, self.connect)
         try:
             yield listener
         finally:
@@ -252,11 +258,23 @@ def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         eventually(lambda: hearing.attached == 2 and listener.listening, "it listens again")
+        assert hearing.detached == 1
         while hearing.woken.acquire(blocking=False):
             pass
         factories.push(queue="mine")
         assert hearing.woken.acquire(timeout=60)
         assert hearing.connected == 2
+
+
+@pytest.mark.postgresql
+def test_a_listener_attaches_its_session_again_when_that_is_wanted() -> None:
+    hearing = Hearing()
+    with hearing.listens("mine") as listener:
+        eventually(lambda: listener.listening, "it listens")
+        hearing.wants_session = True
+        eventually(lambda: hearing.attached == 2, "it is attached again")
+        assert listener.listening
+        assert hearing.connected == 1
 
 
 @pytest.mark.postgresql

@@ -8,21 +8,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, cancel
 from django_ojs.operations.beat import Registration
+from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.failure import Failure
+from django_ojs.storage.dialects.base import Session
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.listener import Listener
 from tests import factories
 from tests.worker.parts import Gate, Outcomes, run_of
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,6 +100,65 @@ def test_a_worker_may_claim_only_while_its_heartbeats_are_stored(
     eventually(lambda: not heartbeat.registered, "a heartbeat was not stored")
     away.clear()
     eventually(lambda: heartbeat.registered, "a heartbeat is stored again")
+
+
+@pytest.mark.postgresql
+def test_while_the_listener_has_no_connection_the_heartbeats_send_no_session(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_attach, attach_session = threading.Event(), beat.attach_session
+    may_attach.set()
+
+    def attach_when_connected(worker_id: str) -> Session | None:
+        assert may_attach.wait(BOUND)
+        return attach_session(worker_id)
+
+    monkeypatch.setattr(heartbeats.beat, "attach_session", attach_when_connected)
+    mine = Worker.objects.filter(pk=ME)
+    listener = Listener(["a"], lambda: None, bench.start(), lambda: None)
+    try:
+        eventually(lambda: mine.get().session_pid, "the session is known")
+        may_attach.clear()
+        ended = mine.get().session_pid
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [ended])
+        eventually(lambda: mine.get().session_pid is None, "the session has ended")
+        dead = DeadWorkers()
+        assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
+        assert mine.exists()
+        may_attach.set()
+        eventually(lambda: mine.get().session_pid not in (None, ended), "it has another one")
+    finally:
+        may_attach.set()
+        listener.close()
+
+
+@pytest.mark.postgresql
+def test_after_a_heartbeat_that_failed_the_session_is_attached_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The heartbeats may reach another server before the listener notices that its own is gone.
+    beats: list[Session | None] = []
+    real, failures = beat.beat, [1]
+
+    def fail_once(*args: Any, session: Session | None, **kwargs: Any) -> Any:
+        if session is not None and failures:
+            failures.pop()
+            raise OperationalError
+        beats.append(session)
+        return real(*args, session=session, **kwargs)
+
+    monkeypatch.setattr(heartbeats.beat, "beat", fail_once)
+    listener = Listener(["a"], lambda: None, bench.start(), lambda: None)
+    try:
+        eventually(lambda: not failures, "a heartbeat failed")
+        eventually(lambda: beats[-1] is not None, "the session is sent again")
+        eventually(
+            lambda: Worker.objects.filter(pk=ME, session_pid__isnull=False).exists(),
+            "the session is known again",
+        )
+    finally:
+        listener.close()
 
 
 @pytest.mark.requirement("CORE-7.5-2")

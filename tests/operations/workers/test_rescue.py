@@ -401,8 +401,17 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     # It may still wait for the server that is gone, while this one has found the new one.
     dead.database_was_away(5)
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
-    beat.beat(WORKER, interval=HOUR)
+    beat.beat(WORKER, interval=HOUR, session=(1, GONE))
     assert [dead.take_back() for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.postgresql
+def test_the_session_of_a_worker_that_sends_none_any_more_proves_nothing() -> None:
+    active()
+    worker(session=(1, GONE))
+    beat.beat(WORKER, interval=HOUR)
+    dead = DeadWorkers()
+    assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
 
 
 @pytest.mark.postgresql
