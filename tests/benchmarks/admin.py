@@ -2,6 +2,9 @@
 
 The pages are asked for by Django's test client, as a superuser: what is measured is the server's
 work, all queries and the whole template. PostgreSQL only.
+
+`--searches` requests the list of jobs for each qualifier of a search, alone and with each state,
+and prints the slowest search of each qualifier.
 """
 
 from __future__ import annotations
@@ -11,21 +14,46 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from urllib.parse import urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.benchmarks.server import Server
 
-#: The longest time of a page, in seconds.
+#: The longest time of a page, in milliseconds.
 TARGET_MS = 300
+_JOBS = "/admin/django_ojs/job/"
+#: Searches by each qualifier: values that many jobs have, few and none.
+_SEARCHES: dict[str, tuple[str, ...]] = {
+    "state": ("-state:completed", "state:available,scheduled"),
+    "queue": ("queue:images", "queue:email,images", "-queue:email", "queue:none"),
+    "type": ("type:report.*", "type:report.daily", "-type:report.daily", "type:none.such"),
+    "tag": ("tag:vip", "tag:none"),
+    "id": ("id:{id}",),
+    "error": ("error:502", 'error:"no such error"'),
+    "error_type": ("error_type:Timeout", "error_type:None"),
+    "args": ("args.user_id:42", "args.0:42", "args:42", "args.none:1"),
+    "meta": ("meta.tenant_id:t7", "meta.tenant_id:none"),
+    "created": ("created:<2h", "created:>6d", "created:<1s", "created:>3650d"),
+    "ended": ("ended:<2h", "ended:>6d", "ended:<1s", "ended:>3650d"),
+    "priority": ("priority:0", "priority:10", "priority:99"),
+    "worker": ("worker:{worker}", "worker:none"),
+    "host": ("host:{host}", "host:none"),
+    "attempt": ("attempt:1", "attempt:>1", "attempt:99"),
+    "ran": ("ran:>1s", "ran:<500ms", "ran:>1h"),
+    "waited": ("waited:>1s", "waited:>1m", "waited:>3000h"),
+    "is": ("is:dead",),
+    "retried_by": ("retried_by:1",),
+}
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """Return the pages, each with its address."""
     from tests.factories import jobs
 
-    job, queue = "/admin/django_ojs/job/", "/admin/django_ojs/queue/"
+    job, queue = _JOBS, "/admin/django_ojs/queue/"
     yield "overview", "/admin/django_ojs/overview/"
     yield "queues", queue
     yield "a queue", f"{queue}email/change/"
@@ -57,7 +85,36 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "bulk: the confirmation page", f"{bulk}create/retry/?q=is:dead+queue:email"
 
 
-def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:
+def searches() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Return the searches of each qualifier, each with its address: alone, and with each state."""
+    from django_ojs.models import Worker
+    from django_ojs.operations.jobs.search_query import QUALIFIERS
+    from django_ojs.spec.states import State
+    from tests.factories import jobs
+
+    if missing := QUALIFIERS.keys() ^ _SEARCHES.keys():
+        raise RuntimeError(f"_SEARCHES and QUALIFIERS differ: {sorted(missing)}")
+    worker = jobs().exclude(worker_id=None).values_list("worker_id", flat=True).first()
+    host = Worker.objects.values_list("hostname", flat=True).first()
+    names = {"id": jobs().values_list("pk", flat=True)[0], "worker": worker, "host": host}
+    for qualifier, examples in _SEARCHES.items():
+        found = [example.format_map(names) for example in examples]
+        if qualifier != "state":
+            found += [f"{one} state:{state.value}" for one in found for state in State]
+        yield qualifier, [(one, f"{_JOBS}?{urlencode({'q': one})}") for one in found]
+
+
+def slowest_searches(rounds: int) -> Iterator[tuple[str, float, float, int]]:
+    """Yield each qualifier with its slowest search: its median and slowest in ms, its queries."""
+    for qualifier, found in searches():
+        times = list(measure(found, rounds))
+        name, *figures = max(times, key=itemgetter(1))
+        yield f"{qualifier} ({len(found)}): {name}", *figures
+
+
+def measure(
+    addresses: Iterable[tuple[str, str]], rounds: int
+) -> Iterator[tuple[str, float, float, int]]:
     """Yield each page with the median and the slowest of its times in ms, and its queries."""
     from django.contrib.auth.models import User
     from django.db import connection
@@ -67,7 +124,7 @@ def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:
     user, _ = User.objects.get_or_create(username="bench", is_staff=True, is_superuser=True)
     client = Client(headers={"host": "localhost"})
     client.force_login(user)
-    for name, address in pages():
+    for name, address in addresses:
         with CaptureQueriesContext(connection) as queries:
             response = client.get(address)
             asked = len(queries)
@@ -79,6 +136,11 @@ def measure(rounds: int) -> Iterator[tuple[str, float, float, int]]:
             client.get(address)
             took.append((time.perf_counter() - start) * 1000)
         yield name, statistics.median(took), max(took), asked
+
+
+def measure_pages(rounds: int) -> Iterator[tuple[str, float, float, int]]:
+    """Yield the pages, as `measure` does."""
+    yield from measure(pages(), rounds)
 
 
 def _prepare(rows: int, dead: float) -> Server:
@@ -118,15 +180,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dead", type=float, default=0.02, help="share of dead letters")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--searches", action="store_true", help="each qualifier with each state")
     arguments = parser.parse_args()
     _prepare(arguments.rows, arguments.dead)
     slow = 0
     print(f"{arguments.rows:,} jobs; median and slowest of {arguments.rounds}\n")
-    print(f"{'page':36}{'median ms':>10}{'slowest':>10}{'queries':>9}")
-    for name, median, slowest, queries in measure(arguments.rounds):
+    print(f"{'page':60}{'median ms':>10}{'slowest':>10}{'queries':>9}")
+    wanted = slowest_searches if arguments.searches else measure_pages
+    for name, median, slowest, queries in wanted(arguments.rounds):
         late = median > TARGET_MS
         slow += late
-        print(f"{name:36}{median:10.0f}{slowest:10.0f}{queries:9}{'  over' if late else ''}")
+        print(f"{name:60}{median:10.0f}{slowest:10.0f}{queries:9}{'  over' if late else ''}")
     print(f"\n{slow} pages over {TARGET_MS} ms." if slow else f"\nAll within {TARGET_MS} ms.")
     sys.exit(bool(slow))
 
