@@ -116,7 +116,10 @@ def page(
     found = query(
         "jobs", lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back)
     )
-    total = query("number of jobs", lambda: listing.count(which))
+    # A rare match is not looked for twice.
+    total = found.total if found and start is None else None
+    if total is None:
+        total = query("number of jobs", lambda: listing.count(which))
     jobs = found.jobs if found else []
     arguments = None
     if payload and jobs:

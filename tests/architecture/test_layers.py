@@ -68,7 +68,10 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"figures"},
     ),
     "storage": (
-        {"background_writer", "backoff", "celery_beat", "dialects", "process_state"},
+        {
+            *("background_writer", "backoff", "celery_beat", "dialects", "first_rows"),
+            "process_state",
+        },
         {"database"},
         {
             "raw_queries",

@@ -18,8 +18,9 @@ from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import queue_configs
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import Moment, RetriedBy
+from django_ojs.storage.first_rows import first_rows
 
 #: Jobs that one scan reads to find those of a filter.
 SCAN_LIMIT: Final = 100_000
@@ -86,6 +87,8 @@ class IndexScan:
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         names = [name.removeprefix("-") for name in self.order]
         end = next(iter(rest.values_list(*names)[scan_limit - 1 : scan_limit]), None)
+        if database.dialect().keeps_subquery_order:
+            return which.narrow(first_rows(rest, scan_limit)), end
         wanted = which.narrow(rest)
         return (wanted if end is None else cursor.until(wanted, end, self.order)), end
 
@@ -101,6 +104,13 @@ class JobPage:
     end: Cursor | None = None
     scanned: int | None = None
 
+    @property
+    def total(self) -> tuple[int, bool] | None:
+        """What `count` returns, if this is the first page and has all that the scan found."""
+        if self.end is None or self.scanned is not None:
+            return len(self.jobs), self.scanned is not None
+        return None
+
 
 def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     """Return the index scans that find the jobs of a filter; two of them have the same order.
@@ -108,6 +118,8 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     `in_steps`: time passes between the steps of a scan, and no job may move behind its cursor.
     """
     state = which.states[0] if len(which.states) == 1 else None
+    if which.dead_letter and which.states and State.DISCARDED not in which.states:
+        return [IndexScan(rows={"pk__in": ()}, order=_NEWEST_FIRST, whole=True)]
     if which.ids:
         return [IndexScan(rows={"pk__in": which.ids}, order=_NEWEST_FIRST)]
     if which.retried_by is not None:

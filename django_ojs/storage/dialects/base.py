@@ -197,6 +197,8 @@ class Dialect(ABC):
     can_notify: ClassVar[bool]
     #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
     has_one_writer: ClassVar[bool]
+    #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
+    keeps_subquery_order: ClassVar[bool]
 
     def _rows(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str

@@ -164,6 +164,7 @@ class PostgreSQL(Dialect):
     create_index = "CREATE INDEX CONCURRENTLY"
     can_notify = True
     has_one_writer = False
+    keeps_subquery_order = True
 
     def insert_jobs(
         self,

@@ -80,6 +80,7 @@ class SQLite(Dialect):
     create_index = "CREATE INDEX"
     can_notify = False
     has_one_writer = True
+    keeps_subquery_order = False
 
     def insert_jobs(
         self,

@@ -122,6 +122,9 @@ def test_a_host_is_that_of_a_registered_worker() -> None:
 
 
 #: Rows of each state, few of them active as on any site. Each combination of values exists.
+#: Discarded jobs that are no dead letters are fewer than a scan reads, and fewer than PostgreSQL
+#: expects. Jobs ended in another order than that of the table, so PostgreSQL expects their index to
+#: be slow.
 _FILL = """
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, created_at, enqueued_at, due_at, started_at, lease_until,
@@ -133,8 +136,8 @@ SELECT (lpad(to_hex(n), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uui
        now() - interval '1 hour' + n / 8 % 7 * interval '1 minute',
        CASE WHEN state = 'active' THEN now() END,
        CASE WHEN state IN ('completed', 'cancelled', 'discarded')
-       THEN now() - n * interval '1 second' END,
-       'w' || n / 8 % 9, state = 'discarded' AND n / 8 % 2 = 0
+       THEN now() - n * 7919 % 24000 * interval '1 second' END,
+       'w' || n / 8 % 9, state = 'discarded' AND n / 8 % 60 > 0
 FROM (SELECT n, (ARRAY['scheduled', 'available', 'pending', 'active', 'retryable', 'completed',
                        'cancelled', 'discarded'])[1 + n % 8] AS state
       FROM generate_series(1, 24000) AS n WHERE n % 8 <> 3 OR n % 400 = 3) AS made
@@ -163,6 +166,8 @@ def test_no_state_and_qualifier_reads_more_than_the_scan_limit() -> None:
     with connection.cursor() as cursor:
         cursor.execute(_FILL)
         cursor.execute("ANALYZE ojs_job")
+        # Of a large table it scans all rows by several processes instead.
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
     worker("w1", registration=beat.Registration(hostname="web-1"))
     retry = BulkOperation.objects.create(action="retry", ordered_by="ann")
     followed = jobs().order_by("pk").values_list("pk", flat=True)[:_LIMIT]
@@ -173,7 +178,16 @@ def test_no_state_and_qualifier_reads_more_than_the_scan_limit() -> None:
         *(f"retried_by:{retry.pk}", f"retried_by:{retry.pk} ran:>1s"),
         *("ran:>10s", "ran:<1ms", "waited:>1m", "waited:<1ms", "attempt:>1", "attempt:>99"),
         *("-queue:q1", "-queue:q0,q1,q2,q3", "queue:q1,q2", "queue:x,y", "-type:type.t1"),
-        *("host:web-1", "host:none", "ran:>1s waited:>1m attempt:2 -queue:q1"),
+        *(
+            "worker:w1",
+            "worker:none",
+            "priority:1",
+            "type:none",
+            "tag:none",
+            "args:1",
+            "error:none",
+        ),
+        *("error:none", "host:web-1", "host:none", "ran:>1s waited:>1m attempt:2 -queue:q1"),
     )
     checked = 0
     for state in ("", *State):
