@@ -104,7 +104,8 @@ def page(
     query: TimedQueries, which: JobFilter, after: str, before: str, *, payload: bool
 ) -> dict[str, Any]:
     """Return the context of a page that begins after a cursor, or ends before one."""
-    order = listing.order_of(which)
+    scans = listing.index_scans(which)
+    order = scans[0].order
     errors = []
     start: Cursor | None = None
     try:
@@ -145,8 +146,8 @@ def page(
         "total": total[0] if total else None,
         "more": total[1] if total else False,
         "errors": errors,
-        "scan_limit": listing.SCAN_LIMIT,
-        "complete": all(way.whole for way in listing.index_scans(which)),
+        "scan_limit": min(scan.limit for scan in scans),
+        "complete": all(scan.whole for scan in scans),
     }
 
 

@@ -1,8 +1,8 @@
 """Lists of jobs by keyset pagination over index scans: no offset, no count, a bounded scan.
 
 Each state has an index that some operation works by, and its jobs are listed in that order. The
-other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs at a time; the page
-has the cursor at which the scan ended, and the next one begins there.
+other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs at a time or fewer;
+the page has the cursor at which the scan ended, and the next one begins there.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +24,10 @@ from django_ojs.storage.first_rows import first_rows
 
 #: Jobs that one scan reads to find those of a filter.
 SCAN_LIMIT: Final = 100_000
+
+#: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart in
+#: the table, so that each costs a page.
+SCATTERED_LIMIT: Final = 25_000
 
 #: Jobs of a filter are counted up to this: about 20 ms.
 COUNT_LIMIT: Final = 10_000
@@ -69,6 +73,8 @@ class IndexScan:
     rows: dict[str, Any]
     order: Order
     whole: bool = False
+    #: Jobs that one scan reads at most.
+    limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
 
@@ -85,6 +91,7 @@ class IndexScan:
         if self.whole:
             return rest, None
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
+        scan_limit = min(scan_limit, self.limit)
         names = [name.removeprefix("-") for name in self.order]
         end = next(iter(rest.values_list(*names)[scan_limit - 1 : scan_limit]), None)
         if database.dialect().keeps_subquery_order:
@@ -127,7 +134,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
         dead = {"dead_letter": True, **_ended(which)}
-        return [IndexScan(rows=dead, order=_LAST_ENDED_FIRST, whole=whole)]
+        return [IndexScan(rows=dead, order=_LAST_ENDED_FIRST, whole=whole, limit=SCATTERED_LIMIT)]
     whole = _only(which, "states")
     if state in TERMINAL:
         # Each kind of finished job has a range of the index.
@@ -139,11 +146,13 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
                 rows={"state": state, "dead_letter": dead, **_ended(which)},
                 order=_LAST_ENDED_FIRST,
                 whole=whole,
+                limit=SCAN_LIMIT if state is State.COMPLETED else SCATTERED_LIMIT,
             )
             for dead in kinds
         ]
     if state in _DUE:
-        return [IndexScan(rows={"state__in": _DUE}, order=("due_at", "pk"))]
+        due = {"state__in": _DUE}
+        return [IndexScan(rows=due, order=("due_at", "pk"), limit=SCATTERED_LIMIT)]
     by_key = (
         state is State.AVAILABLE
         and which.queue is not None
@@ -217,7 +226,8 @@ def list_jobs(
     if len(ranked) > limit:
         end, scanned = cursor.of(page[-1], order), None
     else:
-        end, scanned = nearest, None if nearest is None else scan_limit
+        limits = [min(scan_limit, scan.limit) for scan in scans]
+        end, scanned = nearest, None if nearest is None else min(limits)
     return JobPage(jobs=page[::-1] if backwards else page, end=end, scanned=scanned)
 
 
