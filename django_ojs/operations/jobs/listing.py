@@ -25,8 +25,8 @@ from django_ojs.storage.first_rows import first_rows
 #: Jobs that one scan reads to find those of a filter.
 SCAN_LIMIT: Final = 100_000
 
-#: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart in
-#: the table, so that each costs a page.
+#: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
+#: in the table, so that each costs a page.
 SCATTERED_LIMIT: Final = 25_000
 
 #: Jobs of a filter are counted up to this: about 20 ms.
