@@ -18,7 +18,9 @@ TEMPLATES = ROOT / PACKAGE / "templates"
 SCRIPTS = ROOT / PACKAGE / "static"
 
 #: Attributes whose values people read, or hear; and those from which scripts take their texts.
-_SHOWN = re.compile(r"title|alt|placeholder|label|aria-(label|valuetext|description)|data-(label|text-.*)")
+_SHOWN = re.compile(
+    r"title|alt|placeholder|label|aria-(label|valuetext|description)|data-(label|text-.*)"
+)
 #: What is the same in every language: code, and what is shown as it is typed.
 _CODE = {"code", "pre", "script", "style"}
 _EXAMPLES = {
@@ -38,6 +40,10 @@ _NAMES_AT = {"include": {1}, "ojs_link": {1}, "ojs_time": {2}}
 #: Filters whose arguments people read; those of the others are formats and names.
 _SHOWN_ARGUMENT = re.compile(r"\|(?:default|default_if_none|yesno|join|add):([\"'][^\"']*[\"'])")
 _LITERAL = re.compile(r"^(?:\w+=)?([\"'])(.*?)\1")
+
+#: A literal of a script that begins as a sentence does, but for keys of the keyboard.
+_SCRIPT_LITERAL = re.compile(r"""(?<!\w)(["'`])\s*([A-Z][^"'`]*)\1""")
+_KEYS = {"ArrowDown", "ArrowUp", "Escape", "Enter", "Tab"}
 
 
 class _Text(HTMLParser):
@@ -93,7 +99,9 @@ def unmarked(source: str) -> list[str]:
         elif token.token_type is TokenType.TEXT and not inside:
             rest.append(token.contents)
         elif token.token_type is TokenType.VAR or token.token_type is TokenType.BLOCK:
-            rest.append("\N{OBJECT REPLACEMENT CHARACTER}" if not name.startswith("translate") else "")
+            rest.append(
+                "\N{OBJECT REPLACEMENT CHARACTER}" if not name.startswith("translate") else ""
+            )
             if not inside and name != "translate":
                 found += [text for text in _literals(token) if _LETTERS.search(text)]
             # The ending of a plural differs between languages, and some have more than two.
@@ -105,11 +113,37 @@ def unmarked(source: str) -> list[str]:
     return found + parser.found
 
 
-def _ids(path: Path) -> str:
-    return path.name
+@pytest.mark.once
+def test_each_text_of_a_template_is_marked() -> None:
+    found = {path.name: unmarked(path.read_text()) for path in TEMPLATES.rglob("*.html")}
+    assert len(found) > 50
+    assert {name: texts for name, texts in found.items() if texts} == {}
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.html")), ids=_ids)
-def test_each_text_of_a_template_is_marked(path: Path) -> None:
-    assert unmarked(path.read_text()) == []
+def test_the_scripts_take_their_texts_from_the_page() -> None:
+    source = "\n".join(path.read_text() for path in SCRIPTS.rglob("*.js"))
+    source = re.sub(r"/\*.*?\*/|^\s*//.*?$|; //.*?$", "", source, flags=re.S | re.M)
+    assert {literal for _, literal in _SCRIPT_LITERAL.findall(source)} <= _KEYS
+    page = (TEMPLATES / "django_ojs/admin/script_texts.html").read_text()
+    given = {
+        "text" + "".join(map(str.capitalize, name.split("-")))
+        for name in re.findall(r"\bdata-text-([a-z-]+)=", page)
+    }
+    assert set(re.findall(r"\.(text(?!Content)[A-Z]\w*)", source)) == given
+
+
+@pytest.mark.once
+def test_a_text_that_is_not_marked_is_found() -> None:
+    source = """
+        {% load i18n %}<h1 title="One">{% translate "marked" %} two {{ n|default:"three" }}</h1>
+        <p>{{ n }} job{{ n|pluralize }} <code>code</code> {% firstof n "four" %}</p>
+        {% url "name" %}<input type="submit" value="five"><a data-label="{% translate "marked" %}" rel="x y"></a>
+        {% include "a.html" with text="six" other=_("marked") %}{% ojs_link "job" key "seven" %}
+        {% blocktranslate with name="given" %}marked <b>{{ name }}</b>{% endblocktranslate %}
+    """
+    words = [re.sub(r"\W", "", text) for text in unmarked(source)]
+    assert words == ["three", "npluralize", "four", "six", "seven", "One", "two", "job", "five"]
+    assert _SCRIPT_LITERAL.findall(
+        "button.textContent = `Copied`; x = \" On this\"; y = 'aria-label'"
+    )
