@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -16,7 +17,13 @@ class BulkActionName(models.TextChoices):
 
     def of(self, jobs: str) -> str:
         """Return the action on some jobs in words: "Retry 3 jobs", "Run 3 jobs now"."""
-        return f"Run {jobs} now" if self is self.RUN_NOW else f"{self.label} {jobs}"
+        sentences = {
+            self.RETRY: gettext("Retry %(jobs)s"),
+            self.CANCEL: gettext("Cancel %(jobs)s"),
+            self.DELETE: gettext("Delete %(jobs)s"),
+            self.RUN_NOW: gettext("Run %(jobs)s now"),
+        }
+        return sentences[self] % {"jobs": jobs}
 
 
 class BulkState(models.TextChoices):
