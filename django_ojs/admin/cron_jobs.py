@@ -23,7 +23,7 @@ from django_ojs.formatting import lazy_sentence
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
-from django_ojs.operations.cron import schedule
+from django_ojs.operations.cron import description, schedule
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.cron import CronExpressionError, check_timezone
@@ -243,7 +243,7 @@ class CronJobAdmin(OperatorModelAdmin):
 
 def _words(job: CronJob) -> str:
     try:
-        return schedule.parse_expression(job.expression).describe(job.timezone)
+        return description.describe(schedule.parse_expression(job.expression), job.timezone)
     except CronExpressionError as error:
         return _("invalid: %(error)s") % {"error": error}
 
