@@ -8,6 +8,7 @@ from django.template.response import TemplateResponse
 from django.utils.cache import add_never_cache_headers
 
 from django_ojs.admin.operator_views import OperatorViews
+from django_ojs.formatting import StrOrPromise
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -18,7 +19,7 @@ else:
 class SecretPageAdmin(OperatorViews, _Admin):
     """Adding an object leads to a page with its secret, which `save_model` sets as `obj.secret`."""
 
-    secret_title: ClassVar[str]
+    secret_title: ClassVar[StrOrPromise]
     secret_template: ClassVar[str]
 
     def secret_page(self, request: HttpRequest, obj: Any, secret: str) -> HttpResponse:
