@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from django.core.management.base import CommandError
 from django.db import DatabaseError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.translation import gettext as _
 
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
@@ -24,7 +25,7 @@ def unapplied_migrations() -> list[str]:
     """Return the migrations of django_ojs that the jobs' database lacks."""
     executor = MigrationExecutor(database.connection())
     leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
-    return [str(migration) for migration, _ in executor.migration_plan(leaves)]
+    return [str(migration) for migration, _backwards in executor.migration_plan(leaves)]
 
 
 def require_database() -> None:
@@ -51,8 +52,11 @@ def with_retries(operation: Callable[[], T]) -> T:
             reason = database.unavailable_reason(error)
             if not _is_connected():
                 raise CommandError(
-                    f"The database {database.alias()!r} does not respond ({reason}). "
-                    "Check that it is running, and the settings of DATABASES."
+                    _(
+                        "The database %(alias)r does not respond (%(reason)s). Check that "
+                        "it is running, and the settings of DATABASES."
+                    )
+                    % {"alias": database.alias(), "reason": reason}
                 ) from error
             if not left or not isinstance(error, OperationalError):
                 raise CommandError(
