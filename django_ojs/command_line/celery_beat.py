@@ -194,9 +194,11 @@ def _report(console: Console, results: list[_Result], *, written: bool) -> None:
     )
     console.line(text % {"number": grouped(len(imported)), "total": grouped(len(results))})
     if not written:
-        console.note("Nothing was changed. Import them with --write.")
+        console.note(_("Nothing was changed. Import them with --write."))
     elif imported:
-        console.note("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
+        console.note(
+            _("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
+        )
 
 
 def _as_json(result: _Result) -> dict[str, Any]:

@@ -127,7 +127,10 @@ class _Change:
             for reason, number in operation.reasons.items():
                 console.note(f"{number:,}: {reason}")
             if not is_done:
-                console.note(f"The operation was stopped by {operation.stopped_by}.")
+                console.note(
+                    _("The operation was stopped by %(stopped_by)s.")
+                    % {"stopped_by": operation.stopped_by}
+                )
         return OK if is_done and not operation.failed else FAILED
 
 

@@ -144,7 +144,7 @@ def _sync(console: Console, options: Options) -> int:
         else _("The code has none.")
     )
     if options["dry_run"]:
-        console.note("Nothing was changed (--dry-run).")
+        console.note(_("Nothing was changed (--dry-run)."))
     return OK
 
 

@@ -32,8 +32,11 @@ def require_database() -> None:
     """Raise CommandError unless the database responds and is migrated."""
     if with_retries(unapplied_migrations):
         raise CommandError(
-            f"The tables of django_ojs are missing or old in {database.alias()!r}: "
-            "run `manage.py migrate` first."
+            _(
+                "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
+                "first."
+            )
+            % {"alias": database.alias()}
         )
 
 
@@ -60,9 +63,12 @@ def with_retries(operation: Callable[[], T]) -> T:
                 ) from error
             if not left or not isinstance(error, OperationalError):
                 raise CommandError(
-                    f"The database {database.alias()!r} refused a statement ({reason}). Check "
-                    "that the migrations are applied, that no transaction holds a lock on the "
-                    "tables of django_ojs, and lock_timeout and statement_timeout of its role."
+                    _(
+                        "The database %(alias)r refused a statement (%(reason)s). Check that the "
+                        "migrations are applied, that no transaction holds a lock on the tables "
+                        "of django_ojs, and lock_timeout and statement_timeout of its role."
+                    )
+                    % {"alias": database.alias(), "reason": reason}
                 ) from error
             logger.warning("A statement failed at the start (%s); trying again.", reason)
         time.sleep(backoff.pause())

@@ -117,7 +117,10 @@ def _stats(console: Console, options: Options) -> int:
                     if not database.is_unavailable(error):
                         raise
                     reason = database.unavailable_reason(error)
-                    console.note(f"The database does not respond ({reason}); trying again.")
+                    console.note(
+                        _("The database does not respond (%(reason)s); trying again.")
+                        % {"reason": reason}
+                    )
                     connections.close_all()
             if stop.wait(options["watch"].total_seconds()):
                 return OK

@@ -219,7 +219,7 @@ def _report(console: Console, source: str, found: _Import, *, written: bool) -> 
     )
     console.line(text % {"number": grouped(found.moved), "total": grouped(total)})
     if found.moved and not written:
-        console.note("Nothing was changed. Move them with --write.")
+        console.note(_("Nothing was changed. Move them with --write."))
 
 
 def _pair(text: str) -> tuple[str, str]:

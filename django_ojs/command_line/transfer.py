@@ -59,11 +59,16 @@ def _export(console: Console, options: Options) -> int:
         # Also when its reader ends early: it has these jobs.
         audit.note("jobs.exported", principal=operator(), jobs=number)
     console.progress("")
-    console.note(f"Exported jobs: {number:,}, with their arguments.")
+    console.note(
+        _("Exported jobs: %(number)s, with their arguments.") % {"number": grouped(number)}
+    )
     if offloaded:
         console.note(
-            f"Jobs with arguments in the bucket of OFFLOAD: {offloaded:,}. They are not in the "
-            "export, and are deleted with the jobs."
+            _(
+                "Jobs with arguments in the bucket of OFFLOAD: %(offloaded)s. They "
+                "are not in the export, and are deleted with the jobs."
+            )
+            % {"offloaded": grouped(offloaded)}
         )
     return OK
 
@@ -168,13 +173,18 @@ class _Import:
 
     def _exists(self, number: int, key: object) -> None:
         self.counts["existing"] += 1
-        self._console.note(f"line {number}: the job {key} exists already, and is left as it is.")
+        self._console.note(
+            _("line %(number)s: the job %(key)s exists already, and is left as it is.")
+            % {"number": number, "key": key}
+        )
 
     def _refuse(self, number: int, message: str) -> None:
         self.counts["refused"] += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append({"line": number, "error": message})
-        self._console.note(f"line {number}: {message}")
+        self._console.note(
+            _("line %(number)s: %(message)s") % {"number": number, "message": message}
+        )
 
 
 def _read(data: dict[str, Any]) -> Envelope:
