@@ -161,7 +161,7 @@ def _every(values: Sequence[int], size: int, unit: str) -> str:
         return ""
     if unit == "hour":
         return _every_hour(step)
-    elif unit == "minute":
+    if unit == "minute":
         text = ngettext("every minute", "every %(number)s minutes", step)
     else:
         text = ngettext("every second", "every %(number)s seconds", step)
