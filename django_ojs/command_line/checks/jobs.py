@@ -112,7 +112,7 @@ def _maintenance() -> Iterator[DoctorFinding]:
 
 
 CHECKS: Final = (
-    Check(name="counters", about="The counters", run=_counters, repair=counts.repair),
+    Check(name="counters", about="The counters", run=_counters, repair=(counts.repair,)),
     Check(name="types", about="The types of waiting jobs", run=_types),
     Check(name="retention", about="Retention and pruning", run=_retention),
     Check(name="maintenance", about="Maintenance", run=_maintenance),
