@@ -232,21 +232,21 @@ class LimitKeyAdmin(OperatorViews, _Admin):
         number = _status(row).waiting
         return f"more than {_MAX_WAITING:,}" if number > _MAX_WAITING else f"{number:,}"
 
-    @admin.display(description="at its limit", empty_value="")
-    def at_limit(self, row: LimitKey) -> str:
+    @admin.display(description="at its limit")
+    def at_limit(self, row: LimitKey) -> str | None:
         if row.limited_since is None:
-            return ""
+            return None
         return f"{row.limited_by}, for {duration(abs(timezone.now() - row.limited_since))}"
 
-    @admin.display(description="paused", empty_value="")
-    def paused(self, row: LimitKey) -> str:
+    @admin.display(description="paused")
+    def paused(self, row: LimitKey) -> str | None:
         left = None if row.paused_until is None else row.paused_until - timezone.now()
-        return "" if left is None or left.total_seconds() <= 0 else f"for {duration(left)}"
+        return None if left is None or left.total_seconds() <= 0 else f"for {duration(left)}"
 
-    @admin.display(description="override", empty_value="")
-    def overridden(self, row: LimitKey) -> str:
+    @admin.display(description="override")
+    def overridden(self, row: LimitKey) -> str | None:
         if not row.is_in_force:
-            return ""
+            return None
         until = "" if row.override_until is None else f", until {_clock(row.override_until)}"
         return f"{_limits(row.override)}{until}"
 
