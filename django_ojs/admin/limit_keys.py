@@ -233,20 +233,22 @@ class LimitKeyAdmin(OperatorViews, _Admin):
         return f"more than {_MAX_WAITING:,}" if number > _MAX_WAITING else f"{number:,}"
 
     @admin.display(description="at its limit")
-    def at_limit(self, row: LimitKey) -> str | None:
+    def at_limit(self, row: LimitKey) -> str:
         if row.limited_since is None:
-            return None
+            return self.get_empty_value_display()
         return f"{row.limited_by}, for {duration(abs(timezone.now() - row.limited_since))}"
 
     @admin.display(description="paused")
-    def paused(self, row: LimitKey) -> str | None:
+    def paused(self, row: LimitKey) -> str:
         left = None if row.paused_until is None else row.paused_until - timezone.now()
-        return None if left is None or left.total_seconds() <= 0 else f"for {duration(left)}"
+        if left is None or left.total_seconds() <= 0:
+            return self.get_empty_value_display()
+        return f"for {duration(left)}"
 
     @admin.display(description="override")
-    def overridden(self, row: LimitKey) -> str | None:
+    def overridden(self, row: LimitKey) -> str:
         if not row.is_in_force:
-            return None
+            return self.get_empty_value_display()
         until = "" if row.override_until is None else f", until {_clock(row.override_until)}"
         return f"{_limits(row.override)}{until}"
 
