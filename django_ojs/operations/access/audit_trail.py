@@ -41,7 +41,7 @@ OBJECT_TYPES: Final = frozenset(
     }
 )
 
-_EMPTY: Final = (None, "", [], {})
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 
 #: Characters of a name; a longer one is cut off.
 _MAX_NAME: Final = 255
