@@ -11,9 +11,10 @@ from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
 from django.template import RequestContext
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import dateformat, formats, timezone
 from django.utils.html import format_html
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 
 from django_ojs.admin import navigation
 from django_ojs.formatting import DASH, duration, number, short
@@ -31,6 +32,12 @@ def percent(share: float | None) -> str:
     return DASH if share is None else f"{share * 100:.0f}\u202f%"
 
 
+@register.filter("ojs_capped")
+def capped(value: int | None, has_more: bool) -> str:
+    """Show a number up to which was counted: 10 000+."""
+    return f"{number(value)}+" if has_more else number(value)
+
+
 @register.filter("ojs_bytes")
 def size(value: int | None) -> str:
     """Show a size by powers of 1024."""
@@ -38,7 +45,8 @@ def size(value: int | None) -> str:
         return DASH
     for unit, sign in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if value >= unit:
-            return f"{value / unit:.1f}".removesuffix(".0") + f"\u202f{sign}"
+            amount = f"{value / unit:.1f}".removesuffix(".0")
+            return f"{formats.number_format(amount)}\u202f{sign}"
     return f"{value}\u202fB"
 
 
@@ -58,24 +66,25 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     """Show a time relative to now; the tooltip has the absolute time.
 
     `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min"), `clock` ("14:05:09 UTC") or `time`
-    ("14:05:09", on another day "21 Nov 14:05:09").
+    ("14:05:09", on another day "21 Nov 14:05:09"). The formats are those of Django's filter `date`.
     """
     if not isinstance(moment, datetime):
         return DASH
     away = timezone.now() - moment
+    local = timezone.localtime(moment)
     text = duration(abs(away))
     if form == "clock":
-        text = f"{timezone.localtime(moment):%H:%M:%S %Z}"
+        text = dateformat.format(local, _("H:i:s T"))
     elif form == "time":
-        local = timezone.localtime(moment)
         is_today = local.date() == timezone.localdate()
-        text = f"{local:%H:%M:%S}" if is_today else f"{local:%d %b %H:%M:%S}"
+        text = dateformat.format(local, _("H:i:s") if is_today else _("d M H:i:s"))
     elif form == "ago":
-        text = f"{text} ago" if away >= timedelta(0) else f"in {text}"
+        sentence = _("%(duration)s ago") if away >= timedelta(0) else _("in %(duration)s")
+        text = sentence % {"duration": text}
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         times.format_timestamp(moment),
-        f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}",
+        dateformat.format(local, _("Y-m-d H:i:s T")),
         text,
     )
 

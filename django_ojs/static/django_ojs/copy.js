@@ -1,6 +1,7 @@
 /* Adds a button that copies the text of an element with data-ojs-copy. Without it the text can be selected. */
 "use strict";
 (() => {
+  const texts = document.getElementById("ojs-texts").dataset;
   const select = (element) => {
     const selection = document.getSelection();
     selection.selectAllChildren(element);
@@ -17,14 +18,14 @@
     const button = document.createElement("button");
     button.type = "button";
     button.className = "ojs-button ojs-copy";
-    button.textContent = "Copy";
+    button.textContent = texts.textCopy;
     button.addEventListener("click", async (event) => {
       try {
         await copy(element);
-        button.textContent = "Copied";
+        button.textContent = texts.textCopied;
       } catch {
         select(element);
-        button.textContent = "Selected";
+        button.textContent = texts.textSelected;
       }
       // A button that the mouse has left in focus would keep the page from its refresh.
       if (event.detail) button.blur();

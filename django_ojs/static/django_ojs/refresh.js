@@ -8,6 +8,7 @@ without it, but do not refresh. */
 (() => {
   const regions = () => [...document.querySelectorAll("[id][data-ojs-refresh]")];
   if (!regions().length) return;
+  const texts = document.getElementById("ojs-texts").dataset;
 
   const seconds = Math.max(2, Math.min(...regions().map((r) => Number(r.dataset.ojsRefresh) || 10)));
   let delay = seconds;
@@ -34,16 +35,18 @@ without it, but do not refresh. */
 
   /* Say as of when the page is. `problem`: why it is not refreshed; a screen reader says it once. */
   const show = (problem = "") => {
-    const text = problem ? `${problem} As of ${time}.` : paused ? `Paused, as of ${time}` : `Live, ${time}`;
+    const sentence = problem ? `${problem} ${texts.textAsOf}` : paused ? texts.textPaused : texts.textLive;
+    const text = sentence.replace("{time}", time);
     if (state.textContent !== text) state.textContent = text;
     line.className = problem ? "ojs-live ojs-stale" : "ojs-live";
     if (problem) line.setAttribute("role", "alert");
     else line.removeAttribute("role");
     const rows = held ? newRows(held) : 0;
     more.hidden = !held;
-    more.textContent = rows ? `${rows} new` : "Rows have moved";
+    const counted = rows === 1 ? texts.textNewOne : texts.textNewMany;
+    more.textContent = rows ? counted.replace("{n}", rows) : texts.textMoved;
     pause.hidden = ended;
-    pause.textContent = paused ? "Resume updates" : "Pause updates";
+    pause.textContent = paused ? texts.textResume : texts.textPause;
   };
   const end = (problem) => {
     ended = true;
@@ -101,19 +104,19 @@ without it, but do not refresh. */
   };
 
   const refresh = async () => {
-    let problem = "Something on the page is selected or typed, so it is not refreshed.";
+    let problem = texts.textBusy;
     let fresh = false;
     if (!document.hidden && !regions().every(busy)) {
       try {
         const response = await fetch(location.href, { credentials: "same-origin" });
-        if (response.redirected || response.status === 403) end("You are logged out: reload the page.");
-        else if (response.status === 404) end("This is gone: it was deleted or pruned.");
+        if (response.redirected || response.status === 403) end(texts.textLoggedOut);
+        else if (response.status === 404) end(texts.textGone);
         else if (!response.ok) throw new Error(String(response.status));
         else if (!paused) fresh = replace(new DOMParser().parseFromString(await response.text(), "text/html"));
         if (held) problem = "";
         delay = seconds;
       } catch {
-        problem = "The server does not respond.";
+        problem = texts.textNoResponse;
         delay = Math.min(delay * 2, 120); // Fewer requests while the server fails.
       }
     }

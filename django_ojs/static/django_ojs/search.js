@@ -11,7 +11,7 @@
   list.className = "ojs-suggestions";
   list.hidden = true;
   list.setAttribute("role", "listbox");
-  list.setAttribute("aria-label", "Suggestions");
+  list.setAttribute("aria-label", document.getElementById("ojs-texts").dataset.textSuggestions);
   input.after(list);
   input.type = "text"; // A search field has no role but its own.
   input.setAttribute("role", "combobox");

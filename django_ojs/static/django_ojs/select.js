@@ -3,6 +3,7 @@ buttons where the head is not shown. Without it, rows are selected one by one, a
 that match" selects the results of a search. */
 "use strict";
 (() => {
+  const texts = document.getElementById("ojs-texts").dataset;
   const rows = () => [...document.querySelectorAll("tbody .ojs-select input[form=ojs-selected]:not(:disabled)")];
   const all = () => [...document.querySelectorAll("input.ojs-select-all")];
 
@@ -14,7 +15,8 @@ that match" selects the results of a search. */
       box.indeterminate = selected > 0 && selected < boxes.length;
     }
     for (const text of document.querySelectorAll("[data-ojs-selected]")) {
-      text.textContent = selected ? `With ${selected} selected:` : "With selected:";
+      const counted = selected === 1 ? texts.textWithOne : texts.textWithMany;
+      text.textContent = selected ? counted.replace("{n}", selected) : texts.textWithSelected;
     }
   };
   const make = () => {
@@ -32,14 +34,14 @@ that match" selects the results of a search. */
       for (const head of document.querySelectorAll("thead .ojs-select")) {
         if (head.querySelector("input")) continue;
         const box = make();
-        box.setAttribute("aria-label", "Select all on this page");
+        box.setAttribute("aria-label", texts.textSelectPage);
         head.append(box);
       }
       for (const text of document.querySelectorAll("[data-ojs-selected]")) {
         if (text.previousElementSibling?.matches(".ojs-select-here")) continue;
         const label = document.createElement("label");
         label.className = "ojs-select-here";
-        label.append(make(), " All on this page");
+        label.append(make(), ` ${texts.textPage}`);
         text.before(label);
       }
     }
