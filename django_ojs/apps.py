@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_finished
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules, import_string
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.conf import settings
 
@@ -19,7 +20,7 @@ class DjangoOJSConfig(AppConfig):
 
     name = "django_ojs"
     label = "django_ojs"
-    verbose_name = "Background jobs"
+    verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

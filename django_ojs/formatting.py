@@ -1,15 +1,69 @@
-"""Numbers and times in few characters."""
+"""Numbers and times in few characters, in the language of the reader."""
 
 import signal
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+from django.utils import formats, translation
+from django.utils.functional import lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext_lazy
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise as StrOrPromise
+else:
+    #: A text, or one that is translated when it is shown.
+    StrOrPromise = Any
 
 #: Shown for an unknown value and for none.
 DASH: Final = "\N{EM DASH}"
 
 THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_MILLISECONDS: Final = pgettext_lazy("duration", "%(number)s ms")
+_SECONDS: Final = pgettext_lazy("duration", "%(number)s s")
+_UNITS: Final = (
+    (86_400, pgettext_lazy("duration", "%(number)s d")),
+    (3_600, pgettext_lazy("duration", "%(number)s h")),
+    (60, pgettext_lazy("duration", "%(number)s min")),
+    (1, _SECONDS),
+)
+
+
+def in_english() -> AbstractContextManager[None]:
+    """Use no translation in this block: for text that is stored, logged or read by programs."""
+    return translation.override(None)
+
+
+def _format(text: Any, values: dict[str, Any]) -> str:
+    return str(text % values)
+
+
+_format_lazily: Final = lazy(_format, str)
+
+
+def lazy_sentence(text: Any, **values: Any) -> str:
+    """Return a lazy translation with its values.
+
+    A message is shown in the language of the reader, and stored in English; see `in_english`.
+    """
+    return _format_lazily(text, values)
+
+
+def grouped(value: int) -> str:
+    """Show a whole number with the separators of the language: 12,345,678."""
+    if translation.get_language() is None:
+        return f"{value:,}"
+    return str(formats.number_format(value, force_grouping=True))
+
+
+lazy_grouped: Final = lazy(grouped, str)
+
+
+def decimal(text: str) -> str:
+    """Show a number, rounded to its digits already, with the decimal sign of the language."""
+    return str(formats.number_format(text))
 
 
 def number(value: float | None) -> str:
@@ -18,8 +72,13 @@ def number(value: float | None) -> str:
         return DASH
     whole = round(value)
     if isinstance(value, float) and abs(value) < 10 and abs(value - whole) >= 0.05:
-        return f"{value:.1f}"
-    return f"{whole:,}".replace(",", THIN)
+        return decimal(f"{value:.1f}")
+    text = grouped(whole)
+    # In most languages the comma is the decimal sign.
+    return text.replace(",", THIN) if formats.get_format("THOUSAND_SEPARATOR") == "," else text
+
+
+lazy_number: Final = lazy(number, str)
 
 
 def short(value: float | None) -> str:
@@ -28,7 +87,7 @@ def short(value: float | None) -> str:
         return DASH
     for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit * (10 if sign == "k" else 1):
-            return f"{value / unit:.1f}".removesuffix(".0") + sign
+            return decimal(f"{value / unit:.1f}".removesuffix(".0")) + sign
     return number(value)
 
 
@@ -38,25 +97,29 @@ def duration(value: timedelta | float | None) -> str:
         return DASH
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds < 1:
-        return f"{seconds * 1000:.0f}{THIN}ms"
+        return _in_unit(f"{seconds * 1000:.0f}", _MILLISECONDS)
     if seconds < 10:
-        return f"{seconds:.1f}{THIN}s".replace(f".0{THIN}", THIN)
+        return _in_unit(decimal(f"{seconds:.1f}".removesuffix(".0")), _SECONDS)
     left = round(seconds)
     parts: list[str] = []
     for size, unit in _UNITS:
         whole, left = divmod(left, size)
         if whole or parts:
-            parts.append(f"{whole}{THIN}{unit}" if whole else "")
+            parts.append(_in_unit(str(whole), unit) if whole else "")
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part)
 
 
+def _in_unit(number: str, unit: Any) -> str:
+    return str(unit % {"number": number}).replace(" ", THIN)
+
+
 def exit_code(code: int) -> str:
     """Show how a process ended, by its exit code, which is negative for a signal."""
     if code >= 0:
-        return f"exit code {code}"
+        return _("exit code %(code)d") % {"code": code}
     try:
-        return f"killed by {signal.Signals(-code).name}"
+        return _("killed by %(signal)s") % {"signal": signal.Signals(-code).name}
     except ValueError:  # Most real-time signals have no name.
-        return f"killed by signal {-code}"
+        return _("killed by signal %(number)d") % {"number": -code}

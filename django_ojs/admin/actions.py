@@ -12,7 +12,10 @@ from django import forms
 from django.contrib import messages
 from django.db import DatabaseError
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
+from django_ojs.formatting import StrOrPromise
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -31,23 +34,24 @@ class Skipped(Exception):
 class Action:
     """An action on one object, or on several if `multiple`.
 
-    `run(request, object, values)` changes one object and returns what it did, for the log and for
-    the message. It raises OJSError or `Skipped` if it cannot. `done` is the participle that counts
-    objects in messages ("3 paused"). `consequences(request, objects)` are the sentences of the
-    confirmation page; `in_force(objects)` are rows for it, each with a name, the value in force,
-    where that comes from, and what it hides; `choices(objects)` are the texts of its button and of
-    the link that leaves it, where the label alone would be ambiguous. `confirm_name`: the name of
-    the object must be typed. `applies_to(object)`: whether the page of an object has the button;
-    the operation itself rejects other objects.
+    `run(request, object, values)` changes one object and returns what it did as a `lazy_sentence`:
+    the log stores it in English, and the message has the language of the user. It raises OJSError
+    or `Skipped` if it cannot. `done` counts objects in messages ("%(count)d paused").
+    `consequences(request, objects)` are the sentences of the confirmation page; `in_force(objects)`
+    are rows for it, each with a name, the value in force, where that comes from, and what it hides;
+    `choices(objects)` are the texts of its button and of the link that leaves it, where the label
+    alone would be ambiguous. `confirm_name`: the name of the object must be typed.
+    `applies_to(object)`: whether the page of an object has the button; the operation itself rejects
+    other objects.
     """
 
     name: str
-    label: str
-    done: str
+    label: StrOrPromise
+    done: StrOrPromise
     scope: Scope
     run: Callable[[HttpRequest, Any, Mapping[str, Any]], str]
     consequences: Callable[[HttpRequest, Sequence[Any]], Sequence[str]] | None = None
-    in_force: Callable[[Sequence[Any]], Sequence[tuple[str, ...]]] | None = None
+    in_force: Callable[[Sequence[Any]], Sequence[tuple[StrOrPromise, ...]]] | None = None
     choices: Callable[[Sequence[Any]], tuple[str, str]] | None = None
     form: type[forms.Form] | None = None
     initial: Callable[[Any], Mapping[str, Any]] | None = None
@@ -63,10 +67,12 @@ class Action:
     def problem_with(self, keys: Sequence[str]) -> str | None:
         """Return why the action cannot run on so many objects; None if it can."""
         if not keys:
-            return "Nothing was selected."
+            return _("Nothing was selected.")
         if len(keys) > 1 and not self.multiple:
-            return "Select one: this action runs on one object at a time."
-        return f"Select at most {MAX_OBJECTS}." if len(keys) > MAX_OBJECTS else None
+            return _("Select one: this action runs on one object at a time.")
+        if len(keys) > MAX_OBJECTS:
+            return _("Select at most %(limit)d.") % {"limit": MAX_OBJECTS}
+        return None
 
 
 @dataclass(kw_only=True, slots=True)
@@ -86,15 +92,26 @@ class ActionResult:
         """Return one line: what was done, how many were skipped, and why."""
         if len(self.done) == 1 and not self.skipped:
             return self.done[0][1]
-        text = f"{len(self.done)} {action.done}"
+        done = str(action.done % {"count": len(self.done)})
         if not self.skipped:
-            return f"{text}."
-        reasons = list(dict.fromkeys(reason for _, reason in self.skipped))
-        more = f" (and {len(reasons) - _MAX_REASONS} other reasons)"
-        return (
-            f"{text}, {len(self.skipped)} skipped: {' '.join(reasons[:_MAX_REASONS])}"
-            f"{more if len(reasons) > _MAX_REASONS else ''}"
+            return f"{done}."
+        reasons = list(dict.fromkeys(reason for _key, reason in self.skipped))
+        more = len(reasons) - _MAX_REASONS
+        values = {
+            "done": done,
+            "count": len(self.skipped),
+            "reasons": " ".join(reasons[:_MAX_REASONS]),
+            "more": more,
+        }
+        if more <= 0:
+            # Translators: `done` is such as "3 cancelled".
+            return _("%(done)s, %(count)d skipped: %(reasons)s") % values
+        text = ngettext(
+            "%(done)s, %(count)d skipped: %(reasons)s (and %(more)d other reason)",
+            "%(done)s, %(count)d skipped: %(reasons)s (and %(more)d other reasons)",
+            more,
         )
+        return text % values
 
 
 def perform(
@@ -104,7 +121,7 @@ def perform(
     result = ActionResult()
     for key, obj in objects.items():
         if obj is None:
-            result.skipped.append((key, "It does not exist any more."))
+            result.skipped.append((key, _("It does not exist any more.")))
             continue
         try:
             result.done.append((obj, action.run(request, obj, values)))
@@ -113,5 +130,5 @@ def perform(
         except Skipped as reason:
             result.skipped.append((key, str(reason)))
         except DatabaseError:
-            result.skipped.append((key, "The database was busy; try again."))
+            result.skipped.append((key, _("The database was busy; try again.")))
     return result

@@ -13,6 +13,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.names_field import NamesField
@@ -30,11 +32,11 @@ else:
     _Form = forms.ModelForm
 
 SCOPES = {
-    Scope.READ: "read jobs and queues, including arguments and results",
-    Scope.PRODUCER: "enqueue",
-    Scope.WORKER: "fetch jobs and report their results",
-    Scope.OPERATOR: "read, enqueue, cancel and retry",
-    Scope.ADMIN: "everything",
+    Scope.READ: gettext_lazy("read jobs and queues, including arguments and results"),
+    Scope.PRODUCER: pgettext_lazy("scope", "enqueue"),
+    Scope.WORKER: gettext_lazy("fetch jobs and report their results"),
+    Scope.OPERATOR: gettext_lazy("read, enqueue, cancel and retry"),
+    Scope.ADMIN: pgettext_lazy("scope", "everything"),
 }
 
 
@@ -51,8 +53,14 @@ class QueueNamesField(NamesField):
 class ApiKeyForm(_Form):
     """A user can grant only scopes that the user has."""
 
-    scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
-    queues = QueueNamesField(required=False, help_text="One per line. Empty: all queues.")
+    scopes = forms.MultipleChoiceField(
+        label=gettext_lazy("Scopes"), widget=forms.CheckboxSelectMultiple
+    )
+    queues = QueueNamesField(
+        label=gettext_lazy("Queues"),
+        required=False,
+        help_text=gettext_lazy("One per line. Empty: all queues."),
+    )
 
     class Meta:
         model = ApiKey
@@ -62,7 +70,7 @@ class ApiKeyForm(_Form):
         # A line break would forge a line of a log.
         name = str(self.cleaned_data["name"])
         if not name.isprintable():
-            raise forms.ValidationError("Use printable characters.")
+            raise forms.ValidationError(_("Use printable characters."))
         return name
 
 
@@ -70,11 +78,13 @@ class ReplaceForm(forms.Form):
     """How long both keys are valid."""
 
     grace = forms.IntegerField(
-        label="Hours for which the old key stays valid",
+        label=gettext_lazy("Hours for which the old key stays valid"),
         initial=api_keys.GRACE // timedelta(hours=1),
         min_value=0,
         max_value=24 * 365,
-        help_text="Give its programs the new key in this time. 0 ends the old key now.",
+        help_text=gettext_lazy(
+            "Give its programs the new key in this time. 0 ends the old key now."
+        ),
     )
 
 
@@ -82,7 +92,7 @@ class ApiKeyAdmin(SecretPageAdmin):
     """The secret of a key is only in the response to its creation."""
 
     form = ApiKeyForm
-    secret_title = "The new API key"
+    secret_title = gettext_lazy("The new API key")
     secret_template = "admin/django_ojs/apikey/created.html"
     fields = (
         *("name", "scopes", "queues", "expires_at"),
@@ -125,8 +135,9 @@ class ApiKeyAdmin(SecretPageAdmin):
         if "expires_at" in form.base_fields:
             # Django's label of the two inputs names neither of them.
             moment: Any = form.base_fields["expires_at"].widget
-            for part, name in zip(moment.widgets, ("date", "time"), strict=True):
-                part.attrs["aria-label"] = f"Expires at, {name}"
+            labels = (_("Expires at, date"), _("Expires at, time"))
+            for part, label in zip(moment.widgets, labels, strict=True):
+                part.attrs["aria-label"] = label
         if "scopes" in form.base_fields:  # Not if the user may only view.
             granted = granted_scopes(request)
             field: Any = form.base_fields["scopes"]
@@ -185,7 +196,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         for key in queryset:
             self.delete_model(request, key)
 
-    @admin.action(description="Revoke", permissions=["change"])
+    @admin.action(description=gettext_lazy("Revoke"), permissions=["change"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         done = 0
         for key in queryset.filter(revoked_at=None):
@@ -194,9 +205,18 @@ class ApiKeyAdmin(SecretPageAdmin):
                 self.log_change(request, key, "Revoked.")
                 done += 1
         skipped = queryset.count() - done
+        text = (
+            ngettext(
+                "%(count)d revoked, %(skipped)d skipped.",
+                "%(count)d revoked, %(skipped)d skipped.",
+                done,
+            )
+            if skipped
+            else ngettext("%(count)d revoked.", "%(count)d revoked.", done)
+        )
         self.message_user(
             request,
-            f"{done} revoked, {skipped} skipped." if skipped else f"{done} revoked.",
+            text % {"count": done, "skipped": skipped},
             messages.WARNING if skipped else messages.SUCCESS,
         )
 
@@ -232,7 +252,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Replace {key}",
+            "title": _("Replace %(key)s") % {"key": key},
             "opts": self.opts,
             "admin_site": self.admin_site,
             "object": key,
@@ -250,7 +270,11 @@ class ApiKeyAdmin(SecretPageAdmin):
         until = "" if old.expires_at is None else _moment(old.expires_at)
         self.log_change(request, key, f"Replaced by {new.prefix}; valid until {until}.")
         self.log_addition(request, new, f"Replaces {key.prefix}.")
-        self.message_user(request, f"The old key {key.prefix} is valid until {until}.")
+        self.message_user(
+            request,
+            _("The old key %(prefix)s is valid until %(time)s.")
+            % {"prefix": key.prefix, "time": until},
+        )
         return self.secret_page(request, new, text)
 
     def render_change_form(
@@ -264,21 +288,24 @@ class ApiKeyAdmin(SecretPageAdmin):
         )
         return super().render_change_form(request, context, *args, **kwargs)
 
-    @admin.display(description="status")
+    @admin.display(description=gettext_lazy("status"))
     def status(self, key: ApiKey) -> str:
         text = key_expiry.status_text(key)
         replaced = getattr(key, "replaced_by", None)
         if replaced and key.expires_at is not None and api_keys.status(key) == api_keys.ACTIVE:
-            return f"{text}; valid until {_moment(key.expires_at)}"
+            return _("%(status)s; valid until %(time)s") % {
+                "status": text,
+                "time": _moment(key.expires_at),
+            }
         return text
 
-    @admin.display(description="scopes")
+    @admin.display(description=gettext_lazy("scopes"))
     def scope_names(self, key: ApiKey) -> str:
         return ", ".join(key.scopes)
 
-    @admin.display(description="queues")
+    @admin.display(description=gettext_lazy("queues"))
     def queue_names(self, key: ApiKey) -> str:
-        return ", ".join(key.queues) or "all"
+        return ", ".join(key.queues) or pgettext("queues", "all")
 
 
 def _moment(moment: datetime) -> str:

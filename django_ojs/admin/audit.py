@@ -6,7 +6,8 @@ from typing import Any, Final
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from django_ojs.admin import audit_search
 from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
@@ -28,9 +29,9 @@ _JOBS: Final = ("job", "copy_of")
 
 #: The lists, each with its label and the kinds of actors; none are all.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
-    "people": (_("People"), audit_search.PEOPLE),
-    "programs": (_("Programs"), audit_search.PROGRAMS),
-    "all": (_("All"), ()),
+    "people": (gettext_lazy("People"), audit_search.PEOPLE),
+    "programs": (gettext_lazy("Programs"), audit_search.PROGRAMS),
+    "all": (gettext_lazy("All"), ()),
 }
 
 #: The model that has the page of an object, by the type.
@@ -102,7 +103,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
             "keeps": settings().keep_audit_entries,
             "timed_out": query.timed_out,
         }
-        return self.render(request, "audit_trail", "Audit trail", context)
+        return self.render(request, "audit_trail", _("Audit trail"), context)
 
 
 def _page(
@@ -118,13 +119,13 @@ def _page(
         if before:
             newest = newest.filter(pk__lt=before)
         keys = newest.order_by("-pk").values_list("pk", flat=True)
-        end = query("entries", lambda: list(keys[SCAN_LIMIT : SCAN_LIMIT + 1]))
+        end = query(gettext_noop("entries"), lambda: list(keys[SCAN_LIMIT : SCAN_LIMIT + 1]))
         if end is None:
             return None, None
         if end:
             last = end[0]
             found = found.filter(pk__gt=last)
-    rows = query("entries", lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
+    rows = query(gettext_noop("entries"), lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
     if rows is None:
         return None, None
     if len(rows) > PER_PAGE:
@@ -176,6 +177,6 @@ def _text(value: Any) -> str:
     if value is None or value in ("", []):
         return "—"
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"

@@ -6,18 +6,23 @@ from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from django_ojs.formatting import StrOrPromise
 from django_ojs.models import ActorKind, AuditEntry
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import search_query
 from django_ojs.spec import ids
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.suggestions import nearest
 
 #: The qualifiers, with examples.
-QUALIFIERS: Final[dict[str, str]] = {
-    "actor": 'actor:ann, actor:shop* or actor:"shop (k3v9x0a2bq)"',
-    "action": "action:queue.paused, or action:queue.* (everything that is done to queues)",
-    "object": "object:queue/email, or object:email (of any type)",
+QUALIFIERS: Final[dict[str, StrOrPromise]] = {
+    "actor": gettext_lazy('actor:ann, actor:shop* or actor:"shop (k3v9x0a2bq)"'),
+    "action": gettext_lazy(
+        "action:queue.paused, or action:queue.* (everything that is done to queues)"
+    ),
+    "object": gettext_lazy("object:queue/email, or object:email (of any type)"),
     "day": "day:2026-01-31",
 }
 #: Who acted, by the name of a list.
@@ -56,7 +61,7 @@ class AuditSearch:
         if self.action:
             found = found.filter(action__in=_actions(self.action))
         if self.object:
-            type, _, key = self.object.partition("/")
+            type, _slash, key = self.object.partition("/")
             is_typed = key and type in audit_trail.OBJECT_TYPES
             of_type = Q(object_type=type, object_id=key) if is_typed else Q()
             found = found.filter(of_type or Q(object_id=self.object))
@@ -81,28 +86,53 @@ class AuditSearch:
 def parse(text: str) -> AuditSearch:
     """Parse a search; every text has a result."""
     if len(text) > search_query.MAX_LENGTH:
-        return AuditSearch(errors=[f"At most {search_query.MAX_LENGTH} characters."])
+        return AuditSearch(
+            errors=[_("At most %(limit)s characters.") % {"limit": search_query.MAX_LENGTH}]
+        )
     search, errors = AuditSearch(), []
-    for name, value, _ in search_query.split(text):
+    for name, value, _rest in search_query.split(text):
         if not (name + value).isprintable():
-            errors.append("Use printable characters only.")
+            errors.append(_("Use printable characters only."))
         elif name not in QUALIFIERS:
-            hint = did_you_mean(name, QUALIFIERS) if name else "Write actor:NAME or object:NAME. "
-            known = f"The qualifiers are {', '.join(QUALIFIERS)}."
-            errors.append(f"{_cut(name or value)} is no qualifier. {hint}{known}")
+            errors.append(_no_qualifier(name, value))
         elif getattr(search, name):
-            errors.append(f"{name} is given twice.")
+            errors.append(_("%(name)s is given twice.") % {"name": name})
         elif name == "day":
             if (day := _day(value)) is None:
-                errors.append("day must be a date such as 2026-01-31.")
+                errors.append(_("day must be a date such as 2026-01-31."))
             search = replace(search, day=day)
         elif name == "action" and not _actions(value):
-            hint = did_you_mean(value, audit_trail.ACTIONS)
-            errors.append(f"There is no action {_cut(value)}. {hint}")
+            errors.append(_no_action(value))
         else:
             given: dict[str, Any] = {name: value}
             search = replace(search, **given)
     return replace(search, errors=errors)
+
+
+def _no_qualifier(name: str, value: str) -> str:
+    near = nearest(name, QUALIFIERS) if name else None
+    values = {"word": _cut(name or value), "near": near, "known": ", ".join(QUALIFIERS)}
+    if not name:
+        text = _(
+            "%(word)s is no qualifier. Write actor:NAME or object:NAME. The qualifiers are "
+            "%(known)s."
+        )
+    elif near is None:
+        text = _("%(word)s is no qualifier. The qualifiers are %(known)s.")
+    else:
+        text = _("%(word)s is no qualifier. Did you mean %(near)s? The qualifiers are %(known)s.")
+    return text % values
+
+
+def _no_action(value: str) -> str:
+    near = nearest(value, audit_trail.ACTIONS)
+    values = {"action": _cut(value), "near": near, "known": ", ".join(audit_trail.ACTIONS)}
+    text = (
+        _("There is no action %(action)s. The names are %(known)s.")
+        if near is None
+        else _("There is no action %(action)s. Did you mean %(near)s?")
+    )
+    return text % values
 
 
 def _actions(value: str) -> list[str]:

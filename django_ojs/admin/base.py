@@ -26,12 +26,14 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.utils.translation import gettext as _
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.conf import settings
+from django_ojs.formatting import StrOrPromise, in_english
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
@@ -56,7 +58,7 @@ class Button:
     `is_link`: it leads to another page and changes nothing.
     """
 
-    label: str
+    label: StrOrPromise
     url: str
     destructive: bool
     needs_confirmation: bool = True
@@ -107,6 +109,16 @@ class OperatorModelAdmin(_Admin):
     def _check_view_permission(self, request: HttpRequest) -> None:
         if not self.has_view_permission(request):
             raise PermissionDenied
+
+    # --- Django's log, which is stored and read in other languages too --------------------------
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        with in_english():
+            return super().log_addition(request, obj, str(message))
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        with in_english():
+            return super().log_change(request, obj, str(message))
 
     # --- URLs -------------------------------------------------------------------------------------
 
@@ -208,7 +220,7 @@ class OperatorModelAdmin(_Admin):
             )
         except Http404 as error:  # Mostly an old link: the page says where to go next.
             reason = error.args[0] if error.args else ""
-            return self.render(request, "not_found", "Not found", {"reason": reason}, status=404)
+            return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=404)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -276,7 +288,12 @@ class OperatorModelAdmin(_Admin):
         return [] if page is None else page.buttons(request, obj, *names)
 
     def link(
-        self, request: HttpRequest, label: str, model: type[Model], *key: str, query: str = ""
+        self,
+        request: HttpRequest,
+        label: StrOrPromise,
+        model: type[Model],
+        *key: str,
+        query: str = "",
     ) -> list[Button]:
         """Return a link to a page of another model, or none for a user who may not see it."""
         page = self._viewable(request, model)
@@ -322,7 +339,7 @@ class OperatorModelAdmin(_Admin):
         self,
         request: HttpRequest,
         template: str,
-        title: str,
+        title: StrOrPromise,
         context: Mapping[str, Any],
         *,
         status: int = 200,

@@ -6,8 +6,10 @@ from typing import Final
 from django.http import HttpRequest
 from django.urls import NoReverseMatch
 from django.utils.http import urlencode
+from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
+from django_ojs.formatting import StrOrPromise
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -23,7 +25,7 @@ class BulkAction:
     scope: Scope
     states: frozenset[State]
     destructive: bool
-    consequence: str
+    consequence: StrOrPromise
 
     def applies_to(self, which: JobFilter) -> bool:
         """Return whether the filter can match a job in one of the states."""
@@ -40,31 +42,38 @@ BULK_ACTIONS: Final[dict[str, BulkAction]] = {
             scope=Scope.OPERATOR,
             states=frozenset({State.DISCARDED}),
             destructive=False,
-            consequence="Discarded jobs become available again, with all their attempts.",
+            consequence=gettext_lazy(
+                "Discarded jobs become available again, with all their attempts."
+            ),
         ),
         BulkAction(
             action=BulkActionName.RUN_NOW,
             scope=Scope.OPERATOR,
             states=frozenset(sources(Trigger.TIMER, State.AVAILABLE)),
             destructive=False,
-            consequence="Scheduled and retryable jobs become available before they are due. Their "
-            "attempts stay as they are.",
+            consequence=gettext_lazy(
+                "Scheduled and retryable jobs become available before they are "
+                "due. Their attempts stay as they are."
+            ),
         ),
         BulkAction(
             action=BulkActionName.CANCEL,
             scope=Scope.OPERATOR,
             states=frozenset(sources(Trigger.CANCEL, State.CANCELLED)),
             destructive=True,
-            consequence="A cancelled job does not run again and cannot be restored. "
-            "Running jobs are cancelled only if the search names state:active.",
+            consequence=gettext_lazy(
+                "A cancelled job does not run again and cannot be restored. "
+                "Running jobs are cancelled only if the search names state:active."
+            ),
         ),
         BulkAction(
             action=BulkActionName.DELETE,
             scope=Scope.ADMIN,
             states=TERMINAL,
             destructive=True,
-            consequence="Finished jobs are deleted permanently, with arguments, results and "
-            "errors.",
+            consequence=gettext_lazy(
+                "Finished jobs are deleted permanently, with arguments, results and errors."
+            ),
         ),
     )
 }

@@ -7,6 +7,8 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, Skipped
@@ -15,6 +17,7 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.formatting import lazy_sentence
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
@@ -29,8 +32,8 @@ PER_PAGE: Final = 50
 
 def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
     if not bulk_operations.stop(operation.pk, by=request.user.get_username()):
-        raise Skipped("The operation has already ended.")
-    return "Stopped. What it has done is not undone."
+        raise Skipped(_("The operation has already ended."))
+    return lazy_sentence(gettext_lazy("Stopped. What it has done is not undone."))
 
 
 class BulkOperationAdmin(OperatorModelAdmin):
@@ -40,8 +43,8 @@ class BulkOperationAdmin(OperatorModelAdmin):
     object_actions = (
         Action(
             name="stop",
-            label="Stop",
-            done="stopped",
+            label=gettext_lazy("Stop"),
+            done=ngettext_lazy("%(count)d stopped", "%(count)d stopped", "count"),
             scope=Scope.OPERATOR,
             run=_stop,
             destructive=True,
@@ -61,7 +64,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         return self.render(
             request,
             "bulk_operations",
-            "Bulk operations",
+            _("Bulk operations"),
             {
                 "rows": [_context(operation) for operation in shown[:PER_PAGE]],
                 "older": shown[PER_PAGE - 1].pk if len(shown) > PER_PAGE else None,
@@ -72,9 +75,11 @@ class BulkOperationAdmin(OperatorModelAdmin):
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         operation = self.get_object(request, key)
         if operation is None:
-            raise Http404("There is no such bulk operation; old ones are pruned.")
+            raise Http404(_("There is no such bulk operation; old ones are pruned."))
         with timed_queries() as query:
-            retried = query("retried jobs", lambda: bulk_operations.retried(operation))
+            retried = query(
+                gettext_noop("retried jobs"), lambda: bulk_operations.retried(operation)
+            )
         context = _context(operation) | {
             "retried": retried,
             "retried_links": _links(operation, retried),
@@ -130,14 +135,14 @@ class BulkOperationAdmin(OperatorModelAdmin):
     ) -> HttpResponse:
         meant = bulk_operations.applicable(bulk_action.action, which)
         with timed_queries() as query:
-            number = query("number of jobs", lambda: listing.count(meant))
+            number = query(gettext_noop("number of jobs"), lambda: listing.count(meant))
         return self.render(
             request,
             "bulk_action",
-            bulk_action.action.of("all matching"),
+            bulk_action.action.of(_("all matching")),
             {
                 "bulk_action": bulk_action,
-                "button_text": bulk_action.action.of("all"),
+                "button_text": bulk_action.action.of(pgettext("jobs", "all")),
                 "q": search_query.render(which),
                 "jobs_query": filter_query(which),
                 "number": number[0] if number else None,
@@ -170,14 +175,16 @@ def _links(
     """Return the numbers of jobs that a retry led to, in words, each with the list of the jobs."""
     if found is None:
         return []
-    groups: tuple[tuple[int, str, tuple[State, ...]], ...] = (
-        (found.completed, "completed", (State.COMPLETED,)),
-        (found.failed_again, "failed again", (State.DISCARDED,)),
-        (found.open, "not ended", tuple(state for state in State if state not in TERMINAL)),
-        (found.cancelled, "cancelled", (State.CANCELLED,)),
+    is_open = tuple(state for state in State if state not in TERMINAL)
+    #: A number, what it counts, the states, and whether it is shown if it is 0.
+    groups: tuple[tuple[int, str, tuple[State, ...], bool], ...] = (
+        (found.completed, pgettext("retried jobs", "completed"), (State.COMPLETED,), True),
+        (found.failed_again, pgettext("retried jobs", "failed again"), (State.DISCARDED,), True),
+        (found.open, pgettext("retried jobs", "not ended"), is_open, False),
+        (found.cancelled, pgettext("retried jobs", "cancelled"), (State.CANCELLED,), False),
     )
     return [
         (number, label, filter_query(JobFilter(retried_by=operation.pk, states=states)))
-        for number, label, states in groups
-        if number or label in ("completed", "failed again")
+        for number, label, states, always in groups
+        if number or always
     ]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from django.utils.translation import gettext as _
+
 from django_ojs.formatting import duration, number, short
 
 #: The view box of a chart; the page stretches it.
@@ -84,7 +86,7 @@ def bars(
     columns: Sequence[str],
     series: Sequence[Series],
     *,
-    first: str = "time",
+    first: str = "",
     seconds: bool = False,
     unit: str = "",
     markers: Mapping[int, str] = MappingProxyType({}),
@@ -155,7 +157,7 @@ def bars(
         if len(columns) > 2
         else columns,
         legend=[(one.name, one.kind, "" if seconds else number(_total(one))) for one in series],
-        head=(first, *(one.name for one in series)),
+        head=(first or _("time"), *(one.name for one in series)),
         rows=rows,
         empty=not highest,
     )
@@ -173,7 +175,8 @@ def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Cha
     line = _line(values, top, step, height - 2, middle=False, down=1)
     area = f"{line}V{height}H0z" if line else ""
     return Chart(
-        title=f"{title}: {number(sum(values))} in total, at most {number(top)} per minute",
+        title=_("%(title)s: %(total)s in total, at most %(most)s per minute")
+        % {"title": title, "total": number(sum(values)), "most": number(top)},
         width=width,
         height=height,
         bars=[Shape(kind=kind, path=area)],
@@ -187,17 +190,17 @@ def histogram(title: str, buckets: Sequence[int], *, kind: str = "done") -> Char
     used = [index for index, count in enumerate(buckets) if count]
     shown = range(min(used, default=0), max(used, default=0) + 1)
     names = [_range(index, len(buckets)) for index in shown]
-    series = [Series(name="jobs", kind=kind, values=[buckets[index] for index in shown])]
-    return bars(title, names, series, first="duration", unit="number of jobs")
+    series = [Series(name=_("jobs"), kind=kind, values=[buckets[index] for index in shown])]
+    return bars(title, names, series, first=_("duration"), unit=_("number of jobs"))
 
 
 def _range(index: int, number_of_buckets: int) -> str:
     if index == 0:
-        return f"under {duration(0.001)}"
+        return _("under %(duration)s") % {"duration": duration(0.001)}
     low = duration(2 ** (index - 1) / 1000)
-    return (
-        f"over {low}" if index == number_of_buckets - 1 else f"{low} to {duration(2**index / 1000)}"
-    )
+    if index == number_of_buckets - 1:
+        return _("over %(duration)s") % {"duration": low}
+    return _("%(low)s to %(high)s") % {"low": low, "high": duration(2**index / 1000)}
 
 
 def _line(

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from django_ojs.admin.actions import Action, ActionResult
 
@@ -22,12 +23,14 @@ class NameForm(forms.Form):
     def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._name = name
-        self.fields["confirm_name"].label = f"Type {name} to confirm"
+        self.fields["confirm_name"].label = _("Type %(name)s to confirm") % {"name": name}
 
     def clean_confirm_name(self) -> str:
         typed = str(self.cleaned_data["confirm_name"])
         if typed != self._name:
-            raise forms.ValidationError(f"This is not the name. Type {self._name}.")
+            raise forms.ValidationError(
+                _("This is not the name. Type %(name)s.") % {"name": self._name}
+            )
         return typed
 
 
@@ -68,7 +71,7 @@ class Confirmation:
     def context(self, request: HttpRequest) -> dict[str, Any]:
         """Return the context of confirm.html."""
         consequences = self.action.consequences
-        confirm, leave = self.action.label, "Back without changes"
+        confirm, leave = self.action.label, _("Back without changes")
         if self.action.choices is not None:
             confirm, leave = self.action.choices(self.existing)
         return {

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from django import forms
+from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
 from django_ojs.models import CronJob
@@ -13,10 +14,10 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 
 _POLICIES: Final = {
-    OverlapPolicy.SKIP: "skip: the earlier run goes on, this one is left out",
-    OverlapPolicy.ALLOW: "allow: both run",
-    OverlapPolicy.CANCEL_PREVIOUS: "cancel_previous: the earlier run is cancelled",
-    OverlapPolicy.ENQUEUE: "enqueue: this one waits until the earlier run has ended",
+    OverlapPolicy.SKIP: gettext_lazy("skip: the earlier run goes on, this one is left out"),
+    OverlapPolicy.ALLOW: gettext_lazy("allow: both run"),
+    OverlapPolicy.CANCEL_PREVIOUS: gettext_lazy("cancel_previous: the earlier run is cancelled"),
+    OverlapPolicy.ENQUEUE: gettext_lazy("enqueue: this one waits until the earlier run has ended"),
 }
 #: The form's field for a field of an error.
 _FIELDS: Final = {"cron": "expression"}
@@ -26,33 +27,43 @@ class CronJobForm(forms.Form):
     """A cron job. Without `existing` it is a new one; without `payload` its arguments are kept."""
 
     name = forms.CharField(
+        label=gettext_lazy("Name"),
         max_length=255,
-        help_text="a-z, 0-9, - and dots. It identifies the cron job and cannot be changed.",
+        help_text=gettext_lazy(
+            "a-z, 0-9, - and dots. It identifies the cron job and cannot be changed."
+        ),
     )
     expression = forms.CharField(
         max_length=255,
-        label="Schedule",
+        label=gettext_lazy("Schedule"),
         help_text=(
-            "Minute, hour, day of the month, month, day of the week: 0 9 * * MON-FRI. "
-            "Or @hourly, @daily, @every 30m."
+            gettext_lazy(
+                "Minute, hour, day of the month, month, day of the week: 0 9 * * "
+                "MON-FRI. Or @hourly, @daily, @every 30m."
+            )
         ),
     )
     timezone = forms.CharField(
-        max_length=255, initial="UTC", help_text="A name such as Europe/Paris."
+        label=gettext_lazy("Timezone"),
+        max_length=255,
+        initial="UTC",
+        help_text=gettext_lazy("A name such as Europe/Paris."),
     )
-    type = forms.CharField(max_length=255, label="Job type")
-    queue = forms.CharField(max_length=255, initial="default")
+    type = forms.CharField(max_length=255, label=gettext_lazy("Job type"))
+    queue = forms.CharField(label=gettext_lazy("Queue"), max_length=255, initial="default")
     args = forms.CharField(
         required=False,
-        label="Arguments",
+        label=gettext_lazy("Arguments"),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="A JSON array.",
+        help_text=gettext_lazy("A JSON array."),
     )
     overlap_policy = forms.ChoiceField(
         choices=[(policy.value, text) for policy, text in _POLICIES.items()],
-        label="When a run has not ended",
+        label=gettext_lazy("When a run has not ended"),
     )
-    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2}))
+    description = forms.CharField(
+        label=gettext_lazy("Description"), required=False, widget=forms.Textarea(attrs={"rows": 2})
+    )
 
     def __init__(self, data: Any, *, existing: CronJob | None, payload: bool) -> None:
         super().__init__(data, initial=None if existing is None else _values(existing))

@@ -10,6 +10,8 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, Skipped
@@ -17,10 +19,11 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.cron_form import CronJobForm
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.formatting import lazy_sentence
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
-from django_ojs.operations.cron import schedule
+from django_ojs.operations.cron import description, schedule
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.cron import CronExpressionError, check_timezone
@@ -45,37 +48,42 @@ class _Run:
 
 def _pause(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     if not job.enabled:
-        raise Skipped("The cron job is already paused.")
+        raise Skipped(_("The cron job is already paused."))
     cron.set_enabled(job.name, False)
-    return f"Cron job {job.name} is paused: it enqueues nothing until it is resumed."
+    return lazy_sentence(
+        gettext_lazy("Cron job %(name)s is paused: it enqueues nothing until it is resumed."),
+        name=job.name,
+    )
 
 
 def _resume(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     if job.enabled:
-        raise Skipped("The cron job is not paused.")
+        raise Skipped(_("The cron job is not paused."))
     cron.set_enabled(job.name, True)
-    return f"Cron job {job.name} is resumed."
+    return lazy_sentence(gettext_lazy("Cron job %(name)s is resumed."), name=job.name)
 
 
 def _run(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     queued = cron.trigger(job.name, by=request.user.get_username())
-    return f"Cron job {job.name} has enqueued job {queued.id}."
+    return lazy_sentence(
+        gettext_lazy("Cron job %(name)s has enqueued job %(id)s."), name=job.name, id=queued.id
+    )
 
 
 def _run_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        "A job is enqueued now. The schedule stays as it is.",
-        "The overlap policy applies: with skip, nothing is enqueued while a run has not ended.",
+        _("A job is enqueued now. The schedule stays as it is."),
+        _("The overlap policy applies: with skip, nothing is enqueued while a run has not ended."),
     )
 
 
 def _remove(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     cron.remove(job.name)
-    return f"Cron job {job.name} is removed."
+    return lazy_sentence(gettext_lazy("Cron job %(name)s is removed."), name=job.name)
 
 
 def _remove_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    return ("It enqueues nothing any more. The jobs that it has enqueued stay.",)
+    return (_("It enqueues nothing any more. The jobs that it has enqueued stay."),)
 
 
 def _is_editable(job: CronJob) -> bool:
@@ -85,32 +93,32 @@ def _is_editable(job: CronJob) -> bool:
 ACTIONS: Final = (
     Action(
         name="run",
-        label="Run now",
-        done="run",
+        label=gettext_lazy("Run now"),
+        done=ngettext_lazy("%(count)d run", "%(count)d run", "count"),
         scope=Scope.OPERATOR,
         run=_run,
         consequences=_run_consequences,
     ),
     Action(
         name="pause",
-        label="Pause",
-        done="paused",
+        label=gettext_lazy("Pause"),
+        done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
         scope=Scope.OPERATOR,
         run=_pause,
         applies_to=lambda job: bool(job.enabled),
     ),
     Action(
         name="resume",
-        label="Resume",
-        done="resumed",
+        label=gettext_lazy("Resume"),
+        done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
         scope=Scope.OPERATOR,
         run=_resume,
         applies_to=lambda job: not job.enabled,
     ),
     Action(
         name="remove",
-        label="Remove",
-        done="removed",
+        label=gettext_lazy("Remove"),
+        done=ngettext_lazy("%(count)d removed", "%(count)d removed", "count"),
         scope=Scope.ADMIN,
         run=_remove,
         consequences=_remove_consequences,
@@ -147,14 +155,18 @@ class CronJobAdmin(OperatorModelAdmin):
             found = found.filter(pk__contains=text)
         with timed_queries() as query:
             names = query(
-                "cron jobs", lambda: list(found.values_list("pk", flat=True)[:_MAX_LISTED])
+                gettext_noop("cron jobs"),
+                lambda: list(found.values_list("pk", flat=True)[:_MAX_LISTED]),
             )
             shown, paging = page_of(names or [], request.GET.get("p", ""), PER_PAGE)
-            jobs = query("cron jobs", lambda: self.get_queryset(request).in_bulk(shown)) or {}
+            jobs = (
+                query(gettext_noop("cron jobs"), lambda: self.get_queryset(request).in_bulk(shown))
+                or {}
+            )
         return self.render(
             request,
             "cron_jobs",
-            "Cron jobs",
+            _("Cron jobs"),
             {
                 **paging,
                 "rows": [(jobs[name], _words(jobs[name])) for name in shown if name in jobs],
@@ -168,10 +180,10 @@ class CronJobAdmin(OperatorModelAdmin):
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
-            job = query("cron job", lambda: self.get_object(request, key))
+            job = query(gettext_noop("cron job"), lambda: self.get_object(request, key))
             if job is None and not query.timed_out:
-                raise Http404("There is no such cron job: it was removed, or never registered.")
-            runs = None if job is None else query("runs", lambda: _runs(key))
+                raise Http404(_("There is no such cron job: it was removed, or never registered."))
+            runs = None if job is None else query(gettext_noop("runs"), lambda: _runs(key))
         context: dict[str, Any] = {"job": job, "runs": runs, "timed_out": query.timed_out}
         if job is not None:
             context |= {
@@ -200,7 +212,7 @@ class CronJobAdmin(OperatorModelAdmin):
                 form.add_operation_error(error)
             else:
                 return HttpResponseRedirect(self.url("change", stored.pk))
-        title = "Create a cron job" if job is None else f"Edit {job.name}"
+        title = _("Create a cron job") if job is None else _("Edit %(name)s") % {"name": job.name}
         next_url = self.url("changelist") if job is None else self.url("change", job.pk)
         return self.render(request, "cron_form", title, {"form": form, "next": next_url})
 
@@ -208,12 +220,17 @@ class CronJobAdmin(OperatorModelAdmin):
         definition = form.definition()
         if job is None and self.get_object(request, definition.name) is not None:
             raise InvalidRequest.of("name", "is taken by another cron job.")
-        stored, _ = cron.register(definition)
+        stored, _is_new = cron.register(definition)
         if job is None:
             self.log_addition(request, stored, f"Created: {stored.expression}.")
         else:
             self.log_change(request, stored, f"Changed: {', '.join(form.changed_data)}.")
-        self.message_user(request, f"Cron job {stored.name} runs {_words(stored)}.", "SUCCESS")
+        self.message_user(
+            request,
+            _("Cron job %(name)s runs %(schedule)s.")
+            % {"name": stored.name, "schedule": _words(stored)},
+            "SUCCESS",
+        )
         return stored
 
     def _create_url(self, request: HttpRequest) -> str:
@@ -226,9 +243,9 @@ class CronJobAdmin(OperatorModelAdmin):
 
 def _words(job: CronJob) -> str:
     try:
-        return schedule.parse_expression(job.expression).describe(job.timezone)
+        return description.describe(schedule.parse_expression(job.expression), job.timezone)
     except CronExpressionError as error:
-        return f"invalid: {error}"
+        return _("invalid: %(error)s") % {"error": error}
 
 
 def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from django.utils.translation import gettext_noop
+
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
@@ -35,21 +37,21 @@ class CurrentFindings:
 
 
 def read(query: TimedQueries) -> CurrentFindings:
-    listing = query("queues", lambda: queues.busiest(limit=MAX_CHECKED))
+    listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
     statuses = listing.queues if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
-    oldest = query("oldest jobs", lambda: oldest_available.oldest(waiting))
+    oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
     rows = queue_rows(query, statuses, oldest)
-    maintenance = query("maintenance mode", mode.status)
+    maintenance = query(gettext_noop("maintenance mode"), mode.status)
     findings = health.findings(
         rows.rows,
-        query("failures", health.observe) or health.Observations(),
+        query(gettext_noop("failures"), health.observe) or health.Observations(),
         maintenance=maintenance,
         stale=rows.listening.stale if rows.listening else 0,
         # Of the server that the claims are made on.
-        transaction=query.of_primary("open transactions", health.oldest_transaction),
+        transaction=query.of_primary(gettext_noop("open transactions"), health.oldest_transaction),
         replica=replica.problem(),
-        keys=query("API keys", key_expiry.problems) or (),
+        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
     )
     return CurrentFindings(
         findings=findings,

@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
@@ -27,13 +29,14 @@ class DeadLetterAdmin(OperatorModelAdmin):
         latest_first = request.GET.get("sort") == "last"
         with timed_queries() as query:
             found = query(
-                "dead letters", lambda: dead_letter_groups.groups(latest_first=latest_first)
+                gettext_noop("dead letters"),
+                lambda: dead_letter_groups.groups(latest_first=latest_first),
             )
         all_dead = JobFilter(dead_letter=True)
         return self.render(
             request,
             "dead_letters",
-            "Dead letters",
+            _("Dead letters"),
             {
                 "found": found,
                 "latest_first": latest_first,
@@ -58,12 +61,12 @@ class DeadLetterAdmin(OperatorModelAdmin):
             "group": group,
             "jobs_url": jobs_url + filter_query(which) if which else "",
             "message": error.get("message", "") if isinstance(error, dict) else "",
-            "buttons": bulk_buttons(self, request, which, what="group") if which else (),
+            "buttons": bulk_buttons(self, request, which, what=_("group")) if which else (),
         }
 
 
 def _all(found: Groups) -> str:
-    return f"all {number(found.seen)}{'+' * found.more}"
+    return _("all %(count)s") % {"count": f"{number(found.seen)}{'+' * found.more}"}
 
 
 def _filter(group: Group) -> JobFilter | None:

@@ -8,11 +8,14 @@ from uuid import UUID
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
+from django_ojs.formatting import lazy_sentence
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import run_again
@@ -81,7 +84,7 @@ def enqueue_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse
         )
         if response := _enqueue(page, request, form, values["bound"], options):
             return response
-    return page.render(request, "enqueue", f"Enqueue {type}", context)
+    return page.render(request, "enqueue", _("Enqueue %(type)s") % {"type": type}, context)
 
 
 def _types_page(
@@ -96,7 +99,7 @@ def _types_page(
         "suggested": known[:_MAX_TYPES],
         "next": page.url("changelist"),
     }
-    return page.render(request, "enqueue_type", "Enqueue a job", context)
+    return page.render(request, "enqueue_type", _("Enqueue a job"), context)
 
 
 def _enqueue(
@@ -113,7 +116,11 @@ def _enqueue(
     except OJSError as error:
         form.add_operation_error(error)
         return None
-    return _response(page, request, form, result, f"Enqueued in {result.queue}.")
+    return _response(page, request, form, result, _enqueued(result))
+
+
+def _enqueued(result: EnqueuedJob) -> str:
+    return lazy_sentence(gettext_lazy("Enqueued in %(queue)s."), queue=result.queue)
 
 
 def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: Any) -> HttpResponse:
@@ -149,19 +156,23 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         except OJSError as error:
             form.add_operation_error(error)
         else:
-            text = f"Enqueued a copy of {job.pk} in {result.queue}."
+            text = lazy_sentence(
+                gettext_lazy("Enqueued a copy of %(id)s in %(queue)s."),
+                id=job.pk,
+                queue=result.queue,
+            )
             if response := _response(page, request, form, result, text, copy_of=job):
                 return response
-    return page.render(request, "enqueue", f"Edit and run {job.type}", context)
+    return page.render(request, "enqueue", _("Edit and run %(type)s") % {"type": job.type}, context)
 
 
 def _job(page: OperatorModelAdmin, key: str) -> Job:
     try:
         job = transitions.get(UUID(key))
     except (ValueError, OJSError):
-        raise Http404("There is no job with this id; it may have been pruned.") from None
+        raise Http404(_("There is no job with this id; it may have been pruned.")) from None
     if job.state not in TERMINAL:
-        raise Http404("The job has not ended; only a job that has ended can be run again.")
+        raise Http404(_("The job has not ended; only a job that has ended can be run again."))
     return job
 
 
@@ -202,13 +213,16 @@ def _response(
 ) -> HttpResponse | None:
     match result.outcome:
         case Outcome.DROPPED:
-            form.add_operation_error(Conflict("An enqueue middleware dropped the job."))
+            form.add_operation_error(Conflict(_("An enqueue middleware dropped the job.")))
             return None
         case Outcome.OUTBOX:
-            page.message_user(request, f"Stored in the outbox for {result.destination}.", "SUCCESS")
+            stored = _("Stored in the outbox for %(destination)s.") % {
+                "destination": result.destination
+            }
+            page.message_user(request, stored, "SUCCESS")
             return HttpResponseRedirect(page.url("changelist"))
         case Outcome.DUPLICATE:
-            text = "A unique policy ignored the job: it equals this one."
+            text = _("A unique policy ignored the job: it equals this one.")
             page.message_user(request, text, "WARNING")
         case _:
             page.log_addition(request, result.model(), text)

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from django import forms
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.admin.names_field import QueueNameField
 from django_ojs.conf import settings
@@ -52,8 +54,9 @@ class JSONArgumentField(forms.CharField):
         except OJSError as error:
             raise forms.ValidationError(error.message) from None
         if self.expected is not None and not isinstance(found, self.expected):
-            kind = "an array" if self.expected is list else "an object"
-            raise forms.ValidationError(f"Must be {kind}.")
+            raise forms.ValidationError(
+                _("Must be an array.") if self.expected is list else _("Must be an object.")
+            )
         return found
 
 
@@ -80,10 +83,15 @@ class EnqueueForm(forms.Form):
     """
 
     queue = QueueNameField()
-    priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
+    priority = forms.IntegerField(
+        label=gettext_lazy("Priority"),
+        required=False,
+        min_value=MIN_PRIORITY,
+        max_value=MAX_PRIORITY,
+    )
     scheduled_at = forms.DateTimeField(
         required=False,
-        label="Run at",
+        label=gettext_lazy("Run at"),
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
 
@@ -113,7 +121,9 @@ class EnqueueForm(forms.Form):
         for name, value in zip(("queue", "priority"), if_empty, strict=True):
             self.fields[name].widget.attrs["placeholder"] = str(value)
         zone = timezone.get_current_timezone_name()
-        self.fields["scheduled_at"].help_text = f"In the time zone {zone}. Empty: at once."
+        self.fields["scheduled_at"].help_text = _("In the time zone %(zone)s. Empty: at once.") % {
+            "zone": zone
+        }
 
     @property
     def has_handler(self) -> bool:
@@ -146,7 +156,7 @@ class EnqueueForm(forms.Form):
         values = None if self._handler is None or as_json else _by_name(self._handler, args)
         if self._handler is None or values is None:
             self.fields["args"] = JSONArgumentField(
-                required=False, label="A JSON array", expected=list, rows=6
+                required=False, label=_("A JSON array"), expected=list, rows=6
             )
             if args is not None:
                 self.initial["args"] = json.pretty(list(args))
@@ -305,13 +315,17 @@ class _Float(_Number):
         except ValueError:
             found = math.nan
         if found is not None and not math.isfinite(found):
-            raise forms.ValidationError("Enter a number.")
+            raise forms.ValidationError(_("Enter a number."))
         return found
 
 
 class _YesNo(forms.ChoiceField):
     def __init__(self, *, empty: Any, **kwargs: Any) -> None:
-        blank = "choose" if kwargs["required"] else "default" if empty is _MISSING else "null"
+        blank = "null"
+        if kwargs["required"]:
+            blank = pgettext("a value", "choose")
+        elif empty is _MISSING:
+            blank = pgettext("a value", "default")
         super().__init__(choices=[("", blank), ("true", "true"), ("false", "false")], **kwargs)
         self.empty = empty
 
@@ -338,10 +352,10 @@ def _help(argument: Argument) -> str:
         words.append(_cut(text))
     if not argument.simple:
         array, obj = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-        kinds: dict[Any, str] = {array: "as a JSON array", obj: "as a JSON object"}
-        words.append(kinds.get(parameter.kind, "as JSON"))
+        kinds: dict[Any, str] = {array: _("as a JSON array"), obj: _("as a JSON object")}
+        words.append(kinds.get(parameter.kind, _("as JSON")))
     if parameter.default is not _MISSING:
-        words.append(f"default {_cut(repr(parameter.default))}")
+        words.append(_("default %(value)s") % {"value": _cut(repr(parameter.default))})
     return ", ".join(words)
 
 

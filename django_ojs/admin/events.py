@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
@@ -49,7 +51,7 @@ class EventAdmin(OperatorModelAdmin):
         return self.render(
             request,
             "events",
-            "Events",
+            _("Events"),
             {
                 "rows": None
                 if page is None
@@ -82,10 +84,10 @@ def _page(
         found = found.filter(type=type)
         if not subject:
             # A rare type among millions of events must not make the page slow.
-            newest = query("events", lambda: _newest(before))
+            newest = query(gettext_noop("events"), lambda: _newest(before))
             oldest = max(0, (newest or 0) - SCAN_LIMIT)
             found = found.filter(pk__gt=oldest)
-    rows = query("events", lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
+    rows = query(gettext_noop("events"), lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
     if rows is None:
         return None, None
     if len(rows) > PER_PAGE:

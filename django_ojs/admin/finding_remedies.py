@@ -6,6 +6,7 @@ from typing import Any, Final
 from django.contrib.admin.exceptions import NotRegistered
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
@@ -28,7 +29,7 @@ def remedies(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -
         return []
 
 
-def _maintenance(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
+def _maintenance(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     return page.end_maintenance(request)
 
 
@@ -48,7 +49,7 @@ def _full(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> l
     queue = finding.queue or ""
     return [
         *page.buttons_of(request, Queue(name=queue), "configure"),
-        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+        *jobs(page, request, _("Waiting jobs"), _waiting(finding)),
     ]
 
 
@@ -56,58 +57,60 @@ def _waiting(finding: Finding) -> JobFilter:
     return JobFilter(queue=finding.queue, states=(State.AVAILABLE,))
 
 
-def _workers(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
-    return page.link(request, "Workers", Worker)
+def _workers(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    return page.link(request, _("Workers"), Worker)
 
 
 def _late(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     running = JobFilter(queue=finding.queue, states=(State.ACTIVE,))
     return [
-        *jobs(page, request, "Running jobs", running),
-        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+        *jobs(page, request, _("Running jobs"), running),
+        *jobs(page, request, _("Waiting jobs"), _waiting(finding)),
     ]
 
 
 def _unworked(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     return [
         *_workers(page, request, finding),
-        *jobs(page, request, "Waiting jobs", _waiting(finding)),
+        *jobs(page, request, _("Waiting jobs"), _waiting(finding)),
     ]
 
 
 def _lost(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     if finding.job is not None:
-        return page.link(request, "The job", Job, str(finding.job))
+        return page.link(request, _("The job"), Job, str(finding.job))
     died = JobFilter(error_type="worker_death", type=finding.type)
-    return jobs(page, request, "Jobs whose worker died", died)
+    return jobs(page, request, _("Jobs whose worker died"), died)
 
 
 def _unknown_type(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     which = JobFilter(queue=finding.queue, type=finding.type)
     cancel = bulk_buttons(page, request, which, "cancel", what="all")
-    return [*jobs(page, request, "Its jobs", which), *cancel]
+    return [*jobs(page, request, _("Its jobs"), which), *cancel]
 
 
 def _failing(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     failed = JobFilter(
         queue=finding.queue, type=finding.type, states=(State.RETRYABLE, State.DISCARDED)
     )
-    return jobs(page, request, "Its failed jobs", failed)
+    return jobs(page, request, _("Its failed jobs"), failed)
 
 
-def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, _: Finding) -> list[Button]:
-    return page.link(request, "Dead letters", DeadLetterJob, query="?sort=last")
+def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    return page.link(request, _("Dead letters"), DeadLetterJob, query="?sort=last")
 
 
 def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     if finding.key is None or finding.key.replaced_by:
         return _key(page, request, finding)
-    return _key_page(page, request, finding, "replace", "Replace…")
+    return _key_page(page, request, finding, "replace", _("Replace…"))
 
 
 def _key(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     label = (
-        "Revoked key" if finding.key and finding.key.status == "revoked" else "Change its expiry"
+        _("Revoked key")
+        if finding.key and finding.key.status == "revoked"
+        else _("Change its expiry")
     )
     return _key_page(page, request, finding, "change", label)
 

@@ -5,9 +5,13 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.functional import lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.names_field import QueueNameField
+from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
@@ -23,19 +27,24 @@ class ChangesForm(forms.Form):
     """What a retry of a dead letter changes (ojs-dead-letter §6.3); empty fields change nothing."""
 
     queue = QueueNameField()
-    priority = forms.IntegerField(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY)
+    priority = forms.IntegerField(
+        label=gettext_lazy("Priority"),
+        required=False,
+        min_value=MIN_PRIORITY,
+        max_value=MAX_PRIORITY,
+    )
     max_attempts = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=1000,
-        label="Maximum attempts",
-        help_text="Attempts are counted from 1 again.",
+        label=gettext_lazy("Maximum attempts"),
+        help_text=gettext_lazy("Attempts are counted from 1 again."),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
-            field.widget.attrs.setdefault("placeholder", "unchanged")
+            field.widget.attrs.setdefault("placeholder", _("unchanged"))
 
 
 def overrides(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,66 +61,92 @@ def overrides(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(changed: Mapping[str, Any]) -> str:
     """Return the overrides of a retry in words: "queue b, 5 attempts"."""
-    words = [f"{name} {changed[name]}" for name in ("queue", "priority") if name in changed]
+    words = []
+    if "queue" in changed:
+        words.append(_("queue %(queue)s") % {"queue": changed["queue"]})
+    if "priority" in changed:
+        words.append(_("priority %(priority)s") % {"priority": changed["priority"]})
     if "retry" in changed:
-        words.append(f"{changed['retry']['max_attempts']} attempts")
+        number = changed["retry"]["max_attempts"]
+        text = ngettext("%(count)d attempt", "%(count)d attempts", number)
+        words.append(text % {"count": number})
     return ", ".join(words)
+
+
+_describe_lazily = lazy(describe, str)
 
 
 def _retry(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     retry.retry(job.pk)
-    return "Retried: the job is available again, with all its attempts."
+    return lazy_sentence(
+        gettext_lazy("Retried: the job is available again, with all its attempts.")
+    )
 
 
 def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     changed = overrides(values)
     dead_letters.retry(job.pk, override=changed or None)
-    with_changes = f" with {describe(changed)}" if changed else ""
-    return f"Retried{with_changes}: the job is available again, with all its attempts."
+    if not changed:
+        return lazy_sentence(
+            gettext_lazy("Retried: the job is available again, with all its attempts.")
+        )
+    return lazy_sentence(
+        gettext_lazy(
+            "Retried with %(changes)s: the job is available again, with all its attempts."
+        ),
+        changes=_describe_lazily(changed),
+    )
 
 
 def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
-    _, before = cancel.cancel(job.pk)
+    before = cancel.cancel(job.pk)[1]
     if before is State.ACTIVE:
-        return (
-            "Cancelled: its worker learns of it at the next heartbeat, and its result is rejected."
+        return lazy_sentence(
+            gettext_lazy(
+                "Cancelled: its worker learns of it at the next heartbeat, and its result is "
+                "rejected."
+            )
         )
-    return "Cancelled."
+    return lazy_sentence(gettext_lazy("Cancelled."))
 
 
 def _run_now(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     run_now.run_now(job.pk)
-    return "The job is available."
+    return lazy_sentence(gettext_lazy("The job is available."))
 
 
 def _run_again(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     copy = run_again.run_again(job.pk)
     match copy.outcome:
         case Outcome.DUPLICATE:
-            raise Skipped(f"A unique policy ignored the copy: it equals the job {copy.id}.")
+            raise Skipped(
+                _("A unique policy ignored the copy: it equals the job %(id)s.") % {"id": copy.id}
+            )
         case Outcome.DROPPED:
-            raise Skipped("An enqueue middleware dropped the copy.")
+            raise Skipped(_("An enqueue middleware dropped the copy."))
         case _:
-            return f"Enqueued a copy: {copy.id}."
+            return lazy_sentence(gettext_lazy("Enqueued a copy: %(id)s."), id=copy.id)
 
 
 def _activate(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     activate.activate(job.pk)
-    return "Activated: the job is available."
+    return lazy_sentence(gettext_lazy("Activated: the job is available."))
 
 
 def _delete(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     delete.delete(job.pk)
-    return "Deleted, with its error history."
+    return lazy_sentence(gettext_lazy("Deleted, with its error history."))
 
 
 def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     running = sum(job.state == State.ACTIVE for job in jobs)
-    sentences = ["A cancelled job does not run again and cannot be restored."]
+    sentences = [_("A cancelled job does not run again and cannot be restored.")]
     if running:
         sentences.append(
-            "The worker of a running job learns of it at its next heartbeat. What the handler has "
-            "done by then is not undone."
+            _(
+                "The worker of a running job learns of it at its next heartbeat. "
+                "What the handler has done by then is not undone."
+            )
         )
     return sentences
 
@@ -119,21 +154,21 @@ def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[
 def _cancel_choices(jobs: Sequence[Job]) -> tuple[str, str]:
     running = any(job.state == State.ACTIVE for job in jobs)
     if len(jobs) == 1:
-        return "Cancel this job", "Keep it running" if running else "Keep it"
-    return "Cancel these jobs", "Keep them running" if running else "Keep them"
+        return _("Cancel this job"), _("Keep it running") if running else _("Keep it")
+    return _("Cancel these jobs"), _("Keep them running") if running else _("Keep them")
 
 
 def _run_again_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     return (
-        "A copy with the same arguments is enqueued, and this job stays as it is."
+        _("A copy with the same arguments is enqueued, and this job stays as it is.")
         if len(jobs) == 1
-        else "Copies with the same arguments are enqueued, and these jobs stay as they are.",
-        "What the handler did the first time, it does again.",
+        else _("Copies with the same arguments are enqueued, and these jobs stay as they are."),
+        _("What the handler did the first time, it does again."),
     )
 
 
 def _delete_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
-    return ("The rows are deleted permanently, with arguments, result and errors.",)
+    return (_("The rows are deleted permanently, with arguments, result and errors."),)
 
 
 def _in(*states: State) -> Callable[[Job], bool]:
@@ -143,16 +178,16 @@ def _in(*states: State) -> Callable[[Job], bool]:
 JOB_ACTIONS = (
     Action(
         name="retry",
-        label="Retry",
-        done="retried",
+        label=gettext_lazy("Retry"),
+        done=ngettext_lazy("%(count)d retried", "%(count)d retried", "count"),
         scope=Scope.OPERATOR,
         run=_retry,
         applies_to=_in(State.DISCARDED),
     ),
     Action(
         name="retry-with",
-        label="Retry with changes",
-        done="retried",
+        label=gettext_lazy("Retry with changes"),
+        done=ngettext_lazy("%(count)d retried", "%(count)d retried", "count"),
         scope=Scope.OPERATOR,
         run=_retry_changed,
         form=ChangesForm,
@@ -161,16 +196,16 @@ JOB_ACTIONS = (
     ),
     Action(
         name="run-now",
-        label="Run now",
-        done="made available",
+        label=gettext_lazy("Run now"),
+        done=ngettext_lazy("%(count)d made available", "%(count)d made available", "count"),
         scope=Scope.OPERATOR,
         run=_run_now,
         applies_to=_in(*sources(Trigger.TIMER, State.AVAILABLE)),
     ),
     Action(
         name="run-again",
-        label="Run again",
-        done="enqueued again",
+        label=gettext_lazy("Run again"),
+        done=ngettext_lazy("%(count)d enqueued again", "%(count)d enqueued again", "count"),
         scope=Scope.OPERATOR,
         run=_run_again,
         consequences=_run_again_consequences,
@@ -178,16 +213,16 @@ JOB_ACTIONS = (
     ),
     Action(
         name="activate",
-        label="Activate",
-        done="activated",
+        label=gettext_lazy("Activate"),
+        done=ngettext_lazy("%(count)d activated", "%(count)d activated", "count"),
         scope=Scope.OPERATOR,
         run=_activate,
         applies_to=_in(State.PENDING),
     ),
     Action(
         name="cancel",
-        label="Cancel",
-        done="cancelled",
+        label=gettext_lazy("Cancel"),
+        done=ngettext_lazy("%(count)d cancelled", "%(count)d cancelled", "count"),
         scope=Scope.OPERATOR,
         run=_cancel,
         consequences=_cancel_consequences,
@@ -197,8 +232,8 @@ JOB_ACTIONS = (
     ),
     Action(
         name="delete",
-        label="Delete",
-        done="deleted",
+        label=gettext_lazy("Delete"),
+        done=ngettext_lazy("%(count)d deleted", "%(count)d deleted", "count"),
         scope=Scope.ADMIN,
         run=_delete,
         consequences=_delete_consequences,

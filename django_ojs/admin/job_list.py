@@ -7,8 +7,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing, search_query
@@ -27,32 +30,51 @@ _PREVIEW_LENGTH: Final = 140
 
 #: For each state a symbol and a colour, beside its name; and what the time column shows: a word,
 #: and a field.
-_SHOWN: Final[dict[State, tuple[str, str, str, str]]] = {
-    State.SCHEDULED: ("◷", "", "due", "due_at"),
-    State.PENDING: ("◌", "", "pending", "created_at"),
-    State.AVAILABLE: ("●", "", "waiting", "enqueued_at"),
-    State.ACTIVE: ("▶", "blue", "running", "started_at"),
-    State.RETRYABLE: ("↻", "fair", "due", "due_at"),
-    State.COMPLETED: ("✓", "good", "finished", "finished_at"),
-    State.CANCELLED: ("⊘", "", "cancelled", "finished_at"),
-    State.DISCARDED: ("✕", "bad", "discarded", "finished_at"),
+_SHOWN: Final[dict[State, tuple[str, str, StrOrPromise, str]]] = {
+    State.SCHEDULED: ("◷", "", pgettext_lazy("before a time", "due"), "due_at"),
+    State.PENDING: ("◌", "", pgettext_lazy("before a duration", "pending"), "created_at"),
+    State.AVAILABLE: ("●", "", pgettext_lazy("before a duration", "waiting"), "enqueued_at"),
+    State.ACTIVE: ("▶", "blue", pgettext_lazy("before a duration", "running"), "started_at"),
+    State.RETRYABLE: ("↻", "fair", pgettext_lazy("before a time", "due"), "due_at"),
+    State.COMPLETED: ("✓", "good", pgettext_lazy("before a time", "finished"), "finished_at"),
+    State.CANCELLED: ("⊘", "", pgettext_lazy("before a time", "cancelled"), "finished_at"),
+    State.DISCARDED: ("✕", "bad", pgettext_lazy("before a time", "discarded"), "finished_at"),
 }
-_DISCARDED: Final = {"expired": "expired", "dropped": "dropped", "operator": "removed"}
+_DISCARDED: Final[dict[str, StrOrPromise]] = {
+    "expired": pgettext_lazy("before a time", "expired"),
+    "dropped": pgettext_lazy("before a time", "dropped"),
+    "operator": pgettext_lazy("before a time", "removed"),
+}
+#: States of which the time column shows how long they have lasted.
+_LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
+
+#: The states, as a reader sees them.
+STATE_WORDS: Final[dict[State, StrOrPromise]] = {
+    State.SCHEDULED: pgettext_lazy("state of a job", "scheduled"),
+    State.PENDING: pgettext_lazy("state of a job", "pending"),
+    State.AVAILABLE: pgettext_lazy("state of a job", "available"),
+    State.ACTIVE: pgettext_lazy("state of a job", "active"),
+    State.RETRYABLE: pgettext_lazy("state of a job", "retryable"),
+    State.COMPLETED: pgettext_lazy("state of a job", "completed"),
+    State.CANCELLED: pgettext_lazy("state of a job", "cancelled"),
+    State.DISCARDED: pgettext_lazy("state of a job", "discarded"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
-    """A state as a symbol, a word and a colour."""
+    """A state as a symbol, a word and a colour. `value` names it in a query string."""
 
+    value: str
     symbol: str
-    word: str
+    word: StrOrPromise
     level: str
 
 
 #: How each state is shown, a dead letter apart.
 STATE_BADGES: Final = {
-    state: Badge(symbol=symbol, word=state.value, level=level)
-    for state, (symbol, level, _, _) in _SHOWN.items()
+    state: Badge(value=state.value, symbol=symbol, word=STATE_WORDS[state], level=level)
+    for state, (symbol, level, _word, _field) in _SHOWN.items()
 }
 
 
@@ -60,7 +82,7 @@ STATE_BADGES: Final = {
 class JobTime:
     """The time that matters in a job's state. `form`: `age` ("12 s") or `ago` ("in 3 min")."""
 
-    word: str
+    word: StrOrPromise
     moment: datetime | None
     form: str
 
@@ -88,15 +110,17 @@ class Tab:
 
 def badge(job: Job) -> Badge:
     shown = STATE_BADGES[State(job.state)]
-    return replace(shown, word="dead letter") if job.dead_letter else shown
+    return (
+        replace(shown, word=pgettext("state of a job", "dead letter")) if job.dead_letter else shown
+    )
 
 
 def job_time(job: Job) -> JobTime:
     state = State(job.state)
-    _, _, word, field = _SHOWN[state]
+    word, field = _SHOWN[state][2:]
     if state is State.DISCARDED:
         word = _DISCARDED.get(job.discard_reason or "", word)
-    form = "age" if word in ("pending", "waiting", "running") else "ago"
+    form = "age" if state in _LASTING else "ago"
     return JobTime(word=word, moment=getattr(job, field), form=form)
 
 
@@ -111,16 +135,17 @@ def page(
         text = after or before
         start = cursor.read(text, order) if text else None
     except OJSError:
-        errors.append("This page does not exist any more; this is the first page.")
+        errors.append(_("This page does not exist any more; this is the first page."))
     back = bool(before and not after) and start is not None
     found = query(
-        "jobs", lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back)
+        gettext_noop("jobs"),
+        lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back),
     )
-    total = query("number of jobs", lambda: listing.count(which))
+    total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
     jobs = found.jobs if found else []
     arguments = None
     if payload and jobs:
-        arguments = query("arguments", lambda: previews(jobs))
+        arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
     running = shares(query, jobs)
     older = newer = ""
     if back and jobs:
@@ -167,7 +192,7 @@ def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
         return {}
     reported = Job.primary.filter(pk__in=running, progress__isnull=False)
     columns = ("pk", "run", "progress__run", "progress__progress")
-    found = query("progress", lambda: list(reported.values_list(*columns))) or []
+    found = query(gettext_noop("progress"), lambda: list(reported.values_list(*columns))) or []
     return {
         key: share
         for key, run, reported_run, share in found
@@ -192,7 +217,7 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     numbers = None
     if any_state.counted:
         queues = [which.queue] if which.queue else None
-        counts = query("counts", lambda: stats.by_state(queues)) or {}
+        counts = query(gettext_noop("counts"), lambda: stats.by_state(queues)) or {}
         numbers = {state: counts.get(state, 0) for state in State}
     all_tab = Tab(
         badge=None,

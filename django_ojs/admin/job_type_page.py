@@ -5,6 +5,8 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, pgettext
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
@@ -27,24 +29,27 @@ _MAX_MESSAGE = 300
 def context(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, type: str, *, payload: bool
 ) -> dict[str, Any]:
-    hour = query("last hour", lambda: job_type.last_hour(type))
-    week = query("last week", lambda: job_type.last_week(type))
-    queues = query("queues", lambda: job_type.queues(type))
+    hour = query(gettext_noop("last hour"), lambda: job_type.last_hour(type))
+    week = query(gettext_noop("last week"), lambda: job_type.last_week(type))
+    queues = query(gettext_noop("queues"), lambda: job_type.queues(type))
     names = [each.queue for each in queues or ()]
-    workers = query.of_primary("workers", lambda: registry.workers_of_type(type, names))
+    workers = query.of_primary(
+        gettext_noop("workers"), lambda: registry.workers_of_type(type, names)
+    )
     since = timezone.now() - job_type.WEEK
-    deployed = query("releases", lambda: release_markers(since)) or []
-    errors = query("latest errors", lambda: job_type.latest_errors(type))
+    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
+    errors = query(gettext_noop("latest errors"), lambda: job_type.latest_errors(type))
     periods = (
-        ("Hour", hour),
-        ("Day", None if week is None else job_type.last_day(week)),
-        ("Week", week),
+        (_("Hour"), hour),
+        (_("Day"), None if week is None else job_type.last_day(week)),
+        (_("Week"), week),
     )
     return {
         "type": type,
         "findings": [
             (found, remedies(page, request, found))
-            for found in query("findings", lambda: health.findings_of_type(type)) or ()
+            for found in query(gettext_noop("findings"), lambda: health.findings_of_type(type))
+            or ()
         ],
         "handled_here": get_handler(type) is not None,
         "workers": None if workers is None else _workers(workers),
@@ -61,9 +66,9 @@ def context(
 
 def _links(page: OperatorModelAdmin, request: HttpRequest, type: str) -> list[Button]:
     wanted: Sequence[tuple[str, tuple[State, ...]]] = (
-        ("Its jobs", ()),
-        ("Failed", (State.RETRYABLE, State.DISCARDED)),
-        ("Running", (State.ACTIVE,)),
+        (_("Its jobs"), ()),
+        (pgettext("jobs", "Failed"), (State.RETRYABLE, State.DISCARDED)),
+        (pgettext("jobs", "Running"), (State.ACTIVE,)),
     )
     try:
         return [
@@ -78,9 +83,9 @@ def _links(page: OperatorModelAdmin, request: HttpRequest, type: str) -> list[Bu
 def _workers(found: registry.WorkersOfType) -> list[tuple[str, list[str], int]]:
     """Return groups of workers: what they have in common, some ids, and how many more there are."""
     groups = (
-        ("Running workers with a handler", found.having),
-        ("Workers of its queues without a handler, which postpone its jobs", found.lacking),
-        ("Workers of its queues that do not report their types", found.unknown),
+        (_("Running workers with a handler"), found.having),
+        (_("Workers of its queues without a handler, which postpone its jobs"), found.lacking),
+        (_("Workers of its queues that do not report their types"), found.unknown),
     )
     return [
         (label, ids[:_MAX_WORKERS], max(0, len(ids) - _MAX_WORKERS)) for label, ids in groups if ids

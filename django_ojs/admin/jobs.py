@@ -17,6 +17,8 @@ from django.http import (
 from django.urls import URLPattern
 from django.utils import timezone
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import enqueue, job_list, job_type_page, payloads, saved_searches
 from django_ojs.admin.audit import AuditRow, row_of
@@ -27,6 +29,7 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
+from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.access import audit_trail
@@ -87,7 +90,7 @@ class JobAdmin(OperatorModelAdmin):
         """Return what the search box suggests, as JSON."""
         self._check_view_permission(request)
         with timed_queries() as query:
-            values = query("suggestions", search_suggestions.values) or {}
+            values = query(gettext_noop("suggestions"), search_suggestions.values) or {}
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
         return JsonResponse({"qualifiers": search_query.QUALIFIERS, "values": values})
@@ -104,7 +107,7 @@ class JobAdmin(OperatorModelAdmin):
             context = job_type_page.context(self, request, query, type, payload=payload)
         context["timed_out"] = query.timed_out
         context["enqueue_url"] = enqueue.url(self, request, type=type)
-        return self.render(request, "job_type", f"Type {type}", context)
+        return self.render(request, "job_type", _("Type %(type)s") % {"type": type}, context)
 
     def saved_view(self, request: HttpRequest) -> HttpResponse:
         """Save a search of the user under a name, or delete the one that `delete` names."""
@@ -118,9 +121,12 @@ class JobAdmin(OperatorModelAdmin):
         form = saved_searches.SavedSearchForm(request.POST)
         if not form.is_valid():
             problems = [str(each) for errors in form.errors.values() for each in errors]
-            self.message_user(request, "Not saved. " + " ".join(problems), "WARNING")
+            text = _("Not saved. %(problems)s") % {"problems": " ".join(problems)}
+            self.message_user(request, text, "WARNING")
         elif not saved_searches.save(request, **_named(form)):
-            problem = f"Not saved: you have {saved_searches.MAX_SAVED} searches. Delete one first."
+            problem = _("Not saved: you have %(limit)d searches. Delete one first.") % {
+                "limit": saved_searches.MAX_SAVED
+            }
             self.message_user(request, problem, "WARNING")
         return HttpResponseRedirect(back)
 
@@ -145,15 +151,17 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             page = job_list.page(query, which, after, before, payload=payload)
             tabs = job_list.tabs(query, which)
-            saved = query("saved searches", lambda: saved_searches.of(request))
-            hint = None if page["rows"] else query("queues", lambda: unknown_name(which))
+            saved = query(gettext_noop("saved searches"), lambda: saved_searches.of(request))
+            hint = (
+                None if page["rows"] else query(gettext_noop("queues"), lambda: unknown_name(which))
+            )
         if hint:
             page["errors"].append(hint)
         examples = [Job(state=state, dead_letter=True) for state in which.states or State]
         return self.render(
             request,
             "jobs",
-            "Jobs",
+            _("Jobs"),
             {
                 **page,
                 "q": text,
@@ -186,20 +194,20 @@ class JobAdmin(OperatorModelAdmin):
             "complete": True,
             "timed_out": query.timed_out,
         }
-        return self.render(request, "jobs", "Jobs", context)
+        return self.render(request, "jobs", _("Jobs"), context)
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         job = Job.primary.filter(pk=self._parse_key(key)).first()
         if job is None:
-            raise Http404("There is no job with this id; it may have been pruned or deleted.")
+            raise Http404(_("There is no job with this id; it may have been pruned or deleted."))
         payload = payloads.has_permission(request)
         newest = events.kept().filter(subject=str(job.pk)).order_by("-id")[:_MAX_EVENTS]
         with timed_queries() as query:
-            attempts = query("attempts", lambda: _attempts(job)) or []
-            recorded = query("events", lambda: list(newest))
-            checkpoint = query("checkpoint", lambda: job.checkpoint)
-            done = query("history", lambda: _done(job))
-            not_running = query("why it does not run", lambda: why_not_running(job))
+            attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
+            recorded = query(gettext_noop("events"), lambda: list(newest))
+            checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
+            done = query(gettext_noop("history"), lambda: _done(job))
+            not_running = query(gettext_noop("why it does not run"), lambda: why_not_running(job))
         now = timezone.now()
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
@@ -264,18 +272,18 @@ def _values(
     job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
-    values = [("Arguments", _pretty(redacted(job.args)))]
+    values = [(_("Arguments"), _pretty(redacted(job.args)))]
     values += [
         (title, _pretty(redacted(value)))
         for title, value in (
-            ("Metadata", job.meta),
-            ("Result", job.result),
-            ("Progress", progress_data),
+            (_("Metadata"), job.meta),
+            (_("Result"), job.result),
+            (_("Progress"), progress_data),
         )
         if value not in (None, {}, [])
     ]
     if checkpoint is not None:
-        values.append(("Checkpoint", _pretty(redacted(checkpoint.state))))
+        values.append((_("Checkpoint"), _pretty(redacted(checkpoint.state))))
     return [(title, text, len(text) < _UNFOLDED_JSON) for title, text in values]
 
 
@@ -289,7 +297,10 @@ def _pretty(value: Any) -> str:
     text = json.pretty(value)
     if len(text) <= _MAX_JSON:
         return text
-    return f"{text[:_MAX_JSON]}\n… {len(text) - _MAX_JSON:,} more characters: GET /ojs/v1/jobs/"
+    return _("%(text)s\n… %(count)s more characters: GET /ojs/v1/jobs/") % {
+        "text": text[:_MAX_JSON],
+        "count": grouped(len(text) - _MAX_JSON),
+    }
 
 
 def _policies(job: Job) -> dict[str, Any]:

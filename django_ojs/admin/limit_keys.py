@@ -12,10 +12,12 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.operator_views import OperatorViews
-from django_ojs.formatting import duration
+from django_ojs.formatting import duration, grouped, lazy_grouped, lazy_sentence
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
@@ -70,15 +72,35 @@ class OverrideForm(_Form):
     """The rules are those of the HTTP API."""
 
     concurrency = forms.IntegerField(
-        required=False, help_text="So many jobs run at the same time; with 0 none starts."
+        label=gettext_lazy("Concurrency"),
+        required=False,
+        help_text=gettext_lazy("So many jobs run at the same time; with 0 none starts."),
     )
-    rate = forms.IntegerField(required=False, help_text="So many jobs start in the period.")
-    rate_period = forms.CharField(required=False, help_text="Such as PT1M or PT1H.")
-    throttle = forms.IntegerField(required=False, help_text="The same, evenly spaced.")
-    throttle_period = forms.CharField(required=False, help_text="Such as PT1S.")
+    rate = forms.IntegerField(
+        label=gettext_lazy("Rate"),
+        required=False,
+        help_text=gettext_lazy("So many jobs start in the period."),
+    )
+    rate_period = forms.CharField(
+        label=gettext_lazy("Rate period"),
+        required=False,
+        help_text=gettext_lazy("Such as PT1M or PT1H."),
+    )
+    throttle = forms.IntegerField(
+        label=gettext_lazy("Throttle"),
+        required=False,
+        help_text=gettext_lazy("The same, evenly spaced."),
+    )
+    throttle_period = forms.CharField(
+        label=gettext_lazy("Throttle period"),
+        required=False,
+        help_text=gettext_lazy("Such as PT1S."),
+    )
     # One field: of two, the second has no label.
     override_until = forms.DateTimeField(
-        required=False, help_text="Such as 2030-01-31 09:30. Empty: until it is ended."
+        label=gettext_lazy("Override until"),
+        required=False,
+        help_text=gettext_lazy("Such as 2030-01-31 09:30. Empty: until it is ended."),
     )
 
     class Meta:
@@ -107,7 +129,7 @@ class OverrideForm(_Form):
                     key, self.limits(), until=values["override_until"]
                 )
                 if not found and "key" in self.fields:  # The form of a new override.
-                    raise forms.ValidationError("Give one of the limits.")
+                    raise forms.ValidationError(_("Give one of the limits."))
             except OJSError as error:
                 text = error.message.replace("expires_at", "override until")
                 raise forms.ValidationError(f"{text}.") from None
@@ -129,9 +151,12 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     form = OverrideForm
     list_display = ("key", *_STATE, "overridden")
     search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
-    search_help_text = (
-        "The beginning of a key. Without one, the keys are listed that are at their limit, paused "
-        f"or overridden; {MAX_ROWS:,} at most."
+    search_help_text = lazy_sentence(
+        gettext_lazy(
+            "The beginning of a key. Without one, the keys are listed that are at their limit, "
+            "paused or overridden; %(count)s at most."
+        ),
+        count=lazy_grouped(MAX_ROWS),
     )
     ordering = ("key",)
     sortable_by = ()
@@ -178,12 +203,14 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             return [(None, {"fields": ("key", *_STATE, "overridden")})]
         override = {
             "fields": (*_LIMITS, "override_until"),
-            "description": "In place of the limits of the jobs, each by itself. Leave all empty to "
-            "end the override.",
+            "description": _(
+                "In place of the limits of the jobs, each by itself. Leave all "
+                "empty to end the override."
+            ),
         }
         return [
             (None, {"fields": ("key", *(_STATE if obj else ()))}),
-            ("Override", override),
+            (_("Override"), override),
         ]
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
@@ -219,52 +246,62 @@ class LimitKeyAdmin(OperatorViews, _Admin):
         limit_keys.override(obj.pk, form.limits(), until=form.cleaned_data["override_until"])
         audit.note("limit_key.overridden", principal=request.user.get_username(), limit_key=obj.pk)
 
-    @admin.display(description="limits")
+    @admin.display(description=gettext_lazy("limits"))
     def in_force(self, row: LimitKey) -> str:
-        return _limits(_status(row).policy) or "none"
+        return _limits(_status(row).policy) or pgettext("limits", "none")
 
-    @admin.display(description="active")
+    @admin.display(description=gettext_lazy("active"))
     def active(self, row: LimitKey) -> str:
-        return f"{_status(row).use.active:,}"
+        return grouped(_status(row).use.active)
 
-    @admin.display(description="waiting")
+    @admin.display(description=gettext_lazy("waiting"))
     def waiting(self, row: LimitKey) -> str:
         number = _status(row).waiting
-        return f"more than {_MAX_WAITING:,}" if number > _MAX_WAITING else f"{number:,}"
+        if number > _MAX_WAITING:
+            return _("more than %(count)s") % {"count": grouped(_MAX_WAITING)}
+        return grouped(number)
 
-    @admin.display(description="at its limit")
+    @admin.display(description=gettext_lazy("at its limit"))
     def at_limit(self, row: LimitKey) -> str:
         if row.limited_since is None:
             return self.get_empty_value_display()
-        return f"{row.limited_by}, for {duration(abs(timezone.now() - row.limited_since))}"
+        return _("%(limit)s, for %(duration)s") % {
+            "limit": row.limited_by,
+            "duration": duration(abs(timezone.now() - row.limited_since)),
+        }
 
-    @admin.display(description="paused")
+    @admin.display(description=gettext_lazy("paused"))
     def paused(self, row: LimitKey) -> str:
         left = None if row.paused_until is None else row.paused_until - timezone.now()
         if left is None or left.total_seconds() <= 0:
             return self.get_empty_value_display()
-        return f"for {duration(left)}"
+        return _("for %(duration)s") % {"duration": duration(left)}
 
-    @admin.display(description="override")
+    @admin.display(description=gettext_lazy("override"))
     def overridden(self, row: LimitKey) -> str:
         if not row.is_in_force:
             return self.get_empty_value_display()
-        until = "" if row.override_until is None else f", until {_clock(row.override_until)}"
-        return f"{_limits(row.override)}{until}"
+        limits = _limits(row.override)
+        if row.override_until is None:
+            return limits
+        return _("%(limits)s, until %(time)s") % {
+            "limits": limits,
+            "time": _clock(row.override_until),
+        }
 
-    @admin.action(description="Open now: end the pause", permissions=["open"])
+    @admin.action(description=gettext_lazy("Open now: end the pause"), permissions=["open"])
     def open_now(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
         done = limit_keys.open_now(_keys(queryset))
         audit.note("limit_key.opened", principal=request.user.get_username(), keys=done)
-        self.message_user(
-            request, f"{done} opened.", messages.SUCCESS if done else messages.WARNING
-        )
+        text = ngettext("%(count)d opened.", "%(count)d opened.", done) % {"count": done}
+        self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
 
-    @admin.action(description="Remove overrides", permissions=["change"])
+    @admin.action(description=gettext_lazy("Remove overrides"), permissions=["change"])
     def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
         done = sum(limit_keys.remove_override(key) for key in _keys(queryset))
         audit.note("limit_key.override_removed", principal=request.user.get_username(), keys=done)
-        text = f"{done} overrides removed."
+        text = ngettext("%(count)d override removed.", "%(count)d overrides removed.", done)
+        text %= {"count": done}
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
 
 
@@ -280,13 +317,17 @@ def _status(row: LimitKey) -> KeyStatus:
 def _limits(policy: Any) -> str:
     parts = []
     if policy.get("concurrency") is not None:
-        parts.append(f"{policy['concurrency']:,} at the same time")
+        parts.append(_("%(count)s at the same time") % {"count": grouped(policy["concurrency"])})
     for name in ("rate", "throttle"):
         if given := policy.get(name):
-            spaced = ", evenly spaced" if name == "throttle" else ""
-            parts.append(f"{given['limit']:,} in {given['period']}{spaced}")
+            text = (
+                _("%(count)s in %(period)s, evenly spaced")
+                if name == "throttle"
+                else _("%(count)s in %(period)s")
+            )
+            parts.append(text % {"count": grouped(given["limit"]), "period": given["period"]})
     if policy.get("max_per_second"):
-        parts.append(f"{policy['max_per_second']:,} a second")
+        parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
     return "; ".join(parts)
 
 

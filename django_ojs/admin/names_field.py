@@ -3,6 +3,7 @@
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
 from django_ojs.spec.envelope import check_queue
@@ -25,6 +26,7 @@ class QueueNameField(forms.CharField):
     """The name of a queue, or nothing."""
 
     def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("label", gettext_lazy("Queue"))
         super().__init__(required=False, max_length=255, **kwargs)
 
     def clean(self, value: Any) -> str:

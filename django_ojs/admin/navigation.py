@@ -3,7 +3,7 @@
 import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from django.apps import apps
 from django.contrib import admin
@@ -11,6 +11,7 @@ from django.contrib.admin.exceptions import NotRegistered
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.translation import gettext_noop, ngettext
 
 from django_ojs.admin import current_findings
 from django_ojs.admin.query_timeout import timed_queries
@@ -51,12 +52,19 @@ _QUERY_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Number:
-    """The number beside a link; `unit` says to a screen reader what is counted."""
+    """The number beside a link."""
 
     value: int
-    unit: str
+    is_of: Literal["problems", "jobs"]
     level: str = ""
     has_more: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What is counted, for a screen reader."""
+        if self.is_of == "problems":
+            return ngettext("problem", "problems", self.value)
+        return ngettext("job", "jobs", self.value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +132,7 @@ def remember_findings(findings: Sequence[Finding]) -> None:
     number = None
     if findings:  # The worst is the first.
         level = findings[0].level.value
-        number = Number(value=len(findings), unit="problem", level=level)
+        number = Number(value=len(findings), is_of="problems", level=level)
     _recent[Overview] = number
 
 
@@ -139,7 +147,7 @@ def _numbers(
             if Overview in outdated:
                 remember_findings(current_findings.read(query).findings)
             if DeadLetterJob in outdated:
-                _recent[DeadLetterJob] = query("dead letters", _dead_letters)
+                _recent[DeadLetterJob] = query(gettext_noop("dead letters"), _dead_letters)
     return {model: _recent[model] for model in wanted}
 
 
@@ -149,4 +157,4 @@ def _dead_letters() -> Number | None:
     if not number:
         return None
     value = min(number, _MAX_COUNTED)
-    return Number(value=value, unit="job", has_more=number > value)
+    return Number(value=value, is_of="jobs", has_more=number > value)

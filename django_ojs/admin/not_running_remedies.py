@@ -3,6 +3,7 @@
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, resume
@@ -34,18 +35,18 @@ def _remedies(
         case "paused":
             return resume(page, request, job.queue)
         case "unworked" | "alone" | "overdue":
-            return page.link(request, "Workers", Worker)
+            return page.link(request, _("Workers"), Worker)
         case "unknown_type":
-            return jobs(page, request, "Jobs of this type", JobFilter(type=job.type))
+            return jobs(page, request, _("Jobs of this type"), JobFilter(type=job.type))
         case "waits" | "limited":
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
-            return jobs(page, request, "Running jobs", running)
+            return jobs(page, request, _("Running jobs"), running)
         case "limited_by_key":
             assert job.limit_key is not None
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
             return [
                 *_limit_key(page, request, job.limit_key),
-                *jobs(page, request, "Running jobs", running),
+                *jobs(page, request, _("Running jobs"), running),
             ]
         case _:
             return []
@@ -59,4 +60,4 @@ def _limit_key(page: OperatorModelAdmin, request: HttpRequest, key: str) -> list
     if not keys.has_view_permission(request):
         return []
     url = page.url("change", quote(key), model="limitkey")
-    return [Button(label="Limit key", url=url, destructive=False, is_link=True)]
+    return [Button(label=_("Limit key"), url=url, destructive=False, is_link=True)]

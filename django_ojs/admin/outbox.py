@@ -10,11 +10,13 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
-from django_ojs.formatting import duration
+from django_ojs.formatting import duration, lazy_grouped, lazy_sentence
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.operations.access import audit, audit_trail
@@ -59,7 +61,7 @@ class _ChoiceFilter(admin.SimpleListFilter):
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
     ) -> QuerySet[OutboxEntry]:
         name = self.value()
-        if name not in {choice for choice, _ in self.lookup_choices}:
+        if name not in {choice for choice, _label in self.lookup_choices}:
             return queryset
         return queryset.filter(**{str(self.parameter_name): name})
 
@@ -90,9 +92,13 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     )
     list_filter = (StateFilter, DestinationFilter)
     search_fields = ("job_id",)  # Shows the search box; `get_search_results` searches.
-    search_help_text = (
-        f"A job's id, or a complete type or queue among the newest {SCAN_LIMIT:,} rows. "
-        f"The newest {MAX_ROWS:,} rows are listed."
+    search_help_text = lazy_sentence(
+        gettext_lazy(
+            "A job's id, or a complete type or queue among the newest %(scanned)s rows. "
+            "The newest %(listed)s rows are listed."
+        ),
+        scanned=lazy_grouped(SCAN_LIMIT),
+        listed=lazy_grouped(MAX_ROWS),
     )
     ordering = ("-pk",)
     sortable_by = ()
@@ -149,29 +155,29 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         with database.atomic():
-            number, _ = queryset.delete()
+            number = queryset.delete()[0]
             audit_trail.record("outbox.deleted", object_type="outbox_entry", jobs=number)
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("django_ojs.requeue_outboxentry"))
 
-    @admin.display(description="reason", empty_value="")
+    @admin.display(description=gettext_lazy("reason"), empty_value="")
     def reason(self, entry: OutboxEntry) -> str:
         text = ": ".join(filter(None, (entry.error_code, entry.error_message)))
         return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
-    @admin.display(description="next")
+    @admin.display(description=gettext_lazy("next"))
     def next_step(self, entry: OutboxEntry) -> str:
         now = timezone.now()
         if entry.sent_at is not None:
-            return f"sent {duration(abs(now - entry.sent_at))} ago"
+            return _("sent %(duration)s ago") % {"duration": duration(abs(now - entry.sent_at))}
         if entry.state == Delivery.REFUSED:
-            return "rejected: requeue or delete"
+            return _("rejected: requeue or delete")
         if entry.next_try_at is not None and entry.next_try_at > now:
-            return f"next try in {duration(entry.next_try_at - now)}"
-        return "sent next"
+            return _("next try in %(duration)s") % {"duration": duration(entry.next_try_at - now)}
+        return _("sent next")
 
-    @admin.display(description="job")
+    @admin.display(description=gettext_lazy("job"))
     def envelope_json(self, entry: OutboxEntry) -> str:
         try:
             text = json.pretty(redacted(json.loads_stored(entry.envelope, exact_integers=True)))
@@ -179,7 +185,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
             text = HIDDEN if settings().admin_redact else entry.envelope
         return format_html('<pre class="ojs-pre">{}</pre>', text)
 
-    @admin.action(description="Requeue rejected jobs", permissions=["requeue"])
+    @admin.action(description=gettext_lazy("Requeue rejected jobs"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         # A selection of all rows may be millions: one request requeues some of them.
         rejected = queryset.filter(state=Delivery.REFUSED).order_by("pk")
@@ -193,9 +199,14 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         audit.note(
             "outbox.requeued", principal=request.user.get_username(), jobs=done, skipped=skipped
         )
-        text = f"{done} requeued."
+        sentences = [ngettext("%(count)d requeued.", "%(count)d requeued.", done) % {"count": done}]
         if skipped:
-            text += f" {skipped} skipped: not rejected."
+            text = ngettext(
+                "%(count)d skipped: not rejected.", "%(count)d skipped: not rejected.", skipped
+            )
+            sentences.append(text % {"count": skipped})
         if len(keys) > MAX_ROWS:
-            text += " There are more; select them again."
-        self.message_user(request, text, messages.WARNING if skipped else messages.SUCCESS)
+            sentences.append(_("There are more; select them again."))
+        self.message_user(
+            request, " ".join(sentences), messages.WARNING if skipped else messages.SUCCESS
+        )

@@ -6,6 +6,8 @@ from typing import Any, Final
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import current_findings, navigation
 from django_ojs.admin.actions import Action
@@ -13,6 +15,7 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_figures import history_charts, release_markers
+from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Overview
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.history import history
@@ -28,27 +31,28 @@ _MAX_FINDINGS: Final = 20
 
 class MaintenanceForm(forms.Form):
     reason = forms.CharField(
+        label=gettext_lazy("Reason"),
         required=False,
         max_length=mode.MAX_REASON,
-        help_text="Shown while maintenance mode is on.",
+        help_text=gettext_lazy("Shown while maintenance mode is on."),
     )
 
 
 def _start(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
     mode.enable(reason=values.get("reason") or None)
-    return "Maintenance mode is on: workers fetch no jobs."
+    return lazy_sentence(gettext_lazy("Maintenance mode is on: workers fetch no jobs."))
 
 
 def _end(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
     mode.disable()
-    return "Maintenance mode is off: workers fetch jobs again."
+    return lazy_sentence(gettext_lazy("Maintenance mode is off: workers fetch jobs again."))
 
 
 def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        "No job of any queue is fetched, and no scheduled or retryable job becomes available.",
-        "Enqueues are accepted, and running jobs continue.",
-        "It lasts until it is ended here or over HTTP.",
+        _("No job of any queue is fetched, and no scheduled or retryable job becomes available."),
+        _("Enqueues are accepted, and running jobs continue."),
+        _("It lasts until it is ended here or over HTTP."),
     )
 
 
@@ -59,8 +63,8 @@ class OverviewAdmin(OperatorModelAdmin):
     object_actions = (
         Action(
             name="start-maintenance",
-            label="Start maintenance mode",
-            done="started",
+            label=gettext_lazy("Start maintenance mode"),
+            done=ngettext_lazy("%(count)d started", "%(count)d started", "count"),
             scope=Scope.ADMIN,
             run=_start,
             consequences=_start_consequences,
@@ -71,8 +75,8 @@ class OverviewAdmin(OperatorModelAdmin):
         ),
         Action(
             name="end-maintenance",
-            label="End maintenance mode",
-            done="ended",
+            label=gettext_lazy("End maintenance mode"),
+            done=ngettext_lazy("%(count)d ended", "%(count)d ended", "count"),
             scope=Scope.ADMIN,
             run=_end,
             multiple=False,
@@ -99,18 +103,18 @@ class OverviewAdmin(OperatorModelAdmin):
         )
         context["is_overview"] = True
         context["buttons"] = self.buttons(request, overview)
-        return self.render(request, "overview", "Overview", context)
+        return self.render(request, "overview", _("Overview"), context)
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
-    jobs = query("counts", stats.by_state)
+    jobs = query(gettext_noop("counts"), stats.by_state)
     found = current_findings.read(query)
     navigation.remember_findings(found.findings)
     listing, workers = found.listing, found.queues.listening
     shown = found.queues.rows[:MAX_ROWS]
-    points = query("history", lambda: history("1m")) or []
+    points = query(gettext_noop("history"), lambda: history("1m")) or []
     since = points[0].timestamp if points else timezone.now()
-    deployed = query("releases", lambda: release_markers(since)) or []
+    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
         "known": jobs is not None,
         "checked": len(listing.queues) if listing and listing.has_more else None,
@@ -123,7 +127,9 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "waits_since": min((found.oldest or {}).values(), default=None),
         "more_queues": max(0, listing.total - len(shown)) if listing else 0,
         "workers": workers,
-        "failing": query("failing types", lambda: rollup_queries.failing(limit=MAX_ROWS)),
+        "failing": query(
+            gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
+        ),
         "timed_out": query.timed_out,
         **history_charts(points, happened=deployed),
     }

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from django.db import DatabaseError
+from django.utils.translation import gettext
 
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import QueryLimit
@@ -33,10 +34,12 @@ class TimedQueries:
     def __call__(self, name: str, query: Callable[[], T]) -> T | None:
         """Return the result of a query, or None if it timed out.
 
+        `name` is marked by `gettext_noop`: the log has it in English, the page in its language.
+
         Any other error of a replica is raised: the whole page is then read from the primary.
         """
         if time.monotonic() > self._deadline:
-            self.timed_out.append(name)
+            self.timed_out.append(gettext(name))
             return None
         try:
             with self._limit():
@@ -45,7 +48,7 @@ class TimedQueries:
             if database.is_on_replica() and not database.dialect().is_timeout_error(error):
                 raise
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
-            self.timed_out.append(name)
+            self.timed_out.append(gettext(name))
             return None
 
     def of_primary(self, name: str, query: Callable[[], T]) -> T | None:

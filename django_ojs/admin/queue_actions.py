@@ -5,24 +5,26 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy, pgettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.conf import settings
-from django_ojs.formatting import number
+from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk
-from django_ojs.spec.queue_config import STRATEGIES
+from django_ojs.spec.queue_config import STRATEGIES, Backpressure
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 
-_DEFAULT = "default"
+_DEFAULT = pgettext_lazy("a value", "default")
 
 _STRATEGIES = {
-    "reject": "reject: an enqueue fails",
-    "block": "block: an enqueue waits for space, then fails",
-    "drop_oldest": "drop_oldest: the oldest jobs are dropped",
+    "reject": gettext_lazy("reject: an enqueue fails"),
+    "block": gettext_lazy("block: an enqueue waits for space, then fails"),
+    "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
 }
 
 #: A running job can be cancelled, but not purged.
@@ -40,32 +42,34 @@ class ConfigureForm(forms.Form):
         required=False,
         min_value=0,
         max_value=2**53,
-        label="Maximum jobs",
-        help_text="Waiting jobs: available, scheduled and retryable. 0: no bound.",
+        label=gettext_lazy("Maximum jobs"),
+        help_text=gettext_lazy("Waiting jobs: available, scheduled and retryable. 0: no bound."),
     )
     max_size_bytes = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=2**53,
-        label="Maximum bytes",
-        help_text="Size of the waiting jobs as compact JSON. 0: no bound.",
+        label=gettext_lazy("Maximum bytes"),
+        help_text=gettext_lazy("Size of the waiting jobs as compact JSON. 0: no bound."),
     )
     strategy = forms.ChoiceField(
         required=False,
         choices=[("", _DEFAULT), *((name, _STRATEGIES[name]) for name in STRATEGIES)],
-        label="When full",
+        label=gettext_lazy("When full"),
     )
     warning_threshold = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=100,
-        label="Warning threshold, in %",
-        help_text="Of the bound. Above it the queue is amber and an event is published.",
+        label=gettext_lazy("Warning threshold, in %"),
+        help_text=gettext_lazy(
+            "Of the bound. Above it the queue is amber and an event is published."
+        ),
     )
     max_envelope_bytes = forms.IntegerField(
         required=False,
         min_value=0,
-        label="Maximum job size, in bytes",
+        label=gettext_lazy("Maximum job size, in bytes"),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,14 +77,17 @@ class ConfigureForm(forms.Form):
         for field in self.fields.values():
             field.widget.attrs["placeholder"] = _DEFAULT
         limit = number(settings().limits.envelope_bytes)
-        self.fields[
-            "max_envelope_bytes"
-        ].help_text = f"Size of a job's envelope; at most {limit}. 0: the limit of the server."
+        self.fields["max_envelope_bytes"].help_text = _(
+            "Size of a job's envelope; at most %(limit)s. 0: the limit of the server."
+        ) % {"limit": limit}
 
 
 class PurgeForm(forms.Form):
     states = forms.MultipleChoiceField(
-        choices=_PURGEABLE, initial=_PURGED_BY_DEFAULT, widget=forms.CheckboxSelectMultiple
+        label=gettext_lazy("States"),
+        choices=_PURGEABLE,
+        initial=_PURGED_BY_DEFAULT,
+        widget=forms.CheckboxSelectMultiple,
     )
 
 
@@ -113,33 +120,73 @@ def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) ->
     before = _own_config(queue)
     changed = [name for name, value in before.items() if value != values[name]]
     if not changed:
-        return f"Queue {queue.name} is unchanged."
-    return f"Queue {queue.name} is configured: {', '.join(changed)} changed."
+        return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
+    return lazy_sentence(
+        gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
+        queue=queue.name,
+        fields=", ".join(changed),
+    )
 
 
 def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.paused:
-        raise Skipped("The queue is already paused.")
+        raise Skipped(_("The queue is already paused."))
     queues.pause(queue.name, by=request.user.get_username())
-    return f"Queue {queue.name} is paused: it accepts jobs, and workers fetch none."
+    return lazy_sentence(
+        gettext_lazy("Queue %(queue)s is paused: it accepts jobs, and workers fetch none."),
+        queue=queue.name,
+    )
 
 
 def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if not queue.paused:
-        raise Skipped("The queue is not paused.")
+        raise Skipped(_("The queue is not paused."))
     queues.resume(queue.name, by=request.user.get_username())
-    return f"Queue {queue.name} is resumed: workers fetch its jobs again."
+    return lazy_sentence(
+        gettext_lazy("Queue %(queue)s is resumed: workers fetch its jobs again."),
+        queue=queue.name,
+    )
 
 
 def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     done = bulk.purge(queue.name, [State(state) for state in values["states"]], limit=_PURGE_LIMIT)
-    jobs = f"{number(done.succeeded)} job{'s' * (done.succeeded != 1)}"
-    text = f"{jobs} of {queue.name} ({', '.join(values['states'])}) deleted"
-    if done.failed:
-        text += f", {number(done.failed)} not deleted: {done.errors[0].error}"
-    if done.has_more:
-        text += "; there are more, purge the queue again"
-    return text.removesuffix(".") + "."
+    if done.failed and done.has_more:
+        text = ngettext_lazy(
+            "%(number)s job of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s; "
+            "there are more, purge the queue again.",
+            "%(number)s jobs of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s; "
+            "there are more, purge the queue again.",
+            "count",
+        )
+    elif done.failed:
+        text = ngettext_lazy(
+            "%(number)s job of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s.",
+            "%(number)s jobs of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s.",
+            "count",
+        )
+    elif done.has_more:
+        text = ngettext_lazy(
+            "%(number)s job of %(queue)s (%(states)s) deleted; there are more, purge the queue "
+            "again.",
+            "%(number)s jobs of %(queue)s (%(states)s) deleted; there are more, purge the queue "
+            "again.",
+            "count",
+        )
+    else:
+        text = ngettext_lazy(
+            "%(number)s job of %(queue)s (%(states)s) deleted.",
+            "%(number)s jobs of %(queue)s (%(states)s) deleted.",
+            "count",
+        )
+    return lazy_sentence(
+        text,
+        count=done.succeeded,
+        number=lazy_number(done.succeeded),
+        queue=queue.name,
+        states=", ".join(values["states"]),
+        failed=lazy_number(done.failed),
+        error=done.errors[0].error.removesuffix(".") if done.failed else "",
+    )
 
 
 def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
@@ -149,10 +196,13 @@ def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
         for state, count in stats.by_queue([queue.pk]).get(queue.pk, {}).items()
     ]
     return (
-        f"Jobs of the queue now: {', '.join(counts)}." if counts else "The queue is empty now.",
-        "Jobs in the states below are deleted permanently, with their error history.",
-        "Running jobs continue. The queue, its configuration and its charts stay.",
-        f"At most {number(_PURGE_LIMIT)} jobs are deleted at once; a message reports the rest.",
+        _("Jobs of the queue now: %(counts)s.") % {"counts": ", ".join(counts)}
+        if counts
+        else _("The queue is empty now."),
+        _("Jobs in the states below are deleted permanently, with their error history."),
+        _("Running jobs continue. The queue, its configuration and its charts stay."),
+        _("At most %(limit)s jobs are deleted at once; a message reports the rest.")
+        % {"limit": number(_PURGE_LIMIT)},
     )
 
 
@@ -162,37 +212,48 @@ def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Seq
     for queue in objects:
         status = queues.get(queue.pk)
         bound = status.config.backpressure
-        limits = [
-            f"{number(limit)} {unit}"
-            for limit, unit in ((bound.max_depth, "jobs"), (bound.max_size_bytes, "bytes"))
-            if limit is not None
-        ]
-        in_force = "no bound"
-        if limits:
-            threshold = number(bound.warning_threshold * 100)
-            in_force = f"at most {' and '.join(limits)}, then {bound.strategy}; "
-            in_force += f"a warning at {threshold} %"
-        plural = status.depth != 1
-        sentences += [
-            f"{number(status.depth)} {'jobs wait' if plural else 'job waits'} in the queue now.",
-            f"In force: {in_force}.",
-        ]
-    return (*sentences, "An empty field falls back to the settings or the default policy.")
+        waiting = ngettext(
+            "%(number)s job waits in the queue now.",
+            "%(number)s jobs wait in the queue now.",
+            status.depth,
+        )
+        sentences += [waiting % {"number": number(status.depth)}, _bound_sentence(bound)]
+    return (*sentences, _("An empty field falls back to the settings or the default policy."))
+
+
+def _bound_sentence(bound: Backpressure) -> str:
+    jobs = size = ""
+    if bound.max_depth is not None:
+        text = ngettext("%(number)s job", "%(number)s jobs", bound.max_depth)
+        jobs = text % {"number": number(bound.max_depth)}
+    if bound.max_size_bytes is not None:
+        text = ngettext("%(number)s byte", "%(number)s bytes", bound.max_size_bytes)
+        size = text % {"number": number(bound.max_size_bytes)}
+    if not (jobs or size):
+        return _("In force: no bound.")
+    limits = jobs or size
+    if jobs and size:
+        limits = _("%(jobs)s and %(size)s") % {"jobs": jobs, "size": size}
+    return _("In force: at most %(limits)s, then %(strategy)s; a warning at %(threshold)s %%.") % {
+        "limits": limits,
+        "strategy": bound.strategy,
+        "threshold": number(bound.warning_threshold * 100),
+    }
 
 
 #: The labels of the form, by the members of the configuration.
 _LABELS = {
-    "backpressure.max_depth": "Maximum jobs",
-    "backpressure.max_size_bytes": "Maximum bytes",
-    "backpressure.strategy": "When full",
-    "backpressure.warning_threshold": "Warning threshold",
-    "max_envelope_bytes": "Maximum job size, in bytes",
+    "backpressure.max_depth": gettext_lazy("Maximum jobs"),
+    "backpressure.max_size_bytes": gettext_lazy("Maximum bytes"),
+    "backpressure.strategy": gettext_lazy("When full"),
+    "backpressure.warning_threshold": gettext_lazy("Warning threshold"),
+    "max_envelope_bytes": gettext_lazy("Maximum job size, in bytes"),
 }
 #: Of these members, 0 is no bound.
 _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
 
-def _in_force(objects: Sequence[Any]) -> Sequence[tuple[str, ...]]:
+def _in_force(objects: Sequence[Any]) -> Sequence[tuple[StrOrPromise, ...]]:
     """Return each value of a queue's configuration, where it comes from, and what it hides."""
     return [
         (
@@ -208,9 +269,11 @@ def _in_force(objects: Sequence[Any]) -> Sequence[tuple[str, ...]]:
 
 def _in_words(name: str, value: Any) -> str:
     if name in _BOUNDS and not value:
-        return "no bound"
+        return _("no bound")
     if name == "max_envelope_bytes" and not value:
-        return f"{number(settings().limits.envelope_bytes)}, the limit of the server"
+        return _("%(size)s, the limit of the server") % {
+            "size": number(settings().limits.envelope_bytes)
+        }
     if name == "backpressure.warning_threshold":
         return f"{number(value * 100)} %"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -221,24 +284,24 @@ def _in_words(name: str, value: Any) -> str:
 ACTIONS = (
     Action(
         name="pause",
-        label="Pause",
-        done="paused",
+        label=gettext_lazy("Pause"),
+        done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
         scope=Scope.OPERATOR,
         run=_pause,
         applies_to=lambda queue: not queue.paused,
     ),
     Action(
         name="resume",
-        label="Resume",
-        done="resumed",
+        label=gettext_lazy("Resume"),
+        done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
         scope=Scope.OPERATOR,
         run=_resume,
         applies_to=lambda queue: bool(queue.paused),
     ),
     Action(
         name="configure",
-        label="Configure",
-        done="configured",
+        label=gettext_lazy("Configure"),
+        done=ngettext_lazy("%(count)d configured", "%(count)d configured", "count"),
         scope=Scope.ADMIN,
         run=_configure,
         consequences=_configure_consequences,
@@ -249,8 +312,8 @@ ACTIONS = (
     ),
     Action(
         name="purge",
-        label="Purge",
-        done="purged",
+        label=gettext_lazy("Purge"),
+        done=ngettext_lazy("%(count)d purged", "%(count)d purged", "count"),
         scope=Scope.ADMIN,
         run=_purge,
         consequences=_purge_consequences,

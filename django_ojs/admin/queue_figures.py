@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, pgettext
 
 from django_ojs.admin import charts
 from django_ojs.admin.charts import Series
@@ -34,12 +37,14 @@ def queue_rows(
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
     # The heartbeats of a replica would be late ones.
-    listening = query.of_primary("workers", lambda: queue_overview.listeners(statuses))
+    listening = query.of_primary(
+        gettext_noop("workers"), lambda: queue_overview.listeners(statuses)
+    )
     names = [status.name for status in statuses]
-    flows = query("throughput", lambda: rollup_queries.flows(queues=names)) or {}
+    flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names)) or {}
     by_queue = listening.by_queue if listening else None
     rows = query(
-        "pressure",
+        gettext_noop("pressure"),
         lambda: queue_overview.overview(
             statuses, flows=flows, oldest=oldest or {}, listens=by_queue
         ),
@@ -69,26 +74,32 @@ def history_charts(
     lost = [
         Series(name=name, kind=kind, values=values)
         for name, kind, values in (
-            ("refused", "warned", [point.rejected for point in points]),
-            ("dropped", "dropped", [point.dropped for point in points]),
+            (pgettext("jobs", "refused"), "warned", [point.rejected for point in points]),
+            (pgettext("jobs", "dropped"), "dropped", [point.dropped for point in points]),
         )
         if any(values)
     ]
     return {
         "throughput": charts.bars(
-            "Jobs in and out",
+            _("Jobs in and out"),
             names,
             [
-                Series(name="completed", kind="done", values=completed),
+                Series(name=pgettext("runs", "completed"), kind="done", values=completed),
                 Series(name="failed runs", kind="failed", values=failed),
                 *lost,
-                Series(name="enqueued", kind="in", values=whole, line=True, total=sum(enqueued)),
+                Series(
+                    name=pgettext("jobs", "enqueued"),
+                    kind="in",
+                    values=whole,
+                    line=True,
+                    total=sum(enqueued),
+                ),
             ],
             unit=_unit(starts),
             markers=markers,
         ),
         "waits": charts.bars(
-            "Waiting time before a run",
+            _("Waiting time before a run"),
             names,
             [
                 Series(
@@ -102,8 +113,8 @@ def history_charts(
             seconds=True,
             markers=markers,
         ),
-        "waited": charts.histogram("Waiting times", waited, kind="in"),
-        "ran": charts.histogram("Running times", ran),
+        "waited": charts.histogram(_("Waiting times"), waited, kind="in"),
+        "ran": charts.histogram(_("Running times"), ran),
         "p50": _seconds(total["p50"]),
         "p95": _seconds(total["p95"]),
         "ran_p50": _seconds(runs["p50"]),
@@ -115,7 +126,10 @@ def history_charts(
 
 def release_markers(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
     """Return what charts mark where the release of the workers has changed."""
-    return [(time, f"release {release}") for time, release in releases.changes(since, queue)]
+    return [
+        (time, _("release %(release)s") % {"release": release})
+        for time, release in releases.changes(since, queue)
+    ]
 
 
 def _markers(
@@ -133,13 +147,17 @@ def _unit(starts: Sequence[datetime]) -> str:
     if len(starts) < 2:
         return ""
     minutes = (starts[1] - starts[0]) // timedelta(minutes=1)
-    return {1: "per minute", 60: "per hour"}.get(minutes, f"per {minutes} min")
+    if minutes == 60:
+        return _("per hour")
+    if minutes == 1:
+        return _("per minute")
+    return _("per %(minutes)d min") % {"minutes": minutes}
 
 
 def _names(moments: Sequence[datetime]) -> list[str]:
     with_day = len(moments) > 1 and moments[-1] - moments[0] > timedelta(hours=2)
-    form = "%a %H:%M" if with_day else "%H:%M"
-    return [timezone.localtime(moment).strftime(form) for moment in moments]
+    form = "D H:i" if with_day else "H:i"
+    return [date_format(timezone.localtime(moment), form) for moment in moments]
 
 
 def _sum(histograms: Iterable[Sequence[int]]) -> list[int]:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, pgettext_lazy
 
 from django_ojs import formatting
 from django_ojs.admin import charts, job_list, payloads
@@ -18,6 +20,7 @@ from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
 from django_ojs.admin.workers import labels_of
+from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import health
@@ -59,24 +62,32 @@ _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
 class ChartPeriod:
     """A time that the charts show, until now, and the width of their columns."""
 
-    label: str
+    label: StrOrPromise
     length: timedelta
     width: Period
 
 
 #: By the value of the query parameter.
 _PERIODS: Final = {
-    "hour": ChartPeriod(label="hour", length=timedelta(hours=1), width="1m"),
-    "6h": ChartPeriod(label="6 hours", length=timedelta(hours=6), width="5m"),
-    "day": ChartPeriod(label="day", length=timedelta(days=1), width="1h"),
-    "week": ChartPeriod(label="week", length=timedelta(days=7), width="1h"),
+    "hour": ChartPeriod(
+        label=pgettext_lazy("the last …", "hour"), length=timedelta(hours=1), width="1m"
+    ),
+    "6h": ChartPeriod(
+        label=pgettext_lazy("the last …", "6 hours"), length=timedelta(hours=6), width="5m"
+    ),
+    "day": ChartPeriod(
+        label=pgettext_lazy("the last …", "day"), length=timedelta(days=1), width="1h"
+    ),
+    "week": ChartPeriod(
+        label=pgettext_lazy("the last …", "week"), length=timedelta(days=7), width="1h"
+    ),
 }
 
 #: Events that the charts mark, of the latest events of the queue.
 _MARKED: Final = {
-    "queue.paused": "paused",
-    "queue.resumed": "resumed",
-    "queue.config_updated": "configured",
+    "queue.paused": pgettext_lazy("queue", "paused"),
+    "queue.resumed": pgettext_lazy("queue", "resumed"),
+    "queue.config_updated": pgettext_lazy("queue", "configured"),
 }
 _MAX_READ: Final = 500
 
@@ -97,19 +108,25 @@ class QueueAdmin(OperatorModelAdmin):
         text = request.GET.get("q", "").strip()
         sort = request.GET.get("sort", "")
         with timed_queries() as query:
-            listing = query("queues", lambda: queues.busiest(limit=MAX_LISTED, text=text))
+            listing = query(
+                gettext_noop("queues"), lambda: queues.busiest(limit=MAX_LISTED, text=text)
+            )
             found = queue_rows(query, listing.queues if listing else [])
             rows = sorted(found.rows, key=_SORT_KEYS[sort]) if sort in _SORT_KEYS else found.rows
             shown, paging = page_of(rows, request.GET.get("p", ""), PER_PAGE)
             names = [row.name for row in shown]
-            oldest = query("oldest jobs", lambda: oldest_available.oldest(names)) or {}
+            oldest = (
+                query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(names)) or {}
+            )
             total = None if listing is None else listing.total
             if text and total == 0:
-                total = query("number of queues", lambda: queues.listing(limit=0).total)
+                total = query(
+                    gettext_noop("number of queues"), lambda: queues.listing(limit=0).total
+                )
         return self.render(
             request,
             "queues",
-            "Queues",
+            _("Queues"),
             {
                 **paging,
                 "rows": [(row, oldest.get(row.name), _sparkline(row)) for row in shown],
@@ -129,10 +146,10 @@ class QueueAdmin(OperatorModelAdmin):
         period = _PERIODS.get(request.GET.get("period", ""), _PERIODS["hour"])
         with timed_queries() as query:
             try:
-                status = query("queue", lambda: queues.get(key))
+                status = query(gettext_noop("queue"), lambda: queues.get(key))
             except OJSError:
                 raise Http404(
-                    "There is no such queue: it has no jobs and no configuration."
+                    _("There is no such queue: it has no jobs and no configuration.")
                 ) from None
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
@@ -149,7 +166,7 @@ class QueueAdmin(OperatorModelAdmin):
 
 
 def _sparkline(row: OverviewRow) -> charts.Chart:
-    return charts.sparkline("Out in the last hour", row.flow.went[:-1])
+    return charts.sparkline(_("Out in the last hour"), row.flow.went[:-1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,14 +196,16 @@ def _workers(
     query: TimedQueries, queue: str, found: Listening, *, payload: bool
 ) -> list[ListeningWorker]:
     ids = [each.worker.pk for each in found.workers]
-    jobs = query("running jobs", lambda: latest_runs.running(queue, ids)) if ids else {}
+    jobs = (
+        query(gettext_noop("running jobs"), lambda: latest_runs.running(queue, ids)) if ids else {}
+    )
     shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
     # Of more running jobs than are read, some are those of a worker that seems to have none.
     capped = sum(map(len, (jobs or {}).values())) >= latest_runs.MOST_RUNNING
     shares = job_list.shares(query, shown)
     previews: dict[Any, str] = {}
     if payload and shown:
-        previews = query("arguments", lambda: job_list.previews(shown)) or {}
+        previews = query(gettext_noop("arguments"), lambda: job_list.previews(shown)) or {}
 
     def of(status: WorkerStatus) -> ListeningWorker:
         held = (jobs or {}).get(status.worker.pk, [])
@@ -209,18 +228,20 @@ def _context(
     query: TimedQueries, status: queues.QueueStatus, period: ChartPeriod, *, payload: bool
 ) -> dict[str, Any]:
     name = status.name
-    oldest = query("oldest job", lambda: oldest_available.oldest([name]))
+    oldest = query(gettext_noop("oldest job"), lambda: oldest_available.oldest([name]))
     rows = queue_rows(query, [status], oldest).rows
     since = timezone.now() - period.length
-    points = query("history", lambda: history(period.width, since=since, queue=name)) or []
+    points = (
+        query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name)) or []
+    )
     listeners = query.of_primary(
-        "its workers", lambda: registry.listening(name, limit=_MAX_WORKERS)
+        gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
     )
     newest = events.kept().filter(subject=name).order_by("-id")
-    recorded = query("events", lambda: list(newest[:_MAX_EVENTS]))
+    recorded = query(gettext_noop("events"), lambda: list(newest[:_MAX_EVENTS]))
     latest = newest.values_list("time", "type")[:_MAX_READ]
-    happened = query("changes", lambda: list(latest)) or []
-    deployed = query("releases", lambda: release_markers(since, name)) or []
+    happened = query(gettext_noop("changes"), lambda: list(latest)) or []
+    deployed = query(gettext_noop("releases"), lambda: release_markers(since, name)) or []
     return {
         "row": rows[0] if rows else None,
         "status": status,
@@ -233,7 +254,7 @@ def _context(
         "figures": history_charts(
             points,
             happened=[
-                *((time, _MARKED[type]) for time, type in happened if type in _MARKED),
+                *((time, str(_MARKED[type])) for time, type in happened if type in _MARKED),
                 *deployed,
             ],
         ),
@@ -258,7 +279,7 @@ def _may_see_tenants(request: HttpRequest) -> bool:
 def _tenants(query: TimedQueries, status: queues.QueueStatus, *, visible: bool) -> dict[str, Any]:
     found: list[TenantStatus] | None = []
     if visible:
-        found = query("tenants", lambda: busiest(status, limit=MAX_TENANTS))
+        found = query(gettext_noop("tenants"), lambda: busiest(status, limit=MAX_TENANTS))
     return {
         "has_tenants": True,
         "tenants_visible": visible,
@@ -272,10 +293,17 @@ def _limits(limit: RateLimit | None) -> list[str]:
     """Return the limits of a queue in words."""
     if limit is None:
         return []
-    words = [] if limit.concurrency is None else [f"{limit.concurrency:,} at once"]
+    words = (
+        []
+        if limit.concurrency is None
+        else [_("%(count)s at once") % {"count": formatting.grouped(limit.concurrency)}]
+    )
     words += [_rate(rate) for rate in limit.windows]
-    return words + [f"{_rate(rate)}, evenly" for rate in limit.throttles]
+    return words + [_("%(rate)s, evenly") % {"rate": _rate(rate)} for rate in limit.throttles]
 
 
 def _rate(rate: Rate) -> str:
-    return f"{rate.limit:,} per {formatting.duration(rate.period_ms / 1000)}"
+    return _("%(count)s per %(duration)s") % {
+        "count": formatting.grouped(rate.limit),
+        "duration": formatting.duration(rate.period_ms / 1000),
+    }

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
 
 from django_ojs.models import SavedSearch
 from django_ojs.operations.jobs import search_query
@@ -16,8 +17,8 @@ MAX_SAVED: Final = 50
 class SavedSearchForm(forms.Form):
     """A name, and a search that can be parsed."""
 
-    name = forms.CharField(max_length=100)
-    q = forms.CharField(max_length=search_query.MAX_LENGTH)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=100)
+    q = forms.CharField(label=gettext_lazy("Search"), max_length=search_query.MAX_LENGTH)
 
     def clean_q(self) -> str:
         text: str = self.cleaned_data["q"]

@@ -11,6 +11,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.operator_views import OperatorViews
+from django_ojs.formatting import StrOrPromise
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -33,7 +34,7 @@ class SecretPageAdmin(OperatorViews, _Admin):
     token, which works once. A redirect would have to store the secret meanwhile.
     """
 
-    secret_title: ClassVar[str]
+    secret_title: ClassVar[StrOrPromise]
     secret_template: ClassVar[str]
 
     def form_token(self) -> str:

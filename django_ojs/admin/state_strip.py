@@ -50,7 +50,7 @@ def state_strip(job: Job, attempts: Sequence[Attempt]) -> StateStrip:
         first=visits[:_FIRST] if hidden else (),
         hidden=hidden,
         last=visits[-_LAST:] if hidden else visits,
-        description=" → ".join(visit.state for visit in visits),
+        description=" → ".join(str(visit.badge.word) for visit in visits),
     )
 
 

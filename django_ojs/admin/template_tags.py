@@ -1,7 +1,7 @@
 """Filters and tags of the operator's pages. Nothing is marked as safe."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import django
 from django import template
@@ -11,13 +11,15 @@ from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
 from django.template import RequestContext
 from django.urls import reverse
-from django.utils import dateformat, formats, timezone
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.admin import navigation
-from django_ojs.formatting import DASH, duration, number, short
+from django_ojs.formatting import DASH, THIN, decimal, duration, number, short
 from django_ojs.spec import times
 
 register = template.Library()
@@ -27,15 +29,23 @@ register.filter("ojs_short", short)
 register.filter("ojs_duration", duration)
 
 
+@register.filter("ojs_capped")
+def capped(value: int | None, has_more: bool) -> str:
+    """Show a number up to which was counted: 10 000+."""
+    return f"{number(value)}+" if has_more else number(value)
+
+
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
     return DASH if share is None else f"{share * 100:.0f}\u202f%"
 
 
-@register.filter("ojs_capped")
-def capped(value: int | None, has_more: bool) -> str:
-    """Show a number up to which was counted: 10 000+."""
-    return f"{number(value)}+" if has_more else number(value)
+_SIZES: Final = (
+    (2**30, pgettext_lazy("size", "%(number)s GiB")),
+    (2**20, pgettext_lazy("size", "%(number)s MiB")),
+    (2**10, pgettext_lazy("size", "%(number)s KiB")),
+    (1, pgettext_lazy("size", "%(number)s B")),
+)
 
 
 @register.filter("ojs_bytes")
@@ -43,11 +53,11 @@ def size(value: int | None) -> str:
     """Show a size by powers of 1024."""
     if value is None:
         return DASH
-    for unit, sign in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= unit:
-            amount = f"{value / unit:.1f}".removesuffix(".0")
-            return f"{formats.number_format(amount)}\u202f{sign}"
-    return f"{value}\u202fB"
+    for unit, text in _SIZES:
+        if value >= unit or unit == 1:
+            shown = decimal(f"{value / unit:.1f}".removesuffix(".0"))
+            return str(text % {"number": shown}).replace(" ", THIN)
+    return DASH
 
 
 @register.simple_tag
@@ -66,25 +76,27 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     """Show a time relative to now; the tooltip has the absolute time.
 
     `form` is `ago` ("3 min ago", "in 3 min"), `age` ("3 min"), `clock` ("14:05:09 UTC") or `time`
-    ("14:05:09", on another day "21 Nov 14:05:09"). The formats are those of Django's filter `date`.
+    ("14:05:09", on another day "21 Nov 14:05:09").
     """
     if not isinstance(moment, datetime):
         return DASH
     away = timezone.now() - moment
-    local = timezone.localtime(moment)
     text = duration(abs(away))
     if form == "clock":
-        text = dateformat.format(local, _("H:i:s T"))
+        text = f"{timezone.localtime(moment):%H:%M:%S %Z}"
     elif form == "time":
+        local = timezone.localtime(moment)
         is_today = local.date() == timezone.localdate()
-        text = dateformat.format(local, _("H:i:s") if is_today else _("d M H:i:s"))
+        # Translators: a format of Django for 21 Nov 14:05:09
+        form = "H:i:s" if is_today else pgettext("format of a date", "d M H:i:s")
+        text = date_format(local, form)
     elif form == "ago":
-        sentence = _("%(duration)s ago") if away >= timedelta(0) else _("in %(duration)s")
-        text = sentence % {"duration": text}
+        is_past = away >= timedelta(0)
+        text = (_("%(duration)s ago") if is_past else _("in %(duration)s")) % {"duration": text}
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         times.format_timestamp(moment),
-        dateformat.format(local, _("Y-m-d H:i:s T")),
+        f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}",
         text,
     )
 

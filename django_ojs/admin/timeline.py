@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.utils.translation import pgettext
+
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs.redaction import redacted
@@ -85,7 +87,9 @@ def _latest_run(job: Job) -> list[TimelineRun]:
         TimelineRun(
             number=job.run,
             attempt=job.attempt,
-            outcome="Running" if running else str(job.get_state_display()),
+            outcome=pgettext("outcome of a run", "Running")
+            if running
+            else str(job.get_state_display()),
             level="blue" if running else "good" if job.state == State.COMPLETED else "bad",
             worker_id=job.worker_id,
             started=job.started_at,

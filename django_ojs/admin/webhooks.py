@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.names_field import NamesField
@@ -35,9 +37,20 @@ _FIELDS = ("url", "events", "queues", "job_types", "active")
 class WebhookForm(_Form):
     """The rules are those of the HTTP API."""
 
-    events = NamesField(help_text="One per line: types, or patterns such as job.* or *.")
-    queues = NamesField(required=False, help_text="One per line. Empty: all events.")
-    job_types = NamesField(required=False, help_text="One per line. Empty: all events.")
+    events = NamesField(
+        label=gettext_lazy("Events"),
+        help_text=gettext_lazy("One per line: types, or patterns such as job.* or *."),
+    )
+    queues = NamesField(
+        label=gettext_lazy("Queues"),
+        required=False,
+        help_text=gettext_lazy("One per line. Empty: all events."),
+    )
+    job_types = NamesField(
+        label=gettext_lazy("Job types"),
+        required=False,
+        help_text=gettext_lazy("One per line. Empty: all events."),
+    )
 
     class Meta:
         model = Webhook
@@ -63,7 +76,7 @@ class WebhookAdmin(SecretPageAdmin):
     """Django's own list and form. Only users with the scope admin change anything."""
 
     form = WebhookForm
-    secret_title = "The secret of the webhook"
+    secret_title = gettext_lazy("The secret of the webhook")
     secret_template = "admin/django_ojs/webhook/secret.html"
     change_form_template = "admin/django_ojs/webhook/change_form.html"
     fields = (*_FIELDS, "failures", "disabled_at", "created_at", "latest")
@@ -94,7 +107,7 @@ class WebhookAdmin(SecretPageAdmin):
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         # Without the deliveries, of which there may be very many.
-        return [str(each) for each in objs], {"webhooks": len(objs)}, set(), []
+        return [str(each) for each in objs], {self.opts.verbose_name_plural: len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
         with suppress(NotFound):  # Another user has removed it meanwhile.
@@ -131,29 +144,34 @@ class WebhookAdmin(SecretPageAdmin):
 
     def response_change(self, request: HttpRequest, obj: Webhook) -> HttpResponse:
         if "_rotate" in request.POST:
-            _, secret = subscriptions.rotate_secret(obj.pk, by=request.user.get_username())
+            _webhook, secret = subscriptions.rotate_secret(obj.pk, by=request.user.get_username())
             return self.secret_page(request, obj, secret)
         if "_test" not in request.POST:
             return super().response_change(request, obj)
         outcome = sending.send_test(subscriptions.get(obj.pk))
         if outcome.success:
-            text = f"The receiver took the test event: status {outcome.status}"
+            text = _("The receiver took the test event: status %(status)s (%(milliseconds)s ms).")
             level = messages.SUCCESS
         else:
-            text = f"The test event was not taken: {outcome.reason}"
+            text = _("The test event was not taken: %(reason)s (%(milliseconds)s ms).")
             level = messages.ERROR
-        self.message_user(request, f"{text} ({outcome.milliseconds} ms).", level)
+        values = {
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "milliseconds": outcome.milliseconds,
+        }
+        self.message_user(request, text % values, level)
         return HttpResponseRedirect(request.path)
 
-    @admin.display(description="events")
+    @admin.display(description=gettext_lazy("events"))
     def event_names(self, webhook: Webhook) -> str:
         return ", ".join(webhook.events)
 
-    @admin.display(description="latest deliveries")
+    @admin.display(description=gettext_lazy("latest deliveries"))
     def latest(self, webhook: Webhook) -> SafeString | str:
         found = deliveries.latest(webhook.pk, limit=_LISTED)
         if not found:
-            return "none yet"
+            return _("none yet")
         rows = [
             (
                 each.row.created_at.strftime("%Y-%m-%d %H:%M:%S"),

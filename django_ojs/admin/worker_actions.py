@@ -4,72 +4,95 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action
-from django_ojs.formatting import number
+from django_ojs.formatting import lazy_number, lazy_sentence, number
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.spec.scopes import Scope
 
 _DIRECTED = {
-    Directive.QUIET: "will be quiet: it finishes its jobs and fetches no more.",
-    Directive.RUNNING: "will run again.",
-    Directive.TERMINATE: "will terminate: it finishes its jobs and exits.",
+    Directive.QUIET: gettext_lazy(
+        "Worker %(worker)s will be quiet: it finishes its jobs and fetches no more."
+    ),
+    Directive.RUNNING: gettext_lazy("Worker %(worker)s will run again."),
+    Directive.TERMINATE: gettext_lazy(
+        "Worker %(worker)s will terminate: it finishes its jobs and exits."
+    ),
 }
 
 
 def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, Any]], str]:
     def run(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
         registry.direct(worker.pk, directive)
-        return f"Worker {worker.pk} {_DIRECTED[directive]}"
+        return lazy_sentence(_DIRECTED[directive], worker=worker.pk)
 
     return run
 
 
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
     returned = registry.deregister(worker.pk)
-    return f"Worker {worker.pk} is deregistered; {number(returned)} of its jobs were recovered."
+    text = ngettext_lazy(
+        "Worker %(worker)s is deregistered; %(number)s of its jobs was recovered.",
+        "Worker %(worker)s is deregistered; %(number)s of its jobs were recovered.",
+        "count",
+    )
+    return lazy_sentence(text, worker=worker.pk, count=returned, number=lazy_number(returned))
 
 
 def _deregister_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     held = sum(registry.held([worker.pk for worker in objects]).values())
     return (
-        f"{number(held)} job{'s' * (held != 1)} in flight {'are' if held != 1 else 'is'} "
-        "recovered; this uses an attempt of each. A job without attempts left is discarded.",
-        "Only stale workers are deregistered; others are skipped.",
-        "If a worker is alive after all, its results are rejected.",
+        ngettext(
+            "%(number)s job in flight is recovered; this uses an attempt of each. A job without "
+            "attempts left is discarded.",
+            "%(number)s jobs in flight are recovered; this uses an attempt of each. A job without "
+            "attempts left is discarded.",
+            held,
+        )
+        % {"number": number(held)},
+        _("Only stale workers are deregistered; others are skipped."),
+        _("If a worker is alive after all, its results are rejected."),
     )
 
 
 def _terminate_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        "The worker fetches no more jobs, finishes its jobs within its grace period, and exits.",
-        "This cannot be undone. A process manager may start a new worker.",
-        "The worker learns of it at its next heartbeat.",
+        _("The worker fetches no more jobs, finishes its jobs within its grace period, and exits."),
+        _("This cannot be undone. A process manager may start a new worker."),
+        _("The worker learns of it at its next heartbeat."),
     )
 
 
 ACTIONS = (
     Action(
         name="quiet",
-        label="Quiet",
-        done="directed to be quiet",
+        label=gettext_lazy("Quiet"),
+        done=ngettext_lazy(
+            "%(count)d directed to be quiet", "%(count)d directed to be quiet", "count"
+        ),
         scope=Scope.OPERATOR,
         run=_direct(Directive.QUIET),
         applies_to=lambda worker: worker.condition == "running",
     ),
     Action(
         name="resume",
-        label="Resume",
-        done="directed to run again",
+        label=gettext_lazy("Resume"),
+        done=ngettext_lazy(
+            "%(count)d directed to run again", "%(count)d directed to run again", "count"
+        ),
         scope=Scope.OPERATOR,
         run=_direct(Directive.RUNNING),
         applies_to=lambda worker: worker.condition == "quiet",
     ),
     Action(
         name="terminate",
-        label="Terminate",
-        done="directed to terminate",
+        label=gettext_lazy("Terminate"),
+        done=ngettext_lazy(
+            "%(count)d directed to terminate", "%(count)d directed to terminate", "count"
+        ),
         scope=Scope.OPERATOR,
         run=_direct(Directive.TERMINATE),
         consequences=_terminate_consequences,
@@ -78,8 +101,8 @@ ACTIONS = (
     ),
     Action(
         name="deregister",
-        label="Deregister",
-        done="deregistered",
+        label=gettext_lazy("Deregister"),
+        done=ngettext_lazy("%(count)d deregistered", "%(count)d deregistered", "count"),
         scope=Scope.OPERATOR,
         run=_deregister,
         consequences=_deregister_consequences,

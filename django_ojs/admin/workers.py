@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
@@ -32,18 +34,18 @@ class WorkerAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         with timed_queries() as query:
-            found = query("workers", lambda: registry.listing(limit=_MAX_WORKERS))
+            found = query(gettext_noop("workers"), lambda: registry.listing(limit=_MAX_WORKERS))
             stale_first = sorted(
                 found.workers if found else [], key=lambda each: each.condition != registry.STALE
             )
             shown, paging = page_of(stale_first, request.GET.get("p", ""), PER_PAGE)
             keys = [status.worker.pk for status in shown]
-            in_flight = query("jobs in flight", lambda: registry.held(keys))
-            dead = query("workers that died", ended.dead) or []
+            in_flight = query(gettext_noop("jobs in flight"), lambda: registry.held(keys))
+            dead = query(gettext_noop("workers that died"), ended.dead) or []
         return self.render(
             request,
             "workers",
-            "Workers",
+            _("Workers"),
             {
                 **paging,
                 "rows": [
@@ -63,18 +65,22 @@ class WorkerAdmin(OperatorModelAdmin):
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
-            worker = query("worker", lambda: _worker(key))
+            worker = query(gettext_noop("worker"), lambda: _worker(key))
             if worker is None and not query.timed_out:
                 return self._ended_page(request, key)
             jobs = None
             if worker is not None:
-                jobs = query("jobs in flight", lambda: registry.jobs_of(key))
-            runs = query("its last runs", lambda: latest_runs.of(key)) if worker else None
+                jobs = query(gettext_noop("jobs in flight"), lambda: registry.jobs_of(key))
+            runs = (
+                query(gettext_noop("its last runs"), lambda: latest_runs.of(key))
+                if worker
+                else None
+            )
             shown = (jobs or [])[:_MAX_JOBS]
             shares = job_list.shares(query, shown)
             arguments = None
             if shown and payloads.has_permission(request):
-                arguments = query("arguments", lambda: job_list.previews(shown))
+                arguments = query(gettext_noop("arguments"), lambda: job_list.previews(shown))
         return self.render(
             request,
             "worker",
@@ -97,11 +103,13 @@ class WorkerAdmin(OperatorModelAdmin):
 
     def _ended_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
-            worker = query("worker", lambda: ended.get(key)) if is_possible(key) else None
+            worker = (
+                query(gettext_noop("worker"), lambda: ended.get(key)) if is_possible(key) else None
+            )
             if worker is None:
-                raise Http404("There is no such worker, and no event of its end is kept.")
-            jobs = query("its jobs", lambda: ended.lost_jobs(key)) or []
-            runs = query("its last runs", lambda: latest_runs.of(key))
+                raise Http404(_("There is no such worker, and no event of its end is kept."))
+            jobs = query(gettext_noop("its jobs"), lambda: ended.lost_jobs(key)) or []
+            runs = query(gettext_noop("its last runs"), lambda: latest_runs.of(key))
         return self.render(
             request, "ended_worker", key, {"worker": worker, "jobs": jobs, "runs": runs}
         )

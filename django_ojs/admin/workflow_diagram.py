@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext, pgettext_lazy
+
 from django_ojs.admin.job_list import STATE_BADGES, Badge
 from django_ojs.models.workflow import StepState
 from django_ojs.spec.states import State
@@ -27,13 +30,26 @@ _LABEL: Final = 25
 
 #: Of steps without a job, or whose job has ended.
 _STEP_BADGES: Final[Mapping[str, Badge]] = {
-    StepState.WAITING: Badge(symbol="○", word="waiting", level=""),
-    StepState.READY: Badge(symbol="○", word="cannot be enqueued yet", level="fair"),
-    StepState.ENQUEUED: Badge(symbol="●", word="enqueued", level=""),
+    StepState.WAITING: Badge(
+        value="waiting", symbol="○", word=pgettext_lazy("state of a step", "waiting"), level=""
+    ),
+    StepState.READY: Badge(
+        value="ready",
+        symbol="○",
+        word=pgettext_lazy("state of a step", "cannot be enqueued yet"),
+        level="fair",
+    ),
+    StepState.ENQUEUED: Badge(
+        value="enqueued", symbol="●", word=pgettext_lazy("state of a step", "enqueued"), level=""
+    ),
     StepState.COMPLETED: STATE_BADGES[State.COMPLETED],
-    StepState.FAILED: Badge(symbol="✕", word="failed", level="bad"),
+    StepState.FAILED: Badge(
+        value="failed", symbol="✕", word=pgettext_lazy("state of a step", "failed"), level="bad"
+    ),
     StepState.CANCELLED: STATE_BADGES[State.CANCELLED],
-    StepState.SKIPPED: Badge(symbol="∅", word="skipped", level=""),
+    StepState.SKIPPED: Badge(
+        value="skipped", symbol="∅", word=pgettext_lazy("state of a step", "skipped"), level=""
+    ),
 }
 #: The colour of a node that stands for several steps is the first of these that one of them has.
 _LEVELS: Final = ("bad", "blue", "fair", "")
@@ -267,9 +283,13 @@ def _node(steps: Sequence[StepRow], *, x: int, y: int) -> Node:
         )
     counts = state_counts(steps)
     types = {step.type for step in steps}
-    label = f"{len(steps)} of {min(map(str, types))}" if len(types) == 1 else f"{len(steps)} steps"
+    if len(types) == 1:
+        label = _("%(count)d of %(type)s") % {"count": len(steps), "type": min(map(str, types))}
+    else:
+        text = ngettext("%(count)d step", "%(count)d steps", len(steps))
+        label = text % {"count": len(steps)}
     words = ", ".join(f"{number} {badge.word}" for badge, number in counts)
-    levels = {badge.level for badge, _ in counts}
+    levels = {badge.level for badge, _number in counts}
     return Node(
         label=_short(label),
         text=" ".join(f"{badge.symbol}{number}" for badge, number in counts),

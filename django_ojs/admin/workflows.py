@@ -6,6 +6,8 @@ from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext_lazy
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action
@@ -13,6 +15,7 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.job_list import Badge
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.workflow_diagram import StepRow, diagram, state_counts
+from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
@@ -26,29 +29,48 @@ STEPS_PER_PAGE: Final = 100
 MAX_DRAWN: Final = 5_000
 
 BADGES: Final[Mapping[str, Badge]] = {
-    WorkflowState.RUNNING: Badge(symbol="▶", word="running", level="blue"),
-    WorkflowState.COMPLETED: Badge(symbol="✓", word="completed", level="good"),
-    WorkflowState.FAILED: Badge(symbol="✕", word="failed", level="bad"),
-    WorkflowState.CANCELLED: Badge(symbol="⊘", word="cancelled", level=""),
+    WorkflowState.RUNNING: Badge(
+        value="running",
+        symbol="▶",
+        word=pgettext_lazy("state of a workflow", "running"),
+        level="blue",
+    ),
+    WorkflowState.COMPLETED: Badge(
+        value="completed",
+        symbol="✓",
+        word=pgettext_lazy("state of a workflow", "completed"),
+        level="good",
+    ),
+    WorkflowState.FAILED: Badge(
+        value="failed", symbol="✕", word=pgettext_lazy("state of a workflow", "failed"), level="bad"
+    ),
+    WorkflowState.CANCELLED: Badge(
+        value="cancelled",
+        symbol="⊘",
+        word=pgettext_lazy("state of a workflow", "cancelled"),
+        level="",
+    ),
 }
 
 
 def _cancel(request: HttpRequest, workflow: Workflow, values: Mapping[str, Any]) -> str:
     workflows.cancel(workflow.pk)
-    return f"Workflow {workflow.name or workflow.pk} is cancelled."
+    return lazy_sentence(
+        gettext_lazy("Workflow %(name)s is cancelled."), name=workflow.name or workflow.pk
+    )
 
 
 def _cancel_choices(workflows: Sequence[Any]) -> tuple[str, str]:
     if len(workflows) == 1:
-        return "Cancel this workflow", "Keep it running"
-    return "Cancel these workflows", "Keep them running"
+        return _("Cancel this workflow"), _("Keep it running")
+    return _("Cancel these workflows"), _("Keep them running")
 
 
 def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     return (
-        "Its jobs that have not ended are cancelled, those that are running included.",
-        "The steps that wait never start, and neither do callbacks.",
-        "What its jobs have done so far stays done.",
+        _("Its jobs that have not ended are cancelled, those that are running included."),
+        _("The steps that wait never start, and neither do callbacks."),
+        _("What its jobs have done so far stays done."),
     )
 
 
@@ -59,8 +81,8 @@ class WorkflowAdmin(OperatorModelAdmin):
     object_actions = (
         Action(
             name="cancel",
-            label="Cancel",
-            done="cancelled",
+            label=gettext_lazy("Cancel"),
+            done=ngettext_lazy("%(count)d cancelled", "%(count)d cancelled", "count"),
             scope=Scope.OPERATOR,
             run=_cancel,
             consequences=_cancel_consequences,
@@ -81,7 +103,7 @@ class WorkflowAdmin(OperatorModelAdmin):
         if before is not None:
             found = found.filter(pk__lt=before)
         with timed_queries() as query:
-            rows = query("workflows", lambda: list(found[: PER_PAGE + 1]))
+            rows = query(gettext_noop("workflows"), lambda: list(found[: PER_PAGE + 1]))
         shown = (rows or [])[:PER_PAGE]
         filters = {key: text for key, text in (("state", state), ("q", name)) if text}
         older = ""
@@ -90,7 +112,7 @@ class WorkflowAdmin(OperatorModelAdmin):
         return self.render(
             request,
             "workflows",
-            "Workflows",
+            _("Workflows"),
             {
                 "rows": [(row, BADGES[row.state]) for row in shown],
                 "is_known": rows is not None,
@@ -106,11 +128,11 @@ class WorkflowAdmin(OperatorModelAdmin):
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
-            workflow = query("workflow", lambda: self.get_object(request, key))
+            workflow = query(gettext_noop("workflow"), lambda: self.get_object(request, key))
             if workflow is None and not query.timed_out:
-                raise Http404("There is no workflow with this id; it may have been pruned.")
+                raise Http404(_("There is no workflow with this id; it may have been pruned."))
             is_drawn = workflow is not None and workflow.jobs_total <= MAX_DRAWN
-            steps = query("steps", lambda: _steps(workflow)) if is_drawn else None
+            steps = query(gettext_noop("steps"), lambda: _steps(workflow)) if is_drawn else None
         context: dict[str, Any] = {"workflow": workflow, "timed_out": query.timed_out}
         if workflow is not None:
             context |= {
@@ -129,7 +151,7 @@ class WorkflowAdmin(OperatorModelAdmin):
         jobs = [step for step in steps if step.type is not None]
         state, type_ = request.GET.get("state", ""), request.GET.get("type", "")
         chosen = [
-            step for step in jobs if state in ("", step.badge.word) and type_ in ("", step.type)
+            step for step in jobs if state in ("", step.badge.value) and type_ in ("", step.type)
         ]
         shown, paging = page_of(chosen, request.GET.get("p", ""), STEPS_PER_PAGE)
         errors = _errors([step.id for step in shown]) if payloads.may_see(request) else {}

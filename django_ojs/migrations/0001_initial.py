@@ -43,17 +43,23 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="LimitKey",
             fields=[
-                ("key", models.CharField(max_length=255, primary_key=True, serialize=False)),
+                (
+                    "key",
+                    models.CharField(
+                        verbose_name="key", max_length=255, primary_key=True, serialize=False
+                    ),
+                ),
                 ("starts", django_ojs.models.fields.StoredJSONField(default=dict)),
                 ("expires_at", models.DateTimeField()),
                 ("paused_until", models.DateTimeField(null=True)),
                 ("override", django_ojs.models.fields.StoredJSONField(default=dict)),
-                ("override_until", models.DateTimeField(null=True)),
+                ("override_until", models.DateTimeField(verbose_name="override until", null=True)),
                 ("limited_since", models.DateTimeField(null=True)),
                 ("limited_by", models.CharField(blank=True, max_length=16)),
                 ("eased_at", models.DateTimeField(null=True)),
             ],
             options={
+                "verbose_name_plural": "limit keys",
                 "db_table": "ojs_limit_key",
                 "verbose_name": "limit key",
                 "default_permissions": ("view",),
@@ -139,6 +145,8 @@ class Migration(migrations.Migration):
                 ("warned_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],
             options={
+                "verbose_name": "queue",
+                "verbose_name_plural": "queues",
                 "db_table": "ojs_queue",
                 "default_permissions": ("view",),
             },
@@ -232,6 +240,8 @@ class Migration(migrations.Migration):
                 ("metadata", models.JSONField(default=dict)),
             ],
             options={
+                "verbose_name": "worker",
+                "verbose_name_plural": "workers",
                 "db_table": "ojs_worker",
                 "default_permissions": ("view",),
             },
@@ -347,6 +357,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "job",
+                "verbose_name_plural": "jobs",
                 "db_table": "ojs_job",
                 "default_permissions": ("view",),
                 "indexes": [
@@ -681,21 +693,31 @@ class Migration(migrations.Migration):
                 (
                     "name",
                     models.CharField(
-                        help_text="The program that uses the key, and its purpose.", max_length=100
+                        verbose_name="name",
+                        help_text="The program that uses the key, and its purpose.",
+                        max_length=100,
                     ),
                 ),
-                ("prefix", models.CharField(editable=False, max_length=16, unique=True)),
+                (
+                    "prefix",
+                    models.CharField(
+                        verbose_name="prefix", editable=False, max_length=16, unique=True
+                    ),
+                ),
                 ("principal", models.CharField(editable=False, max_length=16)),
                 ("digest", models.CharField(editable=False, max_length=64)),
                 (
                     "scopes",
                     models.JSONField(
-                        default=list, help_text="read, producer, worker, operator or admin."
+                        verbose_name="scopes",
+                        default=list,
+                        help_text="read, producer, worker, operator or admin.",
                     ),
                 ),
                 (
                     "queues",
                     models.JSONField(
+                        verbose_name="queues",
                         blank=True,
                         default=list,
                         help_text="The queues that the key may use; empty: all queues.",
@@ -704,15 +726,26 @@ class Migration(migrations.Migration):
                 (
                     "created_at",
                     models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                        verbose_name="created at",
+                        db_default=django.db.models.functions.datetime.Now(),
+                        editable=False,
                     ),
                 ),
-                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "expires_at",
+                    models.DateTimeField(verbose_name="expires at", blank=True, null=True),
+                ),
                 ("revoked_at", models.DateTimeField(blank=True, editable=False, null=True)),
-                ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                (
+                    "last_used_at",
+                    models.DateTimeField(
+                        verbose_name="last used at", blank=True, editable=False, null=True
+                    ),
+                ),
                 (
                     "refused_at",
                     models.DateTimeField(
+                        verbose_name="refused at",
                         blank=True,
                         editable=False,
                         help_text="Its last use after it had expired or was revoked.",
@@ -778,6 +811,7 @@ class Migration(migrations.Migration):
                 ("missed_count", models.PositiveBigIntegerField(default=0, editable=False)),
             ],
             options={
+                "verbose_name_plural": "cron jobs",
                 "verbose_name": "cron job",
                 "db_table": "ojs_cron_job",
                 "default_permissions": ("view",),
@@ -879,6 +913,8 @@ class Migration(migrations.Migration):
                 ("data", django_ojs.models.fields.StoredJSONField(default=dict)),
             ],
             options={
+                "verbose_name": "event",
+                "verbose_name_plural": "events",
                 "db_table": "ojs_event",
                 "default_permissions": ("view",),
                 "indexes": [
@@ -914,29 +950,39 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
                 ("position", models.BigIntegerField(editable=False, null=True, unique=True)),
-                ("job_id", models.UUIDField(unique=True)),
-                ("destination", models.CharField(max_length=32)),
-                ("type", models.CharField(max_length=255)),
-                ("queue", models.CharField(max_length=255)),
+                ("job_id", models.UUIDField(verbose_name="job id", unique=True)),
+                ("destination", models.CharField(verbose_name="destination", max_length=32)),
+                ("type", models.CharField(verbose_name="type", max_length=255)),
+                ("queue", models.CharField(verbose_name="queue", max_length=255)),
                 ("unique_key", models.CharField(editable=False, max_length=64, null=True)),
                 ("envelope", models.TextField()),
                 (
                     "state",
                     models.CharField(
+                        verbose_name="state",
                         choices=[("pending", "Pending"), ("sent", "Sent"), ("refused", "Refused")],
                         default="pending",
                         max_length=16,
                     ),
                 ),
-                ("attempts", models.PositiveIntegerField(default=0)),
-                ("error_code", models.CharField(blank=True, max_length=64)),
-                ("error_message", models.CharField(blank=True, max_length=1000)),
+                ("attempts", models.PositiveIntegerField(verbose_name="attempts", default=0)),
+                (
+                    "error_code",
+                    models.CharField(verbose_name="error code", blank=True, max_length=64),
+                ),
+                (
+                    "error_message",
+                    models.CharField(verbose_name="error message", blank=True, max_length=1000),
+                ),
                 (
                     "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                    models.DateTimeField(
+                        verbose_name="created at",
+                        db_default=django.db.models.functions.datetime.Now(),
+                    ),
                 ),
-                ("next_try_at", models.DateTimeField(null=True)),
-                ("sent_at", models.DateTimeField(null=True)),
+                ("next_try_at", models.DateTimeField(verbose_name="next try at", null=True)),
+                ("sent_at", models.DateTimeField(verbose_name="sent at", null=True)),
             ],
             options={
                 "verbose_name": "outbox entry",
@@ -1029,6 +1075,7 @@ class Migration(migrations.Migration):
                 ("cursor", models.CharField(blank=True, max_length=255)),
             ],
             options={
+                "verbose_name_plural": "bulk operations",
                 "verbose_name": "bulk operation",
                 "db_table": "ojs_bulk_operation",
                 "default_permissions": (),
@@ -1079,16 +1126,19 @@ class Migration(migrations.Migration):
                         serialize=False,
                     ),
                 ),
-                ("url", models.CharField(max_length=2000)),
+                ("url", models.CharField(verbose_name="url", max_length=2000)),
                 (
                     "events",
                     models.JSONField(
-                        default=list, help_text="Types of events, or patterns such as job.* or *."
+                        verbose_name="events",
+                        default=list,
+                        help_text="Types of events, or patterns such as job.* or *.",
                     ),
                 ),
                 (
                     "queues",
                     models.JSONField(
+                        verbose_name="queues",
                         blank=True,
                         default=list,
                         help_text="The queues of the events; empty: all events.",
@@ -1097,27 +1147,38 @@ class Migration(migrations.Migration):
                 (
                     "job_types",
                     models.JSONField(
+                        verbose_name="job types",
                         blank=True,
                         default=list,
                         help_text="The job types of the events; empty: all events.",
                     ),
                 ),
                 ("metadata", models.JSONField(blank=True, default=dict)),
-                ("active", models.BooleanField(default=True)),
+                ("active", models.BooleanField(verbose_name="active", default=True)),
                 ("salt", models.CharField(editable=False, max_length=64)),
                 ("previous_salt", models.CharField(blank=True, editable=False, max_length=64)),
                 ("previous_until", models.DateTimeField(editable=False, null=True)),
                 ("cursor", models.BigIntegerField(default=0, editable=False)),
-                ("failures", models.PositiveIntegerField(default=0, editable=False)),
-                ("disabled_at", models.DateTimeField(editable=False, null=True)),
+                (
+                    "failures",
+                    models.PositiveIntegerField(verbose_name="failures", default=0, editable=False),
+                ),
+                (
+                    "disabled_at",
+                    models.DateTimeField(verbose_name="disabled at", editable=False, null=True),
+                ),
                 (
                     "created_at",
                     models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                        verbose_name="created at",
+                        db_default=django.db.models.functions.datetime.Now(),
+                        editable=False,
                     ),
                 ),
             ],
             options={
+                "verbose_name": "webhook",
+                "verbose_name_plural": "webhooks",
                 "db_table": "ojs_webhook",
                 "indexes": [
                     models.Index(
@@ -1149,6 +1210,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "webhook delivery",
                 "verbose_name_plural": "webhook deliveries",
                 "db_table": "ojs_webhook_delivery",
                 "default_permissions": (),
@@ -1219,6 +1281,8 @@ class Migration(migrations.Migration):
                 ("finished_at", models.DateTimeField(blank=True, null=True)),
             ],
             options={
+                "verbose_name": "workflow",
+                "verbose_name_plural": "workflows",
                 "db_table": "ojs_workflow",
                 "default_permissions": ("view",),
                 "indexes": [

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -17,13 +18,13 @@ from django_ojs.spec.failure import with_code
 class AttemptOutcome(models.TextChoices):
     """The outcome of an unsuccessful run."""
 
-    FAILED = "failed", "Failed"
-    TIMEOUT = "timeout", "Timed out"
-    LAPSED = "lapsed", "Lease expired"
-    LOST = "lost", "Worker died"
-    SHUTDOWN = "shutdown", "Worker shut down"
-    RETURNED = "returned", "Returned"
-    CANCELLED = "cancelled", "Cancelled"
+    FAILED = "failed", _("Failed")
+    TIMEOUT = "timeout", _("Timed out")
+    LAPSED = "lapsed", _("Lease expired")
+    LOST = "lost", _("Worker died")
+    SHUTDOWN = "shutdown", _("Worker shut down")
+    RETURNED = "returned", _("Returned")
+    CANCELLED = "cancelled", _("Cancelled")
 
 
 class Attempt(StoredModel):

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -13,9 +14,9 @@ from django_ojs.spec import ids
 class ActorKind(models.TextChoices):
     """How an operator has called: over the admin or HTTP as a user, with an API key, or a shell."""
 
-    USER = "user", "user"
-    API_KEY = "api_key", "API key"
-    COMMAND = "command", "command line"
+    USER = "user", _("user")
+    API_KEY = "api_key", _("API key")
+    COMMAND = "command", _("command line")
     OTHER = "other", "HTTP"
 
 
@@ -43,8 +44,8 @@ class AuditEntry(StoredModel):
     class Meta:
         db_table = "ojs_audit_entry"
         default_permissions = ("view",)
-        verbose_name = "audit entry"
-        verbose_name_plural = "audit trail"
+        verbose_name = _("audit entry")
+        verbose_name_plural = _("audit trail")
         indexes = [
             models.Index("actor", "id", name="ojs_audit_entry_actor"),
             models.Index("action", "id", name="ojs_audit_entry_action"),

@@ -3,29 +3,37 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 
 
 class BulkActionName(models.TextChoices):
-    RETRY = "retry", "Retry"
-    CANCEL = "cancel", "Cancel"
-    DELETE = "delete", "Delete"
-    RUN_NOW = "run_now", "Run now"
+    RETRY = "retry", _("Retry")
+    CANCEL = "cancel", _("Cancel")
+    DELETE = "delete", _("Delete")
+    RUN_NOW = "run_now", _("Run now")
 
     def of(self, jobs: str) -> str:
         """Return the action on some jobs in words: "Retry 3 jobs", "Run 3 jobs now"."""
-        return f"Run {jobs} now" if self is self.RUN_NOW else f"{self.label} {jobs}"
+        sentences = {
+            self.RETRY: gettext("Retry %(jobs)s"),
+            self.CANCEL: gettext("Cancel %(jobs)s"),
+            self.DELETE: gettext("Delete %(jobs)s"),
+            self.RUN_NOW: gettext("Run %(jobs)s now"),
+        }
+        return sentences[self] % {"jobs": jobs}
 
 
 class BulkState(models.TextChoices):
     """The state of an operation. Maintenance executes pending and running ones."""
 
-    PENDING = "pending", "Waiting"
-    RUNNING = "running", "Running"
-    STOPPED = "stopped", "Stopped"
-    DONE = "done", "Done"
+    PENDING = "pending", _("Waiting")
+    RUNNING = "running", _("Running")
+    STOPPED = "stopped", _("Stopped")
+    DONE = "done", _("Done")
 
 
 class BulkOperation(StoredModel):
@@ -63,7 +71,8 @@ class BulkOperation(StoredModel):
         db_table = "ojs_bulk_operation"
         # The permission to view jobs includes the operations on them.
         default_permissions = ()
-        verbose_name = "bulk operation"
+        verbose_name = _("bulk operation")
+        verbose_name_plural = _("bulk operations")
         indexes = [
             models.Index(
                 "id",

@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -11,16 +12,16 @@ from django_ojs.models.fields import StoredJSONField
 class OverlapPolicy(models.TextChoices):
     """What happens when a run is due and an earlier one has not ended (ojs-cron §6.1)."""
 
-    SKIP = "skip", "Skip"
-    ALLOW = "allow", "Allow"
-    CANCEL_PREVIOUS = "cancel_previous", "Cancel the previous run"
-    ENQUEUE = "enqueue", "Enqueue"
+    SKIP = "skip", _("Skip")
+    ALLOW = "allow", _("Allow")
+    CANCEL_PREVIOUS = "cancel_previous", _("Cancel the previous run")
+    ENQUEUE = "enqueue", _("Enqueue")
 
 
 class CronOwner(models.TextChoices):
     """What registered a cron job, and may change it."""
 
-    CODE = "code", "Code"
+    CODE = "code", _("Code")
     API = "api", "API"
 
 
@@ -61,7 +62,8 @@ class CronJob(StoredModel):
     class Meta:
         db_table = "ojs_cron_job"
         default_permissions = ("view",)
-        verbose_name = "cron job"
+        verbose_name = _("cron job")
+        verbose_name_plural = _("cron jobs")
         indexes = [
             models.Index(
                 "due_at", "name", name="ojs_cron_job_due", condition=Q(due_at__isnull=False)
@@ -84,10 +86,10 @@ class CronRunPhase(models.TextChoices):
     """How far a run is, as far as the next occurrence needs to know."""
 
     #: Its job is pending until the earlier runs have ended (overlap policy "enqueue").
-    HELD = "held", "Held"
+    HELD = "held", _("Held")
     #: Its job had not ended when that was checked last.
-    OPEN = "open", "Open"
-    ENDED = "ended", "Ended"
+    OPEN = "open", _("Open")
+    ENDED = "ended", _("Ended")
 
 
 class CronRun(StoredModel):
@@ -103,7 +105,7 @@ class CronRun(StoredModel):
     scheduled_at = models.DateTimeField()
     triggered_at = models.DateTimeField(db_default=Now())
     triggered_by = models.CharField(
-        max_length=255, blank=True, help_text="The operator; empty for the schedule."
+        max_length=255, blank=True, help_text=_("The operator; empty for the schedule.")
     )
     phase = models.CharField(
         max_length=8, choices=CronRunPhase.choices, default=CronRunPhase.OPEN, editable=False
@@ -112,8 +114,8 @@ class CronRun(StoredModel):
     class Meta:
         db_table = "ojs_cron_run"
         default_permissions = ()
-        verbose_name = "run of a cron job"
-        verbose_name_plural = "runs of cron jobs"
+        verbose_name = _("run of a cron job")
+        verbose_name_plural = _("runs of cron jobs")
         indexes = [
             models.Index("name", "id", name="ojs_cron_run_name"),
             models.Index(

@@ -1,5 +1,7 @@
 """A proxy of Job, so that the admin lists dead letters on a page of their own."""
 
+from django.utils.translation import gettext_lazy as _
+
 from django_ojs.models.job import Job
 
 
@@ -12,5 +14,5 @@ class DeadLetterJob(Job):
     class Meta:
         proxy = True
         default_permissions = ()
-        verbose_name = "dead letter"
-        verbose_name_plural = "dead letters"
+        verbose_name = _("dead letter")
+        verbose_name_plural = _("dead letters")

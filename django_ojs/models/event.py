@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -21,7 +22,7 @@ class Event(StoredModel):
     type = models.CharField(max_length=64)
     time = models.DateTimeField(db_default=Now())
     subject = models.CharField(
-        max_length=255, help_text="The id of a job, or the name of a queue or worker."
+        max_length=255, help_text=_("The id of a job, or the name of a queue or worker.")
     )
     queue = models.CharField(max_length=255, blank=True)
     data = StoredJSONField(default=dict)
@@ -29,6 +30,8 @@ class Event(StoredModel):
     class Meta:
         db_table = "ojs_event"
         default_permissions = ("view",)
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
         indexes = [
             # The few events without a position.
             models.Index(

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.checkpoint import Checkpoint
@@ -16,7 +17,16 @@ from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
 
-STATES = [(state.value, state.value.capitalize()) for state in State]
+STATES = [
+    (State.SCHEDULED.value, _("Scheduled")),
+    (State.AVAILABLE.value, _("Available")),
+    (State.PENDING.value, _("Pending")),
+    (State.ACTIVE.value, _("Active")),
+    (State.COMPLETED.value, _("Completed")),
+    (State.RETRYABLE.value, _("Retryable")),
+    (State.CANCELLED.value, _("Cancelled")),
+    (State.DISCARDED.value, _("Discarded")),
+]
 _DUE = [State.SCHEDULED, State.RETRYABLE]
 _FINISHED = sorted(TERMINAL)
 _WELL = (State.ACTIVE, State.COMPLETED)
@@ -65,13 +75,13 @@ class Job(StoredModel):
     attempt = models.PositiveIntegerField(default=0)
     max_attempts = models.PositiveIntegerField(default=3)
     returned = models.PositiveIntegerField(
-        default=0, help_text="Claims that were returned without spending an attempt."
+        default=0, help_text=_("Claims that were returned without spending an attempt.")
     )
     lost_with_others = models.PositiveIntegerField(
         default=0,
         db_default=0,
         editable=False,
-        help_text="Runs that were lost because a worker died with several jobs.",
+        help_text=_("Runs that were lost because a worker died with several jobs."),
     )
     run = models.PositiveIntegerField(default=0)
 
@@ -83,7 +93,7 @@ class Job(StoredModel):
     # give the order, because clients generate them.
     enqueued_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(
-        null=True, blank=True, help_text="When a scheduled or retryable job is due."
+        null=True, blank=True, help_text=_("When a scheduled or retryable job is due.")
     )
     expires_at = models.DateTimeField(null=True, blank=True)
     activated_at = models.DateTimeField(null=True, blank=True)
@@ -92,10 +102,10 @@ class Job(StoredModel):
 
     worker_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: not claimed
     lease_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the lease of the claim ends."
+        null=True, blank=True, help_text=_("When the lease of the claim ends.")
     )
     lease_ms = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="By how much a heartbeat extends the lease."
+        null=True, blank=True, help_text=_("By how much a heartbeat extends the lease.")
     )
 
     # The hash of what the unique policy compares (ojs-unique-jobs §4). NULL without a policy.
@@ -127,6 +137,8 @@ class Job(StoredModel):
     class Meta:
         db_table = "ojs_job"
         default_permissions = ("view",)
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
         # The scopes of the HTTP API and of the admin, for users; `view_job` is the scope to read.
         permissions = [
             ("push_job", "Can enqueue jobs over HTTP"),

@@ -2,13 +2,14 @@
 
 from django.db import models
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 
 
 class NameKind(models.TextChoices):
-    QUEUE = "queue", "Queue"
-    TYPE = "type", "Job type"
+    QUEUE = "queue", _("Queue")
+    TYPE = "type", _("Job type")
 
 
 class KnownName(StoredModel):

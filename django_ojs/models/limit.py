@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -24,7 +25,7 @@ class LimitedQueue(StoredModel):
 class LimitKey(StoredModel):
     """What is known of a limit key: the starts of its jobs, its pause, and its override."""
 
-    key = models.CharField(primary_key=True, max_length=255)
+    key = models.CharField(verbose_name=_("key"), primary_key=True, max_length=255)
     #: See `spec.rate_limit.Starts`.
     starts = StoredJSONField(default=dict)
     #: From when on no rate needs them.
@@ -33,7 +34,7 @@ class LimitKey(StoredModel):
     paused_until = models.DateTimeField(null=True)
     #: Limits in place of those of the jobs, until a time, or until they are removed.
     override = StoredJSONField(default=dict)
-    override_until = models.DateTimeField(null=True)
+    override_until = models.DateTimeField(verbose_name=_("override until"), null=True)
     #: Since when jobs of the key have been held, by which limit, and since when none is.
     limited_since = models.DateTimeField(null=True)
     limited_by = models.CharField(max_length=16, blank=True)
@@ -42,7 +43,8 @@ class LimitKey(StoredModel):
     class Meta:
         db_table = "ojs_limit_key"
         default_permissions = ("view",)
-        verbose_name = "limit key"
+        verbose_name = _("limit key")
+        verbose_name_plural = _("limit keys")
         indexes = [
             models.Index("expires_at", name="ojs_limit_key_expires"),
             # Those at their limit.

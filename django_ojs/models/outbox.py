@@ -3,14 +3,15 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 
 
 class Delivery(models.TextChoices):
-    PENDING = "pending"
-    SENT = "sent"
-    REFUSED = "refused"
+    PENDING = "pending", _("Pending")
+    SENT = "sent", _("Sent")
+    REFUSED = "refused", _("Refused")
 
 
 class OutboxEntry(StoredModel):
@@ -22,26 +23,28 @@ class OutboxEntry(StoredModel):
 
     id = models.BigAutoField(primary_key=True)
     position = models.BigIntegerField(null=True, unique=True, editable=False)
-    job_id = models.UUIDField(unique=True)
-    destination = models.CharField(max_length=32)
-    type = models.CharField(max_length=255)
-    queue = models.CharField(max_length=255)
+    job_id = models.UUIDField(verbose_name=_("job id"), unique=True)
+    destination = models.CharField(verbose_name=_("destination"), max_length=32)
+    type = models.CharField(verbose_name=_("type"), max_length=255)
+    queue = models.CharField(verbose_name=_("queue"), max_length=255)
     # Computed from the arguments as the caller gave them, before a middleware changed them.
     unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
     envelope = models.TextField()
-    state = models.CharField(max_length=16, choices=Delivery, default=Delivery.PENDING)
-    attempts = models.PositiveIntegerField(default=0)
-    error_code = models.CharField(max_length=64, blank=True)
-    error_message = models.CharField(max_length=1000, blank=True)
-    created_at = models.DateTimeField(db_default=Now())
-    next_try_at = models.DateTimeField(null=True)
-    sent_at = models.DateTimeField(null=True)
+    state = models.CharField(
+        verbose_name=_("state"), max_length=16, choices=Delivery, default=Delivery.PENDING
+    )
+    attempts = models.PositiveIntegerField(verbose_name=_("attempts"), default=0)
+    error_code = models.CharField(verbose_name=_("error code"), max_length=64, blank=True)
+    error_message = models.CharField(verbose_name=_("error message"), max_length=1000, blank=True)
+    created_at = models.DateTimeField(verbose_name=_("created at"), db_default=Now())
+    next_try_at = models.DateTimeField(verbose_name=_("next try at"), null=True)
+    sent_at = models.DateTimeField(verbose_name=_("sent at"), null=True)
 
     class Meta:
         db_table = "ojs_outbox"
         default_permissions = ("view",)
-        verbose_name = "outbox entry"
-        verbose_name_plural = "outbox"
+        verbose_name = _("outbox entry")
+        verbose_name_plural = _("outbox")
         permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]
         indexes = [
             # The few rows without a position.

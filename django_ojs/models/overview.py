@@ -1,5 +1,7 @@
 """A proxy of Queue: the entry of the overview in the admin, and its permission."""
 
+from django.utils.translation import gettext_lazy as _
+
 from django_ojs.models.queue import Queue
 
 
@@ -9,8 +11,8 @@ class Overview(Queue):
     class Meta:
         proxy = True
         default_permissions = ("view",)
-        verbose_name = "overview"
-        verbose_name_plural = "overview"
+        verbose_name = _("overview")
+        verbose_name_plural = _("overview")
 
     def __str__(self) -> str:
         return "Overview"

@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -30,6 +31,8 @@ class Queue(StoredModel):
     class Meta:
         db_table = "ojs_queue"
         default_permissions = ("view",)
+        verbose_name = _("queue")
+        verbose_name_plural = _("queues")
 
     def __str__(self) -> str:
         return self.name

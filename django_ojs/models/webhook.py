@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.spec.ids import uuid7
@@ -17,31 +18,43 @@ class Webhook(StoredModel):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    url = models.CharField(max_length=2000)
+    url = models.CharField(verbose_name=_("url"), max_length=2000)
     events = models.JSONField(
-        default=list, help_text="Types of events, or patterns such as job.* or *."
+        verbose_name=_("events"),
+        default=list,
+        help_text=_("Types of events, or patterns such as job.* or *."),
     )
     queues = models.JSONField(
-        default=list, blank=True, help_text="The queues of the events; empty: all events."
+        verbose_name=_("queues"),
+        default=list,
+        blank=True,
+        help_text=_("The queues of the events; empty: all events."),
     )
     job_types = models.JSONField(
-        default=list, blank=True, help_text="The job types of the events; empty: all events."
+        verbose_name=_("job types"),
+        default=list,
+        blank=True,
+        help_text=_("The job types of the events; empty: all events."),
     )
     metadata = models.JSONField(default=dict, blank=True)
-    active = models.BooleanField(default=True)
+    active = models.BooleanField(verbose_name=_("active"), default=True)
     salt = models.CharField(max_length=64, editable=False)
     #: The salt of the secret before, with which deliveries are signed as well until the time.
     previous_salt = models.CharField(max_length=64, blank=True, editable=False)
     previous_until = models.DateTimeField(null=True, editable=False)
     cursor = models.BigIntegerField(default=0, editable=False)
     #: Deliveries in a row that ended without a success.
-    failures = models.PositiveIntegerField(default=0, editable=False)
+    failures = models.PositiveIntegerField(verbose_name=_("failures"), default=0, editable=False)
     #: When it was disabled because of its failures.
-    disabled_at = models.DateTimeField(null=True, editable=False)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    disabled_at = models.DateTimeField(verbose_name=_("disabled at"), null=True, editable=False)
+    created_at = models.DateTimeField(
+        verbose_name=_("created at"), db_default=Now(), editable=False
+    )
 
     class Meta:
         db_table = "ojs_webhook"
+        verbose_name = _("webhook")
+        verbose_name_plural = _("webhooks")
         indexes = [
             models.Index("cursor", name="ojs_webhook_active", condition=Q(active=True)),
         ]
@@ -65,7 +78,8 @@ class WebhookDelivery(StoredModel):
     class Meta:
         db_table = "ojs_webhook_delivery"
         default_permissions = ()
-        verbose_name_plural = "webhook deliveries"
+        verbose_name = _("webhook delivery")
+        verbose_name_plural = _("webhook deliveries")
         indexes = [
             models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
             models.Index("created_at", name="ojs_webhook_delivery_time"),

@@ -1,6 +1,7 @@
 """The registered workers, and their directives."""
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 
@@ -8,9 +9,9 @@ from django_ojs.models.base import StoredModel
 class Directive(models.TextChoices):
     """Worker lifecycle states, reported by a worker or directed (worker-protocol §2)."""
 
-    RUNNING = "running", "Running"
-    QUIET = "quiet", "Quiet"
-    TERMINATE = "terminate", "Terminating"
+    RUNNING = "running", _("Running")
+    QUIET = "quiet", _("Quiet")
+    TERMINATE = "terminate", _("Terminating")
 
 
 class Worker(StoredModel):
@@ -20,36 +21,36 @@ class Worker(StoredModel):
     """
 
     id = models.CharField(primary_key=True, max_length=255)
-    owner = models.TextField(blank=True, help_text="The principal that made it known.")
+    owner = models.TextField(blank=True, help_text=_("The principal that made it known."))
     hostname = models.CharField(max_length=255, blank=True)
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)
     labels = models.JSONField(default=list)
     job_types = models.JSONField(
-        default=list, help_text="The types that it has handlers for; empty if it did not say."
+        default=list, help_text=_("The types that it has handlers for; empty if it did not say.")
     )
     metadata = models.JSONField(default=dict)
     concurrency = models.PositiveIntegerField(null=True)
     active_jobs = models.PositiveIntegerField(default=0)
     version = models.CharField(max_length=64, blank=True)
     release = models.CharField(
-        max_length=64, blank=True, help_text="The release of the project that it runs."
+        max_length=64, blank=True, help_text=_("The release of the project that it runs.")
     )
     state = models.CharField(max_length=16, choices=Directive.choices, default=Directive.RUNNING)
     directive = models.CharField(
         max_length=16, choices=Directive.choices, default=Directive.RUNNING
     )
     started_at = models.DateTimeField(null=True)
-    seen_at = models.DateTimeField(help_text="Its last BEAT, FETCH or progress report.")
-    beat_at = models.DateTimeField(null=True, help_text="Its last BEAT; none so far if empty.")
+    seen_at = models.DateTimeField(help_text=_("Its last BEAT, FETCH or progress report."))
+    beat_at = models.DateTimeField(null=True, help_text=_("Its last BEAT; none so far if empty."))
     beat_interval_ms = models.PositiveBigIntegerField(
-        null=True, help_text="The interval between its beats, if it sends one."
+        null=True, help_text=_("The interval between its beats, if it sends one.")
     )
     dead_after_ms = models.PositiveBigIntegerField(
-        help_text="Time without a heartbeat after which the worker counts as dead."
+        help_text=_("Time without a heartbeat after which the worker counts as dead.")
     )
     enforces_timeouts = models.BooleanField(
-        default=False, help_text="Whether it fails jobs that run longer than their timeout."
+        default=False, help_text=_("Whether it fails jobs that run longer than their timeout.")
     )
 
     # The worker's own database session, if it has one: when it no longer exists, the worker's
@@ -60,6 +61,8 @@ class Worker(StoredModel):
     class Meta:
         db_table = "ojs_worker"
         default_permissions = ("view",)
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
 
     def __str__(self) -> str:
         return self.id

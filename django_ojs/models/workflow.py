@@ -3,6 +3,7 @@
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
@@ -13,25 +14,25 @@ from django_ojs.spec.workflow import CALLBACKS, Condition
 class WorkflowState(models.TextChoices):
     """The state of a workflow (ojs-workflows §8.1). Its first jobs are enqueued with it."""
 
-    RUNNING = "running", "Running"
-    COMPLETED = "completed", "Completed"
-    FAILED = "failed", "Failed"
-    CANCELLED = "cancelled", "Cancelled"
+    RUNNING = "running", _("Running")
+    COMPLETED = "completed", _("Completed")
+    FAILED = "failed", _("Failed")
+    CANCELLED = "cancelled", _("Cancelled")
 
 
 class StepState(models.TextChoices):
     """How far a step is. While it is enqueued, the state of its job says more."""
 
-    WAITING = "waiting", "Waiting"
+    WAITING = "waiting", _("Waiting")
     #: It may start, and its queue had no room for its job.
-    READY = "ready", "Ready"
-    ENQUEUED = "enqueued", "Enqueued"
-    COMPLETED = "completed", "Completed"
-    FAILED = "failed", "Failed"
+    READY = "ready", _("Ready")
+    ENQUEUED = "enqueued", _("Enqueued")
+    COMPLETED = "completed", _("Completed")
+    FAILED = "failed", _("Failed")
     #: The workflow was cancelled before the step ended.
-    CANCELLED = "cancelled", "Cancelled"
+    CANCELLED = "cancelled", _("Cancelled")
     #: Its condition was not met: it never starts.
-    SKIPPED = "skipped", "Skipped"
+    SKIPPED = "skipped", _("Skipped")
 
 
 class Workflow(StoredModel):
@@ -62,6 +63,8 @@ class Workflow(StoredModel):
     class Meta:
         db_table = "ojs_workflow"
         default_permissions = ("view",)
+        verbose_name = _("workflow")
+        verbose_name_plural = _("workflows")
         indexes = [
             models.Index(
                 "state", "finished_at", name="ojs_workflow_finished", condition=~Q(state="running")
@@ -130,9 +133,9 @@ class WorkflowStep(StoredModel):
 
     class Meta:
         db_table = "ojs_workflow_step"
-        verbose_name = "step of a workflow"
-        verbose_name_plural = "steps of workflows"
         default_permissions = ()
+        verbose_name = _("step of a workflow")
+        verbose_name_plural = _("steps of workflows")
         indexes = [
             models.Index("workflow_id", name="ojs_workflow_step_ready", condition=Q(state="ready")),
         ]

@@ -17,9 +17,13 @@ from typing import Final, TypeVar
 
 from django.db import Error, connections
 from django.utils.connection import ConnectionDoesNotExist
+from django.utils.functional import lazy
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs import formatting
 from django_ojs.conf import settings
+from django_ojs.formatting import StrOrPromise, lazy_sentence
 from django_ojs.storage import database, process_state
 
 T = TypeVar("T")
@@ -36,18 +40,22 @@ class PageSource:
     """Where a page was read that may come from the replica.
 
     `lag`: how far the replica is behind; None: it was read from the primary. `problem`: why the
-    replica could not be used, as the end of a sentence about it.
+    replica could not be used, as the end of a sentence about it, in the language of the reader.
     """
 
     lag: timedelta | None = None
-    problem: str = ""
+    problem: StrOrPromise = ""
 
     @property
     def text(self) -> str:
         """Return a sentence for the page; an empty one for what the primary had to serve."""
         if self.lag is not None:
-            return f"Read from the replica, {lag_text(self.lag)}."
-        return f"Read from the primary: the replica {self.problem}." if self.problem else ""
+            return _("Read from the replica, %(duration)s behind.") % {
+                "duration": lag_text(self.lag)
+            }
+        if not self.problem:
+            return ""
+        return _("Read from the primary: the replica %(problem)s.") % {"problem": self.problem}
 
 
 _source: Final[ContextVar[PageSource | None]] = ContextVar("django_ojs_source", default=None)
@@ -63,7 +71,7 @@ class Monitor:
     def reset(self) -> None:
         """Forget that the replica was away."""
         #: Why the replica could not be used when it was asked last.
-        self.problem = ""
+        self.problem: StrOrPromise = ""
         self._away_until = 0.0
 
     def look(self, using: str) -> PageSource:
@@ -78,14 +86,19 @@ class Monitor:
         try:
             lag, problem = measure(using)
         except Error as error:
-            lag, problem = None, f"does not respond ({database.unavailable_reason(error)})"
+            lag = None
+            problem = lazy_sentence(
+                pgettext_lazy("the replica", "does not respond (%(reason)s)"),
+                reason=database.unavailable_reason(error),
+            )
             with self._lock:
                 self._away_until = time.monotonic() + REST
         else:
             with self._lock:
                 self._away_until = 0.0
         if problem and not self.problem:
-            logger.warning("Pages are read from the primary: the replica %s.", problem)
+            with formatting.in_english():
+                logger.warning("Pages are read from the primary: the replica %s.", problem)
         elif self.problem and not problem:
             logger.info("Pages are read from the replica again.")
         self.problem = problem
@@ -105,16 +118,22 @@ def source() -> PageSource | None:
     return _source.get()
 
 
-def problem() -> str:
+def problem() -> StrOrPromise:
     """Return why the replica could not be used when this process asked it last, or nothing."""
     return monitor.problem if is_configured() else ""
 
 
 def lag_text(lag: timedelta) -> str:
-    """Return how far a replica is behind, as "0.8 s behind"."""
+    """Return how far a replica is behind, as "0.8 s"."""
     seconds = lag.total_seconds()
-    shown = f"{seconds:.1f} s" if seconds < 60 else formatting.duration(seconds)
-    return f"{shown.replace(formatting.THIN, ' ')} behind"
+    if seconds < 60:
+        return pgettext("duration", "%(number)s s") % {
+            "number": formatting.decimal(f"{seconds:.1f}")
+        }
+    return formatting.duration(seconds).replace(formatting.THIN, " ")
+
+
+_lag_text_lazily: Final = lazy(lag_text, str)
 
 
 def read(page: Callable[[], T], *, missing: tuple[type[Exception], ...] = ()) -> T:
@@ -136,7 +155,7 @@ def read(page: Callable[[], T], *, missing: tuple[type[Exception], ...] = ()) ->
             # Such as one that ends while it reads, or has not replayed a migration yet. If it is
             # the page that is wrong, it fails on the primary too.
             logger.warning("A page is read from the primary (%s).", error.__class__.__name__)
-            found = PageSource(problem="failed a query")
+            found = PageSource(problem=pgettext("the replica", "failed a query"))
         except primary_knows:
             found = PageSource()
     return _call(page, found, None)
@@ -151,7 +170,7 @@ def _call(page: Callable[[], T], found: PageSource, using: str | None) -> T:
         return page()
 
 
-def measure(using: str) -> tuple[timedelta | None, str]:
+def measure(using: str) -> tuple[timedelta | None, StrOrPromise]:
     """Return how far the replica is behind, and why it cannot be used, or an empty text.
 
     Raises `django.db.Error` if it does not respond.
@@ -159,10 +178,10 @@ def measure(using: str) -> tuple[timedelta | None, str]:
     try:
         link = connections[using]
     except ConnectionDoesNotExist:
-        return None, "is not in DATABASES"
+        return None, pgettext_lazy("the replica", "is not in DATABASES")
     primary, at_most = database.connection(database.primary_alias()), settings().read_max_lag
     if link.vendor != primary.vendor:
-        return None, "is another kind of database"
+        return None, pgettext_lazy("the replica", "is another kind of database")
     # One that was opened before the replica was started again fails once.
     was_open = link.connection is not None
     dialect = database.dialect_of(primary)
@@ -174,11 +193,14 @@ def measure(using: str) -> tuple[timedelta | None, str]:
             raise
         found = dialect.replication(primary, link, at_most)
     if not found.is_replica:
-        return None, "is not one of the database that holds the jobs"
+        return None, pgettext_lazy("the replica", "is not one of the database that holds the jobs")
     if found.lag is None:
-        return None, "does not say how far it is behind"
+        return None, pgettext_lazy("the replica", "does not say how far it is behind")
     if found.lag > at_most:
-        return found.lag, f"is {lag_text(found.lag)}"
+        return found.lag, lazy_sentence(
+            pgettext_lazy("the replica", "is %(duration)s behind"),
+            duration=_lag_text_lazily(found.lag),
+        )
     return found.lag, ""
 
 

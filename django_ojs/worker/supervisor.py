@@ -251,11 +251,13 @@ class Supervisor:
         if code == Exit.REPLACE:
             logger.info("%s is replaced.", child.worker_id)
         else:
+            with formatting.in_english():
+                ended = formatting.exit_code(code)
             logger.error(
                 "%s (pid %d) died: %s. Its jobs become available again.",
                 child.worker_id,
                 child.pid,
-                formatting.exit_code(code),
+                ended,
             )
         self._rescue(child, code)
         if child.runs_alone:

@@ -63,7 +63,7 @@ def test_all_jobs_of_a_search_run_now() -> None:
     # No search: an action on every job is not offered, and no row is selected.
     assert "checked" not in client.get(f"{BASE}job/?all=1").content.decode()
     assert (
-        "Select all"
+        "that match"
         not in staff("view_job", name="viewer")
         .get(f"{BASE}job/?q=queue:mail&all=1")
         .content.decode()

@@ -128,7 +128,7 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
     assert client.post(address, {**empty, **never}).status_code == 302
     assert AuditEntry.primary.count() == recorded
     act = {"action": "remove_overrides", "_selected_action": ["later"]}
-    assert "1 overrides removed" in client.post(LIST, act, follow=True).content.decode()
+    assert "1 override removed" in client.post(LIST, act, follow=True).content.decode()
 
 
 @pytest.mark.usefixtures("busy")

@@ -41,15 +41,15 @@ class Entry:
 
 
 def read(path: Path) -> list[Entry]:
-    """Read a .po file; its header is the entry of the empty text. Obsolete entries are an error."""
-    return [_entry(block) for block in re.split(r"\n\s*\n", path.read_text().strip())]
+    """Read a .po file without its obsolete entries; the header is the entry of the empty text."""
+    blocks = re.split(r"\n\s*\n", path.read_text().strip())
+    return [_entry(block) for block in blocks if "#~" not in block]
 
 
 def _entry(block: str) -> Entry:
     entry = Entry()
     name = ""
     for line in block.splitlines():
-        assert not line.startswith("#~"), f"obsolete: {line}"
         if line.startswith("#,"):
             entry.flags |= {flag.strip() for flag in line[2:].split(",")}
         if line.startswith("#"):

@@ -60,6 +60,7 @@ def plural_forms(header: Entry) -> int:
 
 @pytest.mark.parametrize("path", CATALOGS, ids=lambda path: path.parts[-3])
 def test_a_catalog_is_complete_and_compiled(path: Path) -> None:
+    assert "#~" not in path.read_text()  # An obsolete entry.
     header, *entries = read(path)
     forms = plural_forms(header)
     problems = {entry.key: wrong(entry, forms) for entry in entries}
@@ -85,16 +86,9 @@ def test_a_word_of_django_keeps_its_translation(path: Path) -> None:
     theirs = {}
     for name in ("conf", "contrib/admin", "contrib/auth"):
         place = Path(django.__file__).parent / name / "locale" / Path(*path.parts[-3:])
-        theirs |= {entry.key: entry.texts for entry in read_without_obsolete(place)}
+        theirs |= {entry.key: entry.texts for entry in read(place)}
     _, *entries = read(path)
     assert {e.key: e.texts for e in entries if theirs.get(e.key, e.texts) != e.texts} == {}
-
-
-def read_without_obsolete(path: Path) -> list[Entry]:
-    from tests.architecture.catalogs import _entry
-
-    blocks = re.split(r"\n\s*\n", path.read_text().strip())
-    return [_entry(block) for block in blocks if "#~" not in block]
 
 
 def test_a_wrong_translation_is_found() -> None:
@@ -111,8 +105,22 @@ def test_a_wrong_translation_is_found() -> None:
     assert wrong(Entry(text="d M H:i:s", texts=["j. M H:i:s"]), 2) == []
 
 
-def test_the_marked_texts_of_templates_and_modules_are_found() -> None:
-    texts = marked(ROOT / PACKAGE)
-    assert "as_of.html" in texts["", "As of %(at)s."]
-    assert texts["state of a worker", "stale"] == {"worker_state.html"}
-    assert "template_tags.py" in texts["", "%(duration)s ago"]
+def test_the_marked_texts_of_templates_and_modules_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '{% load i18n %}{% translate "one" context "c" %}{{ x|default:_("two") }}'
+        "{% blocktranslate count n=x %}{{ n }} it's{% plural %}{{ n }} are{% endblocktranslate %}"
+    )
+    (tmp_path / "b.py").write_text(
+        "from django.utils import translation\n"
+        "from django.utils.translation import gettext as _, npgettext\n"
+        "x = _('two')\nnpgettext('c', 'three', 'threes', 3)\ntranslation.gettext_lazy('four')\n"
+        "gettext('of another module')\n"
+    )
+    assert marked(tmp_path) == {
+        ("c", "one"): {"a.html"},
+        ("", "two"): {"a.html", "b.py"},
+        ("", "%(n)s it's"): {"a.html"},
+        ("c", "three"): {"b.py"},
+        ("", "four"): {"b.py"},
+    }
+    assert marked(ROOT / PACKAGE)["state of a worker", "stale"] == {"worker_state.html"}

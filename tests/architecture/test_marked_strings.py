@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from django.template.base import Lexer, Token, TokenType
@@ -138,7 +137,7 @@ def test_a_text_that_is_not_marked_is_found() -> None:
     source = """
         {% load i18n %}<h1 title="One">{% translate "marked" %} two {{ n|default:"three" }}</h1>
         <p>{{ n }} job{{ n|pluralize }} <code>code</code> {% firstof n "four" %}</p>
-        {% url "name" %}<input type="submit" value="five"><a data-label="{% translate "marked" %}" rel="x y"></a>
+        {% url "name" %}<input type="submit" value="five"><a rel="x y">{% translate "marked" %}</a>
         {% include "a.html" with text="six" other=_("marked") %}{% ojs_link "job" key "seven" %}
         {% blocktranslate with name="given" %}marked <b>{{ name }}</b>{% endblocktranslate %}
     """

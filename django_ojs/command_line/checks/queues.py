@@ -68,7 +68,9 @@ def _finding(each: health.Finding) -> DoctorFinding:
             return DoctorFinding(
                 found=f"Queue {each.queue} is {'full' if full else 'nearly full'}{since}: "
                 f"{each.number:,} of {each.of:,}{_refused(each)}.",
-                why=_WHEN_FULL[each.text] if full else f"When it is full: {_WHEN_FULL[each.text]}",
+                why=_WHEN_FULL[str(each.text)]
+                if full
+                else f"When it is full: {_WHEN_FULL[str(each.text)]}",
                 cure=f"Start more workers with --queues {each.queue}, see which jobs wait "
                 f"(`manage.py ojs jobs queue:{each.queue} state:available`), or raise its bound.",
             )

@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Least, Now
+from django.utils.translation import pgettext
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
@@ -132,6 +133,16 @@ def status(key: Any) -> str:
     if key.expires_at is not None and key.expires_at <= key.now:
         return "expired"
     return ACTIVE
+
+
+def status_label(key: Any) -> str:
+    """Return the status of a key of `keys()` for a reader."""
+    labels = {
+        "revoked": pgettext("API key", "revoked"),
+        "expired": pgettext("API key", "expired"),
+        ACTIVE: pgettext("API key", "active"),
+    }
+    return labels[status(key)]
 
 
 def prefix_of(presented: str) -> str | None:

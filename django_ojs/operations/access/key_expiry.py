@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
@@ -48,8 +49,10 @@ def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
 
 def status_text(key: Any) -> str:
     """Return the status of a key of `with_replacement` in words: "active, replaced by 4f0z…"."""
-    replaced = f", replaced by {key.replaced_by}" if key.replaced_by else ""
-    return f"{api_keys.status(key)}{replaced}"
+    status = api_keys.status_label(key)
+    if not key.replaced_by:
+        return status
+    return _("%(status)s, replaced by %(prefix)s") % {"status": status, "prefix": key.replaced_by}
 
 
 def problems() -> list[KeyProblem]:
@@ -94,9 +97,27 @@ def _problem(key: Any) -> KeyProblem:
 def sentence(problem: KeyProblem) -> str:
     """Return why a key needs an operator, without times."""
     if problem.refused_at is not None:
-        ended = "was revoked" if problem.status == "revoked" else "has expired"
-        then = f"; its programs need the key {problem.replaced_by}" if problem.replaced_by else ""
-        return f"It {ended}, and a program still sends it{then}."
+        return _refused(problem)
     if problem.replaced_by:
-        return f"It was replaced by {problem.replaced_by}, and a program still uses it."
-    return "It is in use, and nothing has replaced it."
+        return _("It was replaced by %(prefix)s, and a program still uses it.") % {
+            "prefix": problem.replaced_by
+        }
+    return _("It is in use, and nothing has replaced it.")
+
+
+def _refused(problem: KeyProblem) -> str:
+    is_revoked = problem.status == "revoked"
+    if not problem.replaced_by:
+        return (
+            _("It was revoked, and a program still sends it.")
+            if is_revoked
+            else _("It has expired, and a program still sends it.")
+        )
+    text = (
+        _("It was revoked, and a program still sends it; its programs need the key %(prefix)s.")
+        if is_revoked
+        else _(
+            "It has expired, and a program still sends it; its programs need the key %(prefix)s."
+        )
+    )
+    return text % {"prefix": problem.replaced_by}

@@ -8,6 +8,7 @@ from itertools import chain, islice, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from django_ojs.operations.cron import description
 from django_ojs.spec.cron import CronExpression, CronExpressionError, Occurrence, check_timezone
 
 #: Occurrences that are counted when a cron job was not evaluated in time; beyond them it is not
@@ -104,6 +105,6 @@ def _times(occurrences: Iterator[Occurrence]) -> Times:
 def describe(expression: str, timezone: str) -> str:
     """Return a schedule in words; the expression itself where it cannot be evaluated any more."""
     try:
-        return parse_expression(expression).describe(timezone)
+        return description.describe(parse_expression(expression), timezone)
     except CronExpressionError:
         return f"{expression} ({timezone})"

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import key_expiry
@@ -84,7 +85,7 @@ class Finding:
     capped: bool = False
     since: datetime | None = None
     lasts: timedelta | None = None
-    text: str = ""
+    text: StrOrPromise = ""
     key: KeyProblem | None = None
 
 
@@ -214,7 +215,7 @@ def findings(
     maintenance: MaintenanceStatus | None,
     stale: int,
     transaction: timedelta | None,
-    replica: str = "",
+    replica: StrOrPromise = "",
     keys: Sequence[KeyProblem] = (),
 ) -> list[Finding]:
     """Return the problems, worst first. `replica`: why pages cannot be read from it."""

@@ -9,11 +9,14 @@ from typing import Final, Literal
 
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_ojs import formatting
 from django_ojs.models import Job, Queue
 from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
+from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
@@ -56,7 +59,7 @@ def why_not_running(job: Job) -> NotRunning | None:
     if state is State.ACTIVE or state in TERMINAL:
         return None
     if state is State.PENDING:
-        return NotRunning(kind="pending", sentence="It waits until it is activated.")
+        return NotRunning(kind="pending", sentence=_("It waits until it is activated."))
     if state is State.AVAILABLE:
         return _blocked(job) or _in_line(job)
     return _not_due(job)
@@ -66,38 +69,61 @@ def _not_due(job: Job) -> NotRunning:
     """Return why a scheduled or retryable job does not run: its time, and what else stops it."""
     blocked = _blocked(job)
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
+    values = {"duration": _duration(abs(late or 0)), "time": _time(job.due_at)}
     if late is None or late <= 0:
-        due = f"It is due in {_duration(-(late or 0))}"
         if blocked is None:
-            return NotRunning(kind="due", sentence=f"{due}{_clock(job.due_at)}.")
+            text = _("It is due in %(duration)s, at %(time)s.")
+            return NotRunning(kind="due", sentence=text % values)
+        due = _("It is due in %(duration)s.") % values
     else:
-        due = f"It was due {_duration(late)} ago"
         if blocked is None:
-            waits = f"{due}, and waits for the maintenance of a worker to make it available."
-            return NotRunning(kind="overdue", sentence=waits)
-    return NotRunning(kind=blocked.kind, sentence=f"{due}. {blocked.sentence}")
+            text = _(
+                "It was due %(duration)s ago, and waits for the maintenance of a worker to make "
+                "it available."
+            )
+            return NotRunning(kind="overdue", sentence=text % values)
+        due = _("It was due %(duration)s ago.") % values
+    return NotRunning(kind=blocked.kind, sentence=f"{due} {blocked.sentence}")
 
 
 def _blocked(job: Job) -> NotRunning | None:
     """Return what stops the whole queue or the type of the job."""
     maintenance = mode.status()
     if maintenance.enabled:
-        reason = f": {maintenance.reason}" if maintenance.reason else ""
-        since = _since(maintenance.enabled_at)
-        sentence = f"Maintenance mode is on{since}{reason}".rstrip(".") + "."
-        return NotRunning(kind="maintenance", sentence=sentence)
+        return NotRunning(kind="maintenance", sentence=_in_maintenance(maintenance))
     paused_at = Queue.primary.filter(pk=job.queue).values_list("paused_at", flat=True).first()
     if paused_at is not None:
-        sentence = f"The queue {job.queue} is paused{_since(paused_at)}{_paused_by(job.queue)}."
+        values = {**_since(paused_at), "queue": job.queue, "user": _paused_by(job.queue)}
+        sentence = (
+            _("The queue %(queue)s is paused since %(time)s, for %(duration)s, by %(user)s.")
+            if values["user"]
+            else _("The queue %(queue)s is paused since %(time)s, for %(duration)s.")
+        ) % values
         return NotRunning(kind="paused", sentence=sentence)
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
-        sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
+        sentence = _(
+            "The last worker that took it has no handler for %(type)s, and postponed it."
+        ) % {"type": job.type}
         return NotRunning(kind="unknown_type", sentence=sentence)
     if not queue_overview.is_worked(job.queue):
         return NotRunning(
-            kind="unworked", sentence=f"No worker takes jobs from the queue {job.queue}."
+            kind="unworked",
+            sentence=_("No worker takes jobs from the queue %(queue)s.") % {"queue": job.queue},
         )
     return None
+
+
+def _in_maintenance(maintenance: MaintenanceStatus) -> str:
+    reason = (maintenance.reason or "").rstrip(".")
+    if maintenance.enabled_at is None:
+        text = _("Maintenance mode is on: %(reason)s.") if reason else _("Maintenance mode is on.")
+        return text % {"reason": reason}
+    text = (
+        _("Maintenance mode is on since %(time)s, for %(duration)s: %(reason)s.")
+        if reason
+        else _("Maintenance mode is on since %(time)s, for %(duration)s.")
+    )
+    return text % {**_since(maintenance.enabled_at), "reason": reason}
 
 
 def _in_line(job: Job) -> NotRunning:
@@ -105,8 +131,10 @@ def _in_line(job: Job) -> NotRunning:
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
             kind="alone",
-            sentence="It was lost with several workers that died, so it waits for a process of "
-            "its own: a worker with a supervisor starts one.",
+            sentence=_(
+                "It was lost with several workers that died, so it waits for a process of its "
+                "own: a worker with a supervisor starts one."
+            ),
         )
     if (limited := _limited(job.queue)) is not None:
         return NotRunning(kind="limited", sentence=limited)
@@ -116,20 +144,49 @@ def _in_line(job: Job) -> NotRunning:
     if not before:
         return NotRunning(
             kind="waits",
-            sentence="It is the next job of its queue: a worker takes "
-            "it as soon as a slot is free.",
+            sentence=_(
+                "It is the next job of its queue: a worker takes it as soon as a slot is free."
+            ),
         )
-    more = "more than " if before > MOST_BEFORE else ""
     flow = rollup_queries.flows(queues=[job.queue]).get(job.queue)
-    sentence = (
-        f"{more}{min(before, MOST_BEFORE):,} jobs of its queue are before it"
-        if before > 1
-        else "One job of its queue is before it"
+    minutes = (
+        min(before, MOST_BEFORE) / flow.went_per_minute if flow and flow.went_per_minute else 0
     )
-    if flow is not None and flow.went_per_minute:
-        seconds = min(before, MOST_BEFORE) / flow.went_per_minute * 60
-        sentence += f", which take {more}≈ {_duration(seconds)}"
-    return NotRunning(kind="waits", sentence=f"{sentence[0].upper()}{sentence[1:]}.")
+    return NotRunning(kind="waits", sentence=_place(before, minutes))
+
+
+def _place(before: int, minutes: float) -> str:
+    """Return how many jobs are before one, and how long they take, if that is known."""
+    is_capped = before > MOST_BEFORE
+    number = min(before, MOST_BEFORE)
+    values = {"count": formatting.grouped(number), "duration": _duration(minutes * 60)}
+    if minutes and is_capped:
+        text = ngettext(
+            "More than %(count)s job of its queue is before it, which takes more than "
+            "≈ %(duration)s.",
+            "More than %(count)s jobs of its queue are before it, which take more than "
+            "≈ %(duration)s.",
+            number,
+        )
+    elif minutes:
+        text = ngettext(
+            "One job of its queue is before it, which takes ≈ %(duration)s.",
+            "%(count)s jobs of its queue are before it, which take ≈ %(duration)s.",
+            number,
+        )
+    elif is_capped:
+        text = ngettext(
+            "More than %(count)s job of its queue is before it.",
+            "More than %(count)s jobs of its queue are before it.",
+            number,
+        )
+    else:
+        text = ngettext(
+            "One job of its queue is before it.",
+            "%(count)s jobs of its queue are before it.",
+            number,
+        )
+    return text % values
 
 
 def _limited(queue: str) -> str | None:
@@ -139,13 +196,19 @@ def _limited(queue: str) -> str | None:
         return None
     used = queue_limits.use(queue, limit)
     if limit.concurrency is not None and used.active >= limit.concurrency:
-        return (
-            f"The queue {queue} is at its limit: {used.active:,} of its jobs run, "
-            f"and {limit.concurrency:,} may."
-        )
+        return _(
+            "The queue %(queue)s is at its limit: %(running)s of its jobs run, and %(limit)s may."
+        ) % {
+            "queue": queue,
+            "running": formatting.grouped(used.active),
+            "limit": formatting.grouped(limit.concurrency),
+        }
     seconds = used.seconds_to_rate
     if seconds > 0:
-        return f"The rate limit of the queue {queue} allows the next start in {_duration(seconds)}."
+        return _("The rate limit of the queue %(queue)s allows the next start in %(duration)s.") % {
+            "queue": queue,
+            "duration": _duration(seconds),
+        }
     return None
 
 
@@ -156,20 +219,23 @@ def _limited_by_key(job: Job) -> str | None:
     used = key_limits.use_of(job)
     limit = used.limit
     if used.is_paused:
-        return (
-            f"Its key {job.limit_key} is paused, and jobs of it start in "
-            f"{_duration((used.paused_until - used.now) / 1000)}."
-        )
+        return _("Its key %(key)s is paused, and jobs of it start in %(duration)s.") % {
+            "key": job.limit_key,
+            "duration": _duration((used.paused_until - used.now) / 1000),
+        }
     if limit.concurrency is not None and used.active >= limit.concurrency:
-        return (
-            f"It waits for its limit: of the key {job.limit_key}, {used.active:,} of "
-            f"{limit.concurrency:,} jobs run."
-        )
+        return _(
+            "It waits for its limit: of the key %(key)s, %(running)s of %(limit)s jobs run."
+        ) % {
+            "key": job.limit_key,
+            "running": formatting.grouped(used.active),
+            "limit": formatting.grouped(limit.concurrency),
+        }
     if used.seconds_to_rate > 0:
-        return (
-            f"It waits for its limit: the rate of the key {job.limit_key} allows the next start in "
-            f"{_duration(used.seconds_to_rate)}."
-        )
+        return _(
+            "It waits for its limit: the rate of the key %(key)s allows the next start in "
+            "%(duration)s."
+        ) % {"key": job.limit_key, "duration": _duration(used.seconds_to_rate)}
     return None
 
 
@@ -191,19 +257,18 @@ def _paused_by(queue: str) -> str:
     newest = events.kept().filter(subject=queue).order_by("-id")
     for type, data in newest.values_list("type", "data")[:_MOST_EVENTS]:
         if type == EventType.QUEUE_PAUSED:
-            return f", by {data['paused_by']}" if data.get("paused_by") else ""
+            return str(data.get("paused_by") or "")
     return ""
 
 
-def _since(moment: datetime | None) -> str:
+def _since(moment: datetime) -> dict[str, str]:
+    return {"time": _time(moment), "duration": _duration(timezone.now() - moment)}
+
+
+def _time(moment: datetime | None) -> str:
     if moment is None:
-        return ""
-    lasts = _duration(timezone.now() - moment)
-    return f" since {timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}, for {lasts}"
-
-
-def _clock(moment: datetime | None) -> str:
-    return "" if moment is None else f", at {timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+        return formatting.DASH
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _duration(value: timedelta | float) -> str:

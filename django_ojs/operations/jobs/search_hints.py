@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from django.utils.translation import gettext as _
+
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -26,8 +28,19 @@ def _unknown_host(which: JobFilter) -> str | None:
     hosts = Worker.primary.exclude(hostname="").order_by("hostname")
     names = list(hosts.values_list("hostname", flat=True).distinct()[:_COMPARED])
     if not names:
-        return f"No worker on the host {which.host} is registered, and none on another host."
-    return f"No worker on the host {which.host} is registered. {_which('hosts', which.host, names)}"
+        return _("No worker on the host %(host)s is registered, and none on another host.") % {
+            "host": which.host
+        }
+    near = nearest(which.host, names)
+    text = (
+        _("No worker on the host %(name)s is registered. The hosts are %(known)s.")
+        if near is None
+        else _(
+            "No worker on the host %(name)s is registered. Did you mean %(near)s? The hosts are "
+            "%(known)s."
+        )
+    )
+    return text % {"name": which.host, "near": near, "known": _listed(names)}
 
 
 def _unknown_queue(which: JobFilter, queue: str) -> str | None:
@@ -38,12 +51,16 @@ def _unknown_queue(which: JobFilter, queue: str) -> str | None:
     found = known_queues.by_load(limit=_COMPARED, emptied=True)
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
-        return f"There is no queue {queue}, and no other one yet."
-    return f"There is no queue {queue}. {_which('queues', queue, names, found.total)}"
+        return _("There is no queue %(queue)s, and no other one yet.") % {"queue": queue}
+    near = nearest(queue, names)
+    text = (
+        _("There is no queue %(name)s. The queues are %(known)s.")
+        if near is None
+        else _("There is no queue %(name)s. Did you mean %(near)s? The queues are %(known)s.")
+    )
+    return text % {"name": queue, "near": near, "known": _listed(names, found.total)}
 
 
-def _which(kind: str, wanted: str, names: list[str], total: int = 0) -> str:
-    near = nearest(wanted, names)
-    hint = "" if near is None else f"Did you mean {near}? "
+def _listed(names: list[str], total: int = 0) -> str:
     more = ", …" if max(total, len(names)) > _LISTED else ""
-    return f"{hint}The {kind} are {', '.join(names[:_LISTED])}{more}."
+    return f"{', '.join(names[:_LISTED])}{more}"

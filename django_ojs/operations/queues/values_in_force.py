@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.operations.access.audit_trail import flattened
@@ -36,19 +38,24 @@ class ValueInForce:
 def values_in_force(queue: Queue) -> list[ValueInForce]:
     """Return the members of a queue's configuration, by name."""
     in_code = settings().queues
+    built_in = _("built in")
     layers = {
-        "stored for this queue": {} if is_deleted(queue) else queue.config,
-        f'settings, OJS["QUEUES"]["{queue.name}"]': in_code.get(queue.name, {}),
-        "stored default policy": stored_default(),
-        f'settings, OJS["QUEUES"]["{DEFAULT_POLICY}"]': in_code.get(DEFAULT_POLICY, {}),
-        "built in": _BUILT_IN,
+        _("stored for this queue"): {} if is_deleted(queue) else queue.config,
+        _settings(queue.name): in_code.get(queue.name, {}),
+        _("stored default policy"): stored_default(),
+        _settings(DEFAULT_POLICY): in_code.get(DEFAULT_POLICY, {}),
+        built_in: _BUILT_IN,
     }
     found: dict[str, list[tuple[str, Any]]] = {}
     for source, config in layers.items():
-        nested = config if source == "built in" else flattened(config)
+        nested = config if source == built_in else flattened(config)
         for name, value in nested.items():
             found.setdefault(name, []).append((source, value))
     return [
         ValueInForce(name=name, value=value, source=source, hidden=tuple(others))
         for name, [(source, value), *others] in sorted(found.items())
     ]
+
+
+def _settings(name: str) -> str:
+    return _("settings, %(setting)s") % {"setting": f'OJS["QUEUES"]["{name}"]'}

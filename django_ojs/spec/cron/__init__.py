@@ -1,4 +1,4 @@
-"""Cron expressions (ojs-cron §3-§5): parse them, compute when they fire, describe them in words."""
+"""Cron expressions (ojs-cron §3-§5): parse them, and compute when they fire."""
 
 from django_ojs.spec.cron.expression import CronExpression, Occurrence
 from django_ojs.spec.cron.fields import CronExpressionError, is_either_enough

@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from django_ojs.spec.cron.description import describe
 from django_ojs.spec.cron.fields import HOUR, MINUTE, SECOND, CronExpressionError, Days
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import LATEST, MAX_DURATION
@@ -113,11 +112,6 @@ class CronExpression:
 
     def __str__(self) -> str:
         return self.text
-
-    def describe(self, timezone_name: str | None = None) -> str:
-        """Return the expression in words: "every weekday at 09:00 (Europe/Paris)"."""
-        words = describe(self.interval, self.seconds, self.minutes, self.hours, self.days)
-        return f"{words} ({timezone_name})" if timezone_name else words
 
     def next_after(self, after: datetime, timezone: ZoneInfo) -> datetime | None:
         """Return the first moment after this one at which it fires, in UTC.
