@@ -7,7 +7,7 @@
   const names = [...list.querySelectorAll("thead th")].map((each) => (each.querySelector(".text") ?? each).textContent.trim());
   for (const row of list.querySelectorAll("tbody tr")) {
     [...row.cells].forEach((cell, number) => {
-      if (cell.tagName !== "TD" || cell.classList.contains("action-checkbox")) return;
+      if (!cell.matches("td:not(.action-checkbox)")) return;
       if (["", "-"].includes(cell.textContent.trim())) cell.classList.add("ojs-wide-only");
       else cell.dataset.label = names[number];
     });
