@@ -110,5 +110,7 @@ def _in_python(source: str) -> Iterator[Key]:
             name = names.get(node.func.id, "") if isinstance(node.func, ast.Name) else ""
         kind = name.removesuffix("_lazy").removesuffix("_noop")
         if kind in _FUNCTIONS:
-            values = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            yield _key(kind, values)
+            values = [getattr(each, "value", None) for each in node.args]
+            key = _key(kind, values) if values else ()
+            if key and all(isinstance(each, str) for each in key):  # Not a variable.
+                yield key
