@@ -241,6 +241,8 @@ class ApiKeyAdmin(SecretPageAdmin):
             raise PermissionDenied
         if key is None:
             raise Http404
+        if sent := self.sent_before(request):
+            return sent
         form = ReplaceForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
@@ -255,6 +257,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             "admin_site": self.admin_site,
             "object": key,
             "form": form,
+            "form_token": self.form_token(),
             "queried_at": timezone.now(),
             "is_active": api_keys.status(key) == api_keys.ACTIVE,
         }

@@ -8,14 +8,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, pgettext
+from django.utils.translation import gettext_lazy, gettext_noop, pgettext
 
 from django_ojs.admin import audit_search
 from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
-from django_ojs.models import AuditEntry
+from django_ojs.models import ActorKind, AuditEntry
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
@@ -27,6 +27,13 @@ _MAX_LENGTH: Final = 200
 
 #: Members of the detail that are ids of jobs.
 _JOBS: Final = ("job", "copy_of")
+
+#: The lists, each with its label and the kinds of actors; none are all.
+_LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
+    "people": (gettext_lazy("People"), audit_search.PEOPLE),
+    "programs": (gettext_lazy("Programs"), audit_search.PROGRAMS),
+    "all": (gettext_lazy("All"), ()),
+}
 
 #: The model that has the page of an object, by the type.
 _MODELS: Final = {
@@ -70,7 +77,10 @@ class AuditEntryAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
-        search = audit_search.parse(text)
+        # People first: programs leave many more entries. A search is for all of them.
+        given = request.GET.get("by", "")
+        by = given if given in _LISTS else "all" if text else "people"
+        search = replace(audit_search.parse(text), kinds=_LISTS[by][1])
         before = self._parse_key(request.GET.get("before", ""))
         rows: list[AuditEntry] | None = []
         older = None
@@ -83,8 +93,13 @@ class AuditEntryAdmin(OperatorModelAdmin):
             "rows": None if rows is None else [row_of(entry, search) for entry in rows],
             "qualifiers": audit_search.QUALIFIERS.values(),
             "actions": sorted(audit_trail.ACTIONS),
-            "newest": "?" + urlencode({"q": text} if text else {}) if before else "",
-            "older": "?" + urlencode({"q": text, "before": str(older)}) if older else "",
+            "groups": [
+                (label, _address(q=text, by=name), name == by)
+                for name, (label, _) in _LISTS.items()
+            ],
+            "by": by,
+            "newest": _address(q=text, by=given) if before else "",
+            "older": _address(q=text, by=given, before=str(older)) if older else "",
             "incomplete": bool(older and rows is not None and len(rows) < PER_PAGE),
             "keeps": settings().keep_audit_entries,
             "timed_out": query.timed_out,
@@ -161,6 +176,10 @@ def _kind(object_type: str) -> str:
         "check": pgettext("of the doctor", "check"),
     }
     return kinds.get(object_type) or object_type.replace("_", " ")
+
+
+def _address(**parameters: str) -> str:
+    return "?" + urlencode({name: value for name, value in parameters.items() if value})
 
 
 def _query(search: AuditSearch) -> str:

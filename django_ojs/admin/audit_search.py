@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.formatting import StrOrPromise
-from django_ojs.models import AuditEntry
+from django_ojs.models import ActorKind, AuditEntry
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import search_query
 from django_ojs.spec import ids
@@ -25,6 +25,9 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
     "object": gettext_lazy("object:queue/email, or object:email (of any type)"),
     "day": "day:2026-01-31",
 }
+#: Who acted, by the name of a list.
+PEOPLE: Final = (ActorKind.USER, ActorKind.COMMAND)
+PROGRAMS: Final = tuple(kind for kind in ActorKind if kind not in PEOPLE)
 #: Entries that a page with a search for the beginning of a name reads: no index serves it.
 SCAN_LIMIT: Final = 100_000
 
@@ -37,12 +40,14 @@ class AuditSearch:
     action: str = ""
     object: str = ""
     day: date | None = None
+    kinds: tuple[ActorKind, ...] = ()
     errors: list[str] = field(default_factory=list)
 
     @property
     def scans(self) -> bool:
         """Whether neither an index nor a day bounds what the search reads."""
-        return self.actor.endswith("*") and not self.object and self.day is None
+        is_read_for_each = self.actor.endswith("*") or (self.kinds and not self.actor)
+        return bool(is_read_for_each) and not self.object and self.day is None
 
     def entries(self) -> QuerySet[AuditEntry]:
         """Return the entries that are searched for, in no order."""
@@ -51,6 +56,8 @@ class AuditSearch:
             found = found.filter(actor__startswith=self.actor[:-1])
         elif self.actor:
             found = found.filter(actor=self.actor)
+        if self.kinds:
+            found = found.filter(actor_kind__in=self.kinds)
         if self.action:
             found = found.filter(action__in=_actions(self.action))
         if self.object:

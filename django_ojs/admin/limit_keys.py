@@ -261,26 +261,26 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             return _("more than %(count)s") % {"count": grouped(_MAX_WAITING)}
         return grouped(number)
 
-    @admin.display(description=gettext_lazy("at its limit"), empty_value="")
+    @admin.display(description=gettext_lazy("at its limit"))
     def at_limit(self, row: LimitKey) -> str:
         if row.limited_since is None:
-            return ""
+            return self.get_empty_value_display()
         return _("%(limit)s, for %(duration)s") % {
             "limit": row.limited_by,
             "duration": duration(abs(timezone.now() - row.limited_since)),
         }
 
-    @admin.display(description=gettext_lazy("paused"), empty_value="")
+    @admin.display(description=gettext_lazy("paused"))
     def paused(self, row: LimitKey) -> str:
         left = None if row.paused_until is None else row.paused_until - timezone.now()
         if left is None or left.total_seconds() <= 0:
-            return ""
+            return self.get_empty_value_display()
         return _("for %(duration)s") % {"duration": duration(left)}
 
-    @admin.display(description=gettext_lazy("override"), empty_value="")
+    @admin.display(description=gettext_lazy("override"))
     def overridden(self, row: LimitKey) -> str:
         if not row.is_in_force:
-            return ""
+            return self.get_empty_value_display()
         limits = _limits(row.override)
         if row.override_until is None:
             return limits

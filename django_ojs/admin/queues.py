@@ -15,6 +15,7 @@ from django_ojs import formatting
 from django_ojs.admin import charts, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
+from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
@@ -22,9 +23,12 @@ from django_ojs.admin.workers import labels_of
 from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
+from django_ojs.operations.figures import health
+from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.figures.history import Period, history
 from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
+from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.operations.queues.tenants import TenantStatus, busiest
 from django_ojs.operations.workers import latest_runs, registry
@@ -149,10 +153,15 @@ class QueueAdmin(OperatorModelAdmin):
                 ) from None
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
+            found = query("findings", lambda: _findings(context.get("row"))) or ()
             if status is not None and status.config.has_tenants:
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(name=key, paused_at=status.paused_at if status else None)
-        context |= {"timed_out": query.timed_out, "buttons": self.buttons(request, queue)}
+        context |= {
+            "findings": [(each, remedies(self, request, each)) for each in found],
+            "timed_out": query.timed_out,
+            "buttons": self.buttons(request, queue),
+        }
         return self.render(request, "queue", key, context)
 
 
@@ -253,6 +262,12 @@ def _context(
         if recorded is None
         else [(event, data_of(event, visible=False)) for event in recorded],
     }
+
+
+def _findings(row: OverviewRow | None) -> list[Finding]:
+    if row is None:
+        return []
+    return health.findings_of_queue(row, is_stopped=mode.status().enabled)
 
 
 def _may_see_tenants(request: HttpRequest) -> bool:

@@ -75,5 +75,8 @@ def register(site: admin.AdminSite = admin.site, base: type[_Admin] = admin.Mode
             site.unregister(model)
         site.register(model, type(f"{model.__name__}Admin", (operator_admin, base), {}))
     for model, form_admin in FORM_ADMINS.items():
-        if not site.is_registered(model):
-            site.register(model, form_admin)
+        if site.is_registered(model):
+            if not isinstance(site.get_model_admin(model), form_admin):
+                continue  # That of the project.
+            site.unregister(model)
+        site.register(model, type(f"{model.__name__}Admin", (form_admin, base), {}))

@@ -55,6 +55,7 @@ class WebhookForm(_Form):
     class Meta:
         model = Webhook
         fields = _FIELDS
+        labels = {"url": "URL"}
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data

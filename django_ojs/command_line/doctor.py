@@ -14,6 +14,7 @@ from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.formatting import lazy_sentence
 from django_ojs.operations.access import audit, audit_trail
+from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
     each.name: each
@@ -40,9 +41,8 @@ def _doctor(console: Console, options: Options) -> int:
         if not (is_chosen or findings):
             continue
         repaired = False
-        if findings and options["repair"] and check.repair is not None:
-            check.repair()
-            audit_trail.record("doctor.repaired", name, object_type="check")
+        if findings and options["repair"] and check.repair:
+            _repair(check)
             audit.note("doctor.repaired", principal=operator(), check=name)
             left = _findings(check)
             repaired = not left
@@ -64,6 +64,19 @@ def _doctor(console: Console, options: Options) -> int:
             "bold red" if number else "green",
         )
     return FAILED if number else OK
+
+
+def _repair(check: Check) -> None:
+    """Repair, with the entry in the audit trail in the transaction of the first step."""
+    first, *others = check.repair
+
+    def recorded() -> None:
+        first()
+        audit_trail.record("doctor.repaired", check.name, object_type="check")
+
+    database.in_write_transaction(recorded)
+    for step in others:
+        step()
 
 
 def _findings(check: Check) -> list[DoctorFinding]:

@@ -156,6 +156,27 @@ def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
     assert replace not in client.get(page_of(key)).content.decode()
 
 
+def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
+    key, _ = make()
+    client = root()
+    forms = {ADD: FORM, f"{LIST}{key.pk}/replace/": {"grace": "48"}}
+    for number, (address, form) in enumerate(forms.items(), start=2):
+        page = client.get(address).content.decode()
+        (token,) = re.findall(r'name="form_token" value="([^"]+)"', page)
+        first = client.post(address, form | {"form_token": token})
+        assert KEY.search(first.content.decode())
+        assert ApiKey.objects.count() == number
+        again = client.post(address, form | {"form_token": token}, follow=True)
+        assert ApiKey.objects.count() == number
+        assert not KEY.search(again.content.decode())
+        assert again.redirect_chain == [(LIST, 302)]
+        assert "was sent before" in again.content.decode()
+    # Another form makes another key.
+    page = client.get(ADD).content.decode()
+    (token,) = re.findall(r'name="form_token" value="([^"]+)"', page)
+    assert KEY.search(client.post(ADD, FORM | {"form_token": token}).content.decode())
+
+
 def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:
     key, _ = make("admin")
     other, _ = make("producer")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
+from django.conf import settings
 from django.contrib import admin
 from django.test import override_settings
+from django.urls import path
 
 from django_ojs.admin import register
 from django_ojs.models import Queue
@@ -66,3 +71,34 @@ assert "django_ojs.admin" not in sys.modules and "django.contrib.admin" not in s
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def unfold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serve the pages on a site of django-unfold, if it is installed."""
+    pytest.importorskip("unfold")
+    installed = ["unfold", *settings.INSTALLED_APPS]
+    # The engine of the templates keeps the folders of the apps.
+    engine = {**settings.TEMPLATES[0], "NAME": "with-unfold"}
+    with override_settings(INSTALLED_APPS=installed, TEMPLATES=[engine]):
+        site = import_module("unfold.sites").UnfoldAdminSite(name="themed")
+        register(site, import_module("unfold.admin").ModelAdmin)
+        monkeypatch.setattr("tests.admin.site.urlpatterns", [path("back/office/", site.urls)])
+        with override_settings(ROOT_URLCONF="tests.admin.site"):
+            yield
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unfold")
+def test_in_unfold_a_page_says_what_it_is_about_and_has_the_navigation_and_the_themes_forms() -> (
+    None
+):
+    fill(1)
+    client = root()
+    for page in ("queue/", "queue/queue-0/change/", "worker/worker-0/change/", "apikey/add/"):
+        text = client.get(f"/back/office/django_ojs/{page}").content.decode()
+        assert text.count('id="ojs-navigation"') == 1, page
+        if "change" in page:
+            assert f'<h1 class="ojs-title">{page.split("/")[1]}</h1>' in text
+    # The form of the last page: Unfold's classes are on its inputs.
+    assert re.search(r'<input type="text" name="name" class="[^"]*border-base', text)

@@ -61,7 +61,12 @@ def incident() -> list[str]:
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),
-        *("auditentry/", "auditentry/?q=actr:x", "job/enqueue/", "job/enqueue/?type=testapp.add"),
+        *(
+            "auditentry/?by=all",
+            "auditentry/?q=actr:x",
+            "job/enqueue/",
+            "job/enqueue/?type=testapp.add",
+        ),
         *("job/enqueue/?type=other.go", f"job/enqueue/?copy={ended.id}"),
         *("workflow/", f"workflow/{workflow.id}/change/"),
         f"workflow/action/cancel/?key={workflow.id}",

@@ -10,12 +10,15 @@ import pytest
 from django.utils import timezone
 
 from django_ojs.models import ActorKind, Job, Rollup, Worker
-from django_ojs.operations import fail, fetch, queues
+from django_ojs.operations import fail, fetch, limit_keys, queues
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.figures.health import FEWEST_RUNS
 from django_ojs.operations.jobs import bulk_operations
+from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
+from django_ojs.storage.figures import rollups
 from tests.browser.conftest import TIMEOUT_MS
 from tests.factories import active, claim, hourly, in_state, jobs, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
@@ -29,6 +32,12 @@ REFRESH = """() => new Promise(resolve => {
     document.addEventListener("ojs-refreshed", () => resolve(), { once: true });
     document.dispatchEvent(new Event("visibilitychange"));
 })"""
+
+
+#: The tables that are wider than what is shown of them.
+CUT_TABLES = """() => [...document.querySelectorAll(".ojs-scroll > table")]
+    .filter(each => each.checkVisibility() && each.offsetWidth > each.parentElement.clientWidth)
+    .map(each => each.innerText.slice(0, 80))"""
 
 
 def shows(found: Any, text: str) -> None:
@@ -82,7 +91,7 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     shows(body(page), "paused")
     assert fetch.fetch(["email"], worker_id="w") == []
     act(page, "Resume")
-    follow(page, page.get_by_role("link", name="Configure"))
+    act(page, "Configure")
     page.get_by_label("Maximum jobs").fill("100")
     confirm(page)
     pressure_monitor.check_all()
@@ -92,12 +101,49 @@ def test_a_queue_fills_and_turns_red_is_paused_and_given_more_room(page: Any) ->
     assert len(push_many(10, queue="email")) == 10
 
 
-def test_a_group_of_dead_letters_is_retried_after_the_fix(page: Any) -> None:
+def test_the_cause_of_a_red_queue_is_found_with_one_click(page: Any) -> None:
+    queues.configure("email", {"backpressure": {"max_depth": 4}})
+    for _ in range(FEWEST_RUNS):
+        claimed = active(queue="email", type="email.send", retry=hourly(1))
+        fail.fail(claimed.id, Failure(type="SMTPRefused", message="550"))
+    rollups.flush()
+    push_many(4, queue="email")
+    with pytest.raises(QueueFull):
+        push(queue="email")
+    pressure_monitor.check_all()
+    page.goto(f"{ADMIN}queue/")
+    counts(page.locator(".ojs-gauge-bad"), 1)
+    follow(page, page.get_by_role("link", name="email", exact=True).first)
+    problems = page.get_by_role("list", name="Problems")
+    shows(problems, "Queue email is full")
+    shows(problems, "1 job refused")
+    shows(problems, "100\u202f% of the runs of email.send failed")
+    counts(problems.get_by_role("link", name="Its failed jobs"), 1)
+    counts(problems.get_by_role("link", name="Configure…"), 1)
+
+
+def test_the_job_of_one_customer_is_found_with_two_clicks(page: Any) -> None:
+    claimed = active(queue="email", type="email.send", args=[{"user_id": 42}], retry=hourly(3))
+    fail.fail(claimed.id, Failure(type="SMTPRefused", message="550 no such user"))
+    push_many(3, queue="email", args=[{"user_id": 41}])
+    page.goto(f"{ADMIN}overview/")
+    follow(page, page.get_by_role("navigation", name="Pages of").get_by_text("Jobs", exact=True))
+    page.get_by_label("Search jobs").fill("args.user_id:42")
+    follow(page, page.get_by_role("button", name="Search"))
+    row = page.locator("#ojs-jobs tbody tr")
+    counts(row, 1)
+    shows(row, "email.send")
+    shows(row, "retryable")
+    shows(row, "550 no such user")
+
+
+def test_a_group_of_dead_letters_is_retried_after_the_fix_with_three_clicks(page: Any) -> None:
     policy = hourly(1, on_exhaustion="dead_letter")
     for _ in range(12):
         claimed = active(queue="payments", type="payment.charge", retry=policy)
         fail.fail(claimed.id, Failure(type="GatewayDown", message="No response in 10 s."))
-    page.goto(f"{ADMIN}deadletterjob/")
+    page.goto(f"{ADMIN}overview/")
+    follow(page, page.get_by_role("navigation", name="Pages of").get_by_text("Dead letters"))
     row = page.locator(".ojs-page tbody tr", has_text="GatewayDown")
     shows(row, "12")
     counts(page.get_by_role("link", name="Retry all 12…"), 1)
@@ -277,6 +323,7 @@ def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_scree
     page.goto(f"{ADMIN}overview/")
     navigation = page.get_by_role("navigation", name="Pages of background jobs")
     shows(navigation, "1")
+    assert navigation.bounding_box()["height"] < 50, "It takes one line."
     follow(page, navigation.get_by_role("link", name="Queues"))
     cells = page.locator("#ojs-queues tbody td:visible")
     right = cells.evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().right))")
@@ -286,6 +333,21 @@ def test_on_a_telephone_the_navigation_and_the_numbers_of_a_row_are_on_the_scree
         "cell => getComputedStyle(cell, '::before').content"
     )
     assert "Ready" in label
+    # Django's own lists have no names of columns in their cells.
+    limit_keys.override("customer:4711", {"concurrency": 3})
+    page.goto(f"{ADMIN}limitkey/")
+    current = navigation.get_by_role("link", name="Limit keys")
+    box = current.bounding_box()
+    assert box["x"] >= 0, "The page that is open is on the screen."
+    assert box["x"] + box["width"] <= 390
+    cells = page.locator("#result_list tbody :is(th, td):visible")
+    right = cells.evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().right))")
+    assert right <= 390
+    shows(cells.first, "")
+    label = page.locator("#result_list .field-overridden").evaluate(
+        "cell => getComputedStyle(cell, '::before').content"
+    )
+    assert "Override" in label
 
 
 def test_no_page_is_wider_than_its_window(page: Any) -> None:
@@ -310,7 +372,11 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
         *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
         *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletterjob/", "bulkoperation/"),
-        *("bulkoperation/create/retry/?q=is:dead", "auditentry/", f"job/enqueue/?type={'t' * 60}"),
+        *(
+            "bulkoperation/create/retry/?q=is:dead",
+            "auditentry/?by=all",
+            f"job/enqueue/?type={'t' * 60}",
+        ),
         *("job/enqueue/?type=testapp.add", f"job/enqueue/?copy={claimed.id}", "job/enqueue/"),
     )
     # One test, because to start a browser takes longer than to look at all pages.
@@ -323,6 +389,8 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
             widths = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
             assert widths[0] == width
             assert widths[1] <= width, f"{address} at {width} pixels, {scheme}"
+        cut = page.evaluate(CUT_TABLES)
+        assert cut == [], f"{address}: columns outside of the screen of a telephone"
 
 
 def test_a_failed_job_is_run_again_with_other_arguments_and_the_audit_trail_has_it(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.db import connection, connections
@@ -18,6 +19,7 @@ from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.models import Attempt, Worker
 from django_ojs.operations import cron, promotion, queues
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode
 from django_ojs.operations.workers import rescue
@@ -178,12 +180,18 @@ def test_a_missing_procedure_is_created_again() -> None:
     push(queue="mail")
 
 
-def test_wrong_counters_are_found_and_repaired() -> None:
+def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     push(queue="mail")
     counts.fold()
     execute("UPDATE ojs_count SET n = 7 WHERE queue = 'mail'")
     found = finding("counters")
     assert found["found"] == "Queue mail, available: counted 7, there are 1."
+    # A repair that cannot be recorded in the audit trail is not done.
+    with monkeypatch.context() as broken:
+        broken.setattr(audit_trail, "record", Mock(side_effect=OSError("disk")))
+        with pytest.raises(OSError, match="disk"):
+            doctor("counters", "--repair")
+    assert finding("counters") == found
     assert doctor("counters", "--repair").code == 0
     assert is_well("counters")
     assert counts.by_queue(["mail"]) == {"mail": {"available": 1}}

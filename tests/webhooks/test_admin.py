@@ -93,8 +93,13 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
 
 def test_the_secret_is_replaced(root: Client) -> None:
     webhook, secret = create(root)
-    response = root.post(f"{LIST}{webhook.pk}/change/", FORM | {"_rotate": "1"})
+    page = root.get(f"{LIST}{webhook.pk}/change/").content.decode()
+    (token,) = re.findall(r'name="form_token" value="([^"]+)"', page)
+    form = FORM | {"_rotate": "1", "form_token": token}
+    response = root.post(f"{LIST}{webhook.pk}/change/", form)
     (new,) = set(SECRET.findall(response.content.decode()))
+    # To reload that page sends the form again.
+    assert root.post(f"{LIST}{webhook.pk}/change/", form).status_code == 302
     webhook.refresh_from_db()
     assert subscriptions.secrets_of(webhook) == [new, secret]
 

@@ -19,12 +19,12 @@ class DoctorFinding:
 class Check:
     """A check. `about` is what is in order when it finds nothing.
 
-    `repair` removes what it finds; checks without it only say what to do. `applies`: whether this
-    database can have the fault.
+    `repair` removes what it finds, in steps with a transaction each; checks without it only say
+    what to do. `applies`: whether this database can have the fault.
     """
 
     name: str
     about: StrOrPromise
     run: Callable[[], Iterable[DoctorFinding]]
-    repair: Callable[[], object] | None = None
+    repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True

@@ -165,7 +165,9 @@ def _maintenance() -> Iterator[DoctorFinding]:
 
 
 CHECKS: Final = (
-    Check(name="counters", about=gettext_lazy("The counters"), run=_counters, repair=counts.repair),
+    Check(
+        name="counters", about=gettext_lazy("The counters"), run=_counters, repair=(counts.repair,)
+    ),
     Check(name="types", about=gettext_lazy("The types of waiting jobs"), run=_types),
     Check(name="retention", about=gettext_lazy("Retention and pruning"), run=_retention),
     Check(name="maintenance", about=gettext_lazy("Maintenance"), run=_maintenance),

@@ -85,10 +85,8 @@ def _triggers() -> Iterator[DoctorFinding]:
             )
 
 
-def _repair_triggers() -> None:
+def _create_triggers() -> None:
     schema_files.create(database.connection())
-    # What changed while there were no triggers was not counted.
-    counts.repair()
 
 
 def _indexes() -> Iterator[DoctorFinding]:
@@ -147,7 +145,9 @@ CHECKS: Final = (
         name="triggers",
         about=gettext_lazy("The triggers and functions of the schema"),
         run=_triggers,
-        repair=_repair_triggers,
+        # What changed while there were no triggers was not counted. In a transaction of its own: to
+        # count all jobs takes long, and new triggers lock the table until they are committed.
+        repair=(_create_triggers, counts.repair),
     ),
     Check(name="indexes", about=gettext_lazy("The indexes and constraints"), run=_indexes),
 )

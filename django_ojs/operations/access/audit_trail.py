@@ -41,6 +41,8 @@ OBJECT_TYPES: Final = frozenset(
     }
 )
 
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+
 #: Characters of a name; a longer one is cut off.
 _MAX_NAME: Final = 255
 
@@ -90,8 +92,13 @@ def record(
         action=action,
         object_type=object_type or action.partition(".")[0],
         object_id=str(object_id)[:_MAX_NAME],
-        changes={name: list(pair) for name, pair in (changes or {}).items()},
-        detail={name: value for name, value in detail.items() if value not in (None, "", [], {})},
+        # A field that was empty and is empty has not changed.
+        changes={
+            name: list(pair)
+            for name, pair in (changes or {}).items()
+            if not all(value in _EMPTY for value in pair)
+        },
+        detail={name: value for name, value in detail.items() if value not in _EMPTY},
     )
     entry.save(using=database.alias(), force_insert=True)
     return entry

@@ -140,6 +140,16 @@ def findings_of_type(type: str) -> list[Finding]:
     return [found for found in _of_workers_and_types(observed) if found.type == type]
 
 
+def findings_of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
+    """Return the problems of a queue, worst first. `is_stopped`: by maintenance mode."""
+    observed = Observations(
+        held_back=held_back(),
+        failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
+    )
+    of_types = [found for found in _of_workers_and_types(observed) if found.queue == row.name]
+    return _worst_first([*_of(row, is_stopped=is_stopped), *of_types])
+
+
 def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
     """Return how many jobs became dead letters in this time, up to one more than `MOST`."""
     fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - within)
@@ -240,6 +250,10 @@ def findings(
     if replica:
         found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
     found += [_of_key(problem) for problem in keys]
+    return _worst_first(found)
+
+
+def _worst_first(found: Sequence[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 

@@ -1,4 +1,4 @@
-"""When the release that workers run has changed: from the events of their starts.
+"""When workers first ran each release: from the events of their starts.
 
 `KEEP_EVENTS` must have `worker.started`, as it has by default.
 """
@@ -33,23 +33,24 @@ class _Start:
 
 
 def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, str]]:
-    """Return when workers started with another release than those before them, oldest first.
+    """Return the first start of each release that followed others, oldest first.
 
     Workers are compared with those of the same queues. `queue`: of the workers of this queue only.
-    A worker without a release has its version. The first start that is known is no change, and
-    workers that follow others to a release are the same change.
+    A worker without a release has its version. The first release that is known is no change.
+    Each release is returned once: in a rolling deployment the starts of two releases alternate.
     """
     newest = Subquery(events.kept().order_by("-pk").values("pk")[:1])
     started = events.kept().filter(pk__gt=newest - ended.MOST_EVENTS, type=EventType.WORKER_STARTED)
     latest = list(started.order_by("-pk").values_list("time", "data")[:MOST_STARTS])
     found: list[tuple[datetime, str]] = []
-    before: dict[tuple[str, ...], str] = {}
-    marked = ""
+    known: dict[tuple[str, ...], set[str]] = {}
+    marked: set[str] = set()
     for start in _starts(reversed(latest), queue):
-        if before.get(start.kind, start.release) != start.release and start.release != marked:
-            marked = start.release
+        before = known.setdefault(start.kind, {start.release})
+        if start.release not in before | marked:
+            marked.add(start.release)
             found.append((start.time, start.release))
-        before[start.kind] = start.release
+        before.add(start.release)
     return [(time, release) for time, release in found if time >= since]
 
 

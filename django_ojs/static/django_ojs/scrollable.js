@@ -7,8 +7,16 @@
       else each.removeAttribute("tabindex");
     }
   };
+  // The first step of a workflow is in the middle of its picture.
+  const centre = () => {
+    for (const each of document.querySelectorAll(".ojs-workflow .ojs-scroll")) {
+      each.scrollLeft = (each.scrollWidth - each.clientWidth) / 2;
+    }
+  };
   mark();
+  centre();
   window.addEventListener("resize", mark);
   document.addEventListener("ojs-refreshed", mark);
+  document.addEventListener("ojs-refreshed", centre);
   document.addEventListener("toggle", mark, true); // A table within <details> has no size while closed.
 })();
