@@ -153,7 +153,7 @@ class QueueAdmin(OperatorModelAdmin):
                 ) from None
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
-            found = query("findings", lambda: _findings(context.get("row"))) or ()
+            found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
             if status is not None and status.config.has_tenants:
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(name=key, paused_at=status.paused_at if status else None)
