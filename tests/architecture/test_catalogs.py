@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 CATALOGS = sorted((ROOT / PACKAGE / "locale").glob("*/LC_MESSAGES/django.po"))
 _PLACEHOLDER = re.compile(r"%\(\w+\)[a-z]|%[a-z%]|\{\w*\}")
-_TAG = re.compile(r"</?\w[^>]*>|&\w+;")
+_TAG = re.compile(r"</?[a-z][^>]*>|&\w+;")
 #: Texts that are formats of dates.
 _FORMAT = re.compile(r"[DdFHiMmjNsTYy]([ :./-]+[DdFHiMmjNsTYy])+")
 

@@ -108,7 +108,7 @@ def _horizon() -> Iterator[DoctorFinding]:
                         "The prepared transaction %(name)r of %(detail)s has been open for %(age)s."
                     )
                     % {"name": holder.name, "detail": holder.detail, "age": _age(holder)},
-                    why=f"{_SLOWER} {_('It keeps its locks, also over a restart.')}",
+                    why=" ".join((str(_SLOWER), _("It keeps its locks, also over a restart."))),
                     cure=f"COMMIT PREPARED '{holder.name}'; or ROLLBACK PREPARED '{holder.name}';",
                 )
             case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:
@@ -131,7 +131,7 @@ def _horizon() -> Iterator[DoctorFinding]:
                         "transactions": grouped(holder.transactions or 0),
                         "size": grouped((holder.wal_bytes or 0) >> 20),
                     },
-                    why=f"{_('The disk fills with WAL that nothing reads.')} {_SLOWER}",
+                    why=" ".join((_("The disk fills with WAL that nothing reads."), str(_SLOWER))),
                     cure=_(
                         "Start its subscriber; or, if there is none any more: SELECT "
                         "pg_drop_replication_slot('%(name)s');"
