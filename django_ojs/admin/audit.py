@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from django.apps import apps
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop
+from django.utils.translation import gettext_lazy, gettext_noop, pgettext
 
 from django_ojs.admin import audit_search
 from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
@@ -145,7 +146,7 @@ def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
     day = timezone.localtime(entry.time).date()
     return AuditRow(
         entry=entry,
-        object_kind=entry.object_type.replace("_", " ").replace("api", "API"),
+        object_kind=_kind(entry.object_type),
         object_name=_text(detail.get("key_prefix") or key),
         model=_MODELS.get(entry.object_type, "") if has_page else "",
         changes=[
@@ -163,6 +164,18 @@ def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
         object_query=_query(replace(search, object=f"{entry.object_type}/{key}")) if key else "",
         day_query=_query(replace(search, day=day)),
     )
+
+
+def _kind(object_type: str) -> str:
+    model = _MODELS.get(object_type)
+    if model is not None:
+        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+    kinds = {
+        "maintenance": _("maintenance"),
+        "outbox_entry": _("outbox entry"),
+        "check": pgettext("of the doctor", "check"),
+    }
+    return kinds.get(object_type) or object_type.replace("_", " ")
 
 
 def _address(**parameters: str) -> str:

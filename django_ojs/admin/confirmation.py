@@ -6,6 +6,7 @@ from typing import Any, Final
 from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, ActionResult
 
@@ -17,7 +18,8 @@ class NameForm(forms.Form):
     """The name of what a destructive action is about to delete, typed by the user."""
 
     confirm_name = forms.CharField(
-        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"})
+        label=gettext_lazy("Name"),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
 
     def __init__(self, *args: Any, name: str, **kwargs: Any) -> None:

@@ -11,7 +11,7 @@ from django.contrib.admin.exceptions import NotRegistered
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.translation import gettext_noop, ngettext
+from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
 from django_ojs.admin.query_timeout import timed_queries
@@ -63,8 +63,8 @@ class Number:
     def unit(self) -> str:
         """What is counted, for a screen reader."""
         if self.is_of == "problems":
-            return ngettext("problem", "problems", self.value)
-        return ngettext("job", "jobs", self.value)
+            return npgettext("beside a number", "problem", "problems", self.value)
+        return npgettext("beside a number", "job", "jobs", self.value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

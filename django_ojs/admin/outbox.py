@@ -67,7 +67,7 @@ class _ChoiceFilter(admin.SimpleListFilter):
 
 
 class StateFilter(_ChoiceFilter):
-    title = "state"
+    title = gettext_lazy("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -77,7 +77,7 @@ class StateFilter(_ChoiceFilter):
 class DestinationFilter(_ChoiceFilter):
     """The destinations of the settings: a query for those of the table would read all of it."""
 
-    title = "destination"
+    title = gettext_lazy("destination")
     parameter_name = "destination"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy, pgettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
+from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, number
 from django_ojs.models import Queue
@@ -28,7 +29,7 @@ _STRATEGIES = {
 }
 
 #: A running job can be cancelled, but not purged.
-_PURGEABLE = [(state.value, state.value) for state in State if state is not State.ACTIVE]
+_PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
 _PURGED_BY_DEFAULT = [state.value for state in (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE)]
 
 #: Jobs of one purge: some seconds of work. The next purge deletes the rest.
@@ -191,7 +192,7 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
 
 def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
     counts = [
-        f"{number(count)} {state}"
+        f"{number(count)} {STATE_WORDS[State(state)]}"
         for queue in objects
         for state, count in stats.by_queue([queue.pk]).get(queue.pk, {}).items()
     ]

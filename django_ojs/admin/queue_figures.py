@@ -85,7 +85,7 @@ def history_charts(
             names,
             [
                 Series(name=pgettext("runs", "completed"), kind="done", values=completed),
-                Series(name="failed runs", kind="failed", values=failed),
+                Series(name=_("failed runs"), kind="failed", values=failed),
                 *lost,
                 Series(
                     name=pgettext("jobs", "enqueued"),

@@ -5,10 +5,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
+from django_ojs.formatting import grouped
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -24,8 +27,8 @@ from django_ojs.storage.celery_beat import BeatTables, Row
 #: How many of which unit of `@every` a period has.
 _PERIODS: Final = {"days": (24, "h"), "hours": (1, "h"), "minutes": (1, "m"), "seconds": (1, "s")}
 _NO_EQUIVALENT: Final = {
-    "solar": "its schedule follows the sun",
-    "clocked": "it runs once, at a set time: enqueue a job with scheduled_at",
+    "solar": gettext_lazy("its schedule follows the sun"),
+    "clocked": gettext_lazy("it runs once, at a set time: enqueue a job with scheduled_at"),
 }
 #: What brokers do with a task, by its column.
 _OF_BROKERS: Final = ("exchange", "routing_key", "headers", "priority")
@@ -48,10 +51,12 @@ class _Result:
 def run(console: Console, options: Options) -> int:
     """Show what the periodic tasks become; with --write, register those cron jobs."""
     if options["names"]:
-        raise usage_error("`import-celery-beat` imports all periodic tasks: leave the names out.")
+        raise usage_error(
+            _("`import-celery-beat` imports all periodic tasks: leave the names out.")
+        )
     tables = celery_beat.read()
     if tables is None:
-        raise usage_error("The default database has no tables of django_celery_beat.")
+        raise usage_error(_("The default database has no tables of django_celery_beat."))
     results = [_convert(row, tables) for row in tables.tasks]
     taken: set[str] = set()
     for result in results:
@@ -71,13 +76,13 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
     try:
         expression, zone = _schedule(row, tables)
         if row.get("one_off"):
-            raise _Refused("it runs once: enqueue a job with scheduled_at")
+            raise _Refused(_("it runs once: enqueue a job with scheduled_at"))
         if _is_in_the_future(row.get("start_time")):
-            raise _Refused("it starts at a set time: register it then")
+            raise _Refused(_("it starts at a set time: register it then"))
         if row.get("expires"):
-            raise _Refused("it ends at a set time")
+            raise _Refused(_("it ends at a set time"))
         if _json(row, "kwargs", {}):
-            raise _Refused("it has keyword arguments: declare it in code, with @ojs.cron")
+            raise _Refused(_("it has keyword arguments: declare it in code, with @ojs.cron"))
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
         template: dict[str, Any] = {"type": row["task"], "args": _json(row, "args", [])}
         opts: dict[str, Any] = {}
@@ -106,23 +111,25 @@ def _schedule(row: Row, tables: BeatTables) -> tuple[str, str]:
     """Return the expression and the timezone of a periodic task."""
     for kind, reason in _NO_EQUIVALENT.items():
         if row.get(f"{kind}_id"):
-            raise _Refused(reason)
+            raise _Refused(str(reason))
     if interval := tables.schedules["interval"].get(row["interval_id"]):
         if interval["period"] not in _PERIODS:
-            raise _Refused(f"its interval is in {interval['period']}")
+            raise _Refused(_("its interval is in %(period)s") % {"period": interval["period"]})
         number, unit = _PERIODS[interval["period"]]
         return f"@every {interval['every'] * number}{unit}", "UTC"
     found = tables.schedules["crontab"].get(row["crontab_id"])
     if found is None:
-        raise _Refused("it has no schedule")
+        raise _Refused(_("it has no schedule"))
     fields = [
         "".join(str(found[name]).split())
         for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
     ]
     if is_either_enough(fields[2], fields[4]):
         raise _Refused(
-            "it runs on days that both the day of the month and the day of the week match; in a "
-            "cron expression, one of them is enough"
+            _(
+                "it runs on days that both the day of the month and the day of the "
+                "week match; in a cron expression, one of them is enough"
+            )
         )
     return " ".join(fields), str(found.get("timezone") or "UTC")
 
@@ -136,7 +143,7 @@ def _json(row: Row, name: str, default: Any) -> Any:
     try:
         return json.loads(row.get(name) or json.dumps(default))
     except OJSError:
-        raise _Refused(f"its {name} are not JSON") from None
+        raise _Refused(_("its %(name)s are not JSON") % {"name": name}) from None
 
 
 def _check(result: _Result, taken: set[str]) -> None:
@@ -147,10 +154,12 @@ def _check(result: _Result, taken: set[str]) -> None:
     try:
         cron.check(definition)
         if definition.name in taken:
-            result.reason = f"another periodic task becomes {definition.name} as well"
+            result.reason = _("another periodic task becomes %(name)s as well") % {
+                "name": definition.name
+            }
         else:
             cron.get(definition.name)
-            result.reason = f"there is a cron job {definition.name}"
+            result.reason = _("there is a cron job %(name)s") % {"name": definition.name}
     except NotFound:
         taken.add(definition.name)
     except OJSError as error:
@@ -166,18 +175,30 @@ def _report(console: Console, results: list[_Result], *, written: bool) -> None:
         return
     for each in results:
         if each.definition is None:
-            console.line(f"{each.task}: not imported: {each.reason}.")
+            console.line(
+                _("%(task)s: not imported: %(reason)s.")
+                % {"task": each.task, "reason": each.reason}
+            )
             continue
         words = describe(each.definition.expression, each.definition.timezone)
         console.line(f"{each.task}: {each.definition.name}, {words}.")
         if each.left_out:
-            console.line(f"{each.task}: left out: {', '.join(each.left_out)}.")
-    verb = "are" if written else "can be"
-    console.line(f"{len(imported):,} of {len(results):,} periodic tasks {verb} imported.")
+            console.line(
+                _("%(task)s: left out: %(left_out)s.")
+                % {"task": each.task, "left_out": ", ".join(each.left_out)}
+            )
+    text = (
+        _("%(number)s of %(total)s periodic tasks are imported.")
+        if written
+        else _("%(number)s of %(total)s periodic tasks can be imported.")
+    )
+    console.line(text % {"number": grouped(len(imported)), "total": grouped(len(results))})
     if not written:
-        console.note("Nothing was changed. Import them with --write.")
+        console.note(_("Nothing was changed. Import them with --write."))
     elif imported:
-        console.note("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
+        console.note(
+            _("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
+        )
 
 
 def _as_json(result: _Result) -> dict[str, Any]:

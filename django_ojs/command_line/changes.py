@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
+
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.jobs import first_of, table_of
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of, has_only_ids
+from django_ojs.command_line.searching import add_search, filter_of, has_only_ids, with_search_help
 from django_ojs.command_line.subcommand import (
     FAILED,
     OK,
@@ -22,6 +25,7 @@ from django_ojs.command_line.subcommand import (
     add_confirmation,
     usage_error,
 )
+from django_ojs.formatting import StrOrPromise, grouped
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
@@ -39,8 +43,8 @@ _WAIT: Final = 0.1
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Change:
     action: BulkActionName
-    done: str
-    warning: str
+    done: StrOrPromise
+    warning: StrOrPromise
     by_ids: Callable[..., Summary]
 
     def run(self, console: Console, options: Options) -> int:
@@ -57,11 +61,17 @@ class _Change:
             return _nothing(console, self.action)
         touched = max(number, len(which.ids)) if has_only_ids(which) else number
         if touched > 1 or more:
-            what = f"{self.action.of(number_of_jobs(touched, more))}? {self.warning}"
+            what = _("%(action)s? %(warning)s") % {
+                "action": self.action.of(number_of_jobs(touched, more)),
+                "warning": self.warning,
+            }
             ask(console, what, yes=options["yes"])
         if has_only_ids(which):
             return self._named(console, which)
         return self._matching(console, which)
+
+    def _done(self, count: int) -> str:
+        return str(self.done % {"count": count, "number": grouped(count)})
 
     def _named(self, console: Console, which: JobFilter) -> int:
         summary = self.by_ids(which.ids)
@@ -76,7 +86,11 @@ class _Change:
             errors = {str(each.job_id): each.error for each in summary.errors}
             _json(console, self.action, summary.succeeded, 0, summary.failed, errors=errors)
         else:
-            console.line(f"{summary.succeeded:,} {self.done}, {summary.failed:,} failed.")
+            text = _("%(done)s, %(failed)s failed.") % {
+                "done": self._done(summary.succeeded),
+                "failed": grouped(summary.failed),
+            }
+            console.line(text)
             for each in summary.errors:
                 console.note(f"{each.job_id}: {each.error}")
         return FAILED if summary.failed else OK
@@ -101,14 +115,22 @@ class _Change:
                 reasons=operation.reasons,
             )
         else:
-            console.line(
-                f"{operation.done:,} {self.done}, {operation.skipped:,} skipped, "
-                f"{operation.failed:,} failed (bulk operation {operation.pk})."
-            )
+            text = _(
+                "%(done)s, %(skipped)s skipped, %(failed)s failed (bulk operation %(id)s)."
+            ) % {
+                "done": self._done(operation.done),
+                "skipped": grouped(operation.skipped),
+                "failed": grouped(operation.failed),
+                "id": operation.pk,
+            }
+            console.line(text)
             for reason, number in operation.reasons.items():
                 console.note(f"{number:,}: {reason}")
             if not is_done:
-                console.note(f"The operation was stopped by {operation.stopped_by}.")
+                console.note(
+                    _("The operation was stopped by %(stopped_by)s.")
+                    % {"stopped_by": operation.stopped_by}
+                )
         return OK if is_done and not operation.failed else FAILED
 
 
@@ -119,7 +141,7 @@ def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
             # A worker is executing it now.
             time.sleep(_WAIT)
         operation = bulk_operations.get(operation.pk)
-        console.progress(f"{operation.matched:,} jobs")
+        console.progress(counted_jobs(operation.matched))
     console.progress("")
     return operation
 
@@ -128,9 +150,11 @@ def ask(console: Console, question: str, *, yes: bool) -> None:
     """Go on only if the operator says so."""
     answer = console.confirmed(question, yes=yes)
     if answer is None:
-        raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")
+        raise usage_error(
+            _("%(question)s stdin is no terminal: confirm with --yes.") % {"question": question}
+        )
     if not answer:
-        raise usage_error("Nothing was changed.")
+        raise usage_error(_("Nothing was changed."))
 
 
 def _dry_run(
@@ -139,19 +163,26 @@ def _dry_run(
     if console.as_json:
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
-    what = action.of(number_of_jobs(number, more))
-    what = what[0].lower() + what[1:]
-    console.line(f"This would {what}; nothing was changed.")
+    console.line(_would(action) % {"jobs": number_of_jobs(number, more)})
     if jobs := first_of(which, SAMPLE).jobs:
         table_of(console, jobs)
     return OK
+
+
+def _would(action: BulkActionName) -> str:
+    return {
+        BulkActionName.RETRY: _("This would retry %(jobs)s; nothing was changed."),
+        BulkActionName.CANCEL: _("This would cancel %(jobs)s; nothing was changed."),
+        BulkActionName.DELETE: _("This would delete %(jobs)s; nothing was changed."),
+        BulkActionName.RUN_NOW: _("This would run %(jobs)s now; nothing was changed."),
+    }[action]
 
 
 def _nothing(console: Console, action: str) -> int:
     if console.as_json:
         _json(console, action, 0, 0, 0)
     else:
-        console.line("No job matches.")
+        console.line(_("No job matches."))
     return OK
 
 
@@ -162,7 +193,16 @@ def _json(console: Console, action: str, done: int, skipped: int, failed: int, *
 
 def number_of_jobs(number: int, more: bool) -> str:
     """Return "1 job", or "at least 7 jobs" where there may be more."""
-    return f"{'at least ' if more else ''}{number:,} job{'s' * (number != 1 or more)}"
+    if not more:
+        return counted_jobs(number)
+    # In English "at least 1 jobs" too.
+    text = ngettext("at least %(number)s jobs", "at least %(number)s jobs", number)
+    return text % {"number": grouped(number)}
+
+
+def counted_jobs(number: int) -> str:
+    """Return "1 job" or "7 jobs"."""
+    return ngettext("%(number)s job", "%(number)s jobs", number) % {"number": grouped(number)}
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -173,9 +213,13 @@ def _arguments(parser: ArgumentParser) -> None:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="retry",
-        help="make discarded jobs available again",
-        description="Retry the discarded jobs of a search, dead letters included, with all their "
-        "attempts.\n\n" + SEARCH_HELP,
+        help=gettext_lazy("make discarded jobs available again"),
+        description=with_search_help(
+            gettext_lazy(
+                "Retry the discarded jobs of a search, dead letters included, with "
+                "all their attempts."
+            )
+        ),
         examples="""\
   manage.py ojs retry 019539a4-b68c-7def-8000-1a2b3c4d5e6f
   manage.py ojs retry is:dead queue:email error_type:Timeout --dry-run
@@ -183,16 +227,20 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RETRY,
-            done="retried",
-            warning="They become available again, with all their attempts.",
+            done=ngettext_lazy("%(number)s retried", "%(number)s retried", "count"),
+            warning=gettext_lazy("They become available again, with all their attempts."),
             by_ids=bulk.retry_all,
         ).run,
     ),
     Subcommand(
         name="run-now",
-        help="make scheduled and retryable jobs available before they are due",
-        description="Make the scheduled and retryable jobs of a search available now. Their "
-        "attempts stay as they are.\n\n" + SEARCH_HELP,
+        help=gettext_lazy("make scheduled and retryable jobs available before they are due"),
+        description=with_search_help(
+            gettext_lazy(
+                "Make the scheduled and retryable jobs of a search available now. "
+                "Their attempts stay as they are."
+            )
+        ),
         examples="""\
   manage.py ojs run-now 019539a4-b68c-7def-8000-1a2b3c4d5e6f
   manage.py ojs run-now state:retryable queue:payments --dry-run
@@ -200,17 +248,21 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RUN_NOW,
-            done="made available",
-            warning="They become available before they are due.",
+            done=ngettext_lazy("%(number)s made available", "%(number)s made available", "count"),
+            warning=gettext_lazy("They become available before they are due."),
             by_ids=bulk.run_all_now,
         ).run,
     ),
     Subcommand(
         name="cancel",
-        help="cancel jobs that have not ended",
-        description="Cancel the waiting jobs of a search. Running ones are cancelled only if they "
-        "are named by id, or by state:active: what the handler has done is not undone.\n\n"
-        + SEARCH_HELP,
+        help=gettext_lazy("cancel jobs that have not ended"),
+        description=with_search_help(
+            gettext_lazy(
+                "Cancel the waiting jobs of a search. Running ones are cancelled "
+                "only if they are named by id, or by state:active: what the "
+                "handler has done is not undone."
+            )
+        ),
         examples="""\
   manage.py ojs cancel 019539a4-b68c-7def-8000-1a2b3c4d5e6f
   manage.py ojs cancel tag:campaign-7 --dry-run
@@ -218,8 +270,8 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.CANCEL,
-            done="cancelled",
-            warning="A cancelled job does not run again and cannot be restored.",
+            done=ngettext_lazy("%(number)s cancelled", "%(number)s cancelled", "count"),
+            warning=gettext_lazy("A cancelled job does not run again and cannot be restored."),
             by_ids=bulk.cancel_all,
         ).run,
     ),

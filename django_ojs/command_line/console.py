@@ -14,7 +14,9 @@ from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.translation import gettext as _
 
+from django_ojs.formatting import StrOrPromise
 from django_ojs.spec import json
 
 #: Shown for no value.
@@ -37,7 +39,7 @@ class Cell(NamedTuple):
 class TableColumn(NamedTuple):
     """A column of a table. `shrinks`: its values are cut where the terminal is too narrow."""
 
-    title: str
+    title: StrOrPromise
     right: bool = False
     shrinks: bool = False
 
@@ -91,7 +93,7 @@ class Console:
             self._rich_table(columns, cells)
             return
         widths = _widths(columns, cells)
-        titles = [column.title for column in columns]
+        titles = [str(column.title) for column in columns]
         for line in [titles, *([cell.text for cell in row] for row in cells)]:
             aligned = (
                 text.rjust(width) if column.right else text.ljust(width)
@@ -148,7 +150,9 @@ class Console:
         except OSError as error:
             # Such as a full disk.
             discard_output()
-            raise CommandError(f"The output cannot be written: {error.strerror}.") from error
+            raise CommandError(
+                _("The output cannot be written: %(strerror)s.") % {"strerror": error.strerror}
+            ) from error
 
     def _rich_table(self, columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> None:
         from rich.table import Table
@@ -158,7 +162,7 @@ class Console:
         widths = _fitting(columns, cells)
         for column, width in zip(columns, widths, strict=True):
             justify: Any = "right" if column.right else "left"
-            table.add_column(column.title, justify=justify, no_wrap=True, width=width)
+            table.add_column(str(column.title), justify=justify, no_wrap=True, width=width)
         for row in cells:
             table.add_row(*(Text(cell.text, cell.style) for cell in row))
         # Where columns that do not shrink are wider, the lines wrap: half an id is of no use.
@@ -212,7 +216,7 @@ def _fitting(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) ->
 
 def _widths(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
     return [
-        max([len(column.title), *(len(row[n].text) for row in cells)])
+        max([len(str(column.title)), *(len(row[n].text) for row in cells)])
         for n, column in enumerate(columns)
     ]
 

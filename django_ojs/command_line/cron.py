@@ -6,18 +6,21 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs import schedules
 from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
+from django_ojs.formatting import grouped
 from django_ojs.models import CronJob
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec.errors import Conflict, NotFound
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.suggestions import nearest
 from django_ojs.spec.times import format_timestamp
 
 #: Cron jobs that one query reads.
@@ -26,13 +29,13 @@ _PAGE: Final = 500
 _MOST_NAMES: Final = 200
 
 _COLUMNS: Final = (
-    TableColumn("NAME", shrinks=True),
-    TableColumn("SCHEDULE", shrinks=True),
-    TableColumn("TYPE", shrinks=True),
-    TableColumn("NEXT RUN"),
-    TableColumn("LAST RUN"),
-    TableColumn("RUNS", right=True),
-    TableColumn("OWNER"),
+    TableColumn(gettext_lazy("NAME"), shrinks=True),
+    TableColumn(gettext_lazy("SCHEDULE"), shrinks=True),
+    TableColumn(gettext_lazy("TYPE"), shrinks=True),
+    TableColumn(gettext_lazy("NEXT RUN")),
+    TableColumn(gettext_lazy("LAST RUN")),
+    TableColumn(gettext_lazy("RUNS"), right=True),
+    TableColumn(gettext_lazy("OWNER")),
 )
 
 
@@ -49,7 +52,7 @@ def _all() -> Iterator[CronJob]:
 def _known(names: list[str]) -> list[CronJob]:
     """Return cron jobs. A name that is not known is an error: it is probably misspelt."""
     if not names:
-        raise usage_error("Name at least one cron job; `manage.py ojs cron list` has them.")
+        raise usage_error(_("Name at least one cron job; `manage.py ojs cron list` has them."))
     return [_get(name) for name in names]
 
 
@@ -58,8 +61,14 @@ def _get(name: str) -> CronJob:
         return cron.get(name)
     except NotFound:
         known = [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs]
-        hint = did_you_mean(name, known) if known else "None is registered."
-        raise usage_error(f"There is no cron job {name!r}. {hint}") from None
+        near = nearest(name, known)
+        if not known:
+            text = _("There is no cron job %(name)r. None is registered.")
+        elif near is None:
+            text = _("There is no cron job %(name)r. The names are %(known)s.")
+        else:
+            text = _("There is no cron job %(name)r. Did you mean %(near)s?")
+        raise usage_error(text % {"name": name, "near": near, "known": ", ".join(known)}) from None
 
 
 def _list(console: Console, options: Options) -> int:
@@ -67,7 +76,7 @@ def _list(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"cron_jobs": [_as_json(job) for job in jobs]})
     elif not jobs:
-        console.line("No cron job is registered.")
+        console.line(_("No cron job is registered."))
     else:
         console.table(_COLUMNS, [_row(job) for job in jobs])
     return OK
@@ -78,9 +87,9 @@ def _row(job: CronJob) -> list[Cell | str]:
         job.name,
         describe(job.expression, job.timezone),
         job.type,
-        _time(job.next_run_at) if job.enabled else Cell("paused", "yellow"),
+        _time(job.next_run_at) if job.enabled else Cell(pgettext("cron job", "paused"), "yellow"),
         _time(job.last_run_at),
-        f"{job.run_count:,}",
+        grouped(job.run_count),
         job.owner,
     ]
 
@@ -109,7 +118,7 @@ def _as_json(job: CronJob) -> dict[str, Any]:
 
 def _sync(console: Console, options: Options) -> int:
     if options["names"]:
-        raise usage_error("`sync` stores all schedules of the code: leave the names out.")
+        raise usage_error(_("`sync` stores all schedules of the code: leave the names out."))
     result = schedules.sync(dry_run=options["dry_run"])
     if not options["dry_run"]:
         audit.note("cron.synced", principal=operator(), changes=dict(result.lines()))
@@ -126,11 +135,16 @@ def _sync(console: Console, options: Options) -> int:
         )
         return OK
     for name, text in result.lines():
-        console.line(f"{name}: {text}.")
+        console.line(f"{name}: {_(text)}.")
     number = len(result.unchanged)
-    console.line(f"{number:,} unchanged." if number or result.lines() else "The code has none.")
+    unchanged = ngettext("%(number)s unchanged.", "%(number)s unchanged.", number)
+    console.line(
+        unchanged % {"number": grouped(number)}
+        if number or result.lines()
+        else _("The code has none.")
+    )
     if options["dry_run"]:
-        console.note("Nothing was changed (--dry-run).")
+        console.note(_("Nothing was changed (--dry-run)."))
     return OK
 
 
@@ -147,7 +161,10 @@ def _run(console: Console, options: Options) -> int:
         audit.note("cron.run", principal=operator(), cron_job=job.name, job=str(enqueued.id))
         results[job.name] = {"job_id": str(enqueued.id)}
         if not console.as_json:
-            console.line(f"{job.name}: job {enqueued.id} is {enqueued.state}.")
+            console.line(
+                _("%(name)s: job %(id)s is %(state)s.")
+                % {"name": job.name, "id": enqueued.id, "state": enqueued.state}
+            )
     if console.as_json:
         console.json({"cron_jobs": results})
     return code
@@ -164,8 +181,12 @@ def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
             console.json({"cron_jobs": [_as_json(job) for job in changed]})
             return OK
         for job in changed:
-            text = f"runs next at {_time(job.next_run_at)}" if enabled else "is paused"
-            console.line(f"Cron job {job.name} {text}.")
+            text = (
+                _("Cron job %(name)s runs next at %(time)s.")
+                if enabled
+                else _("Cron job %(name)s is paused.")
+            )
+            console.line(text % {"name": job.name, "time": _time(job.next_run_at)})
         return OK
 
     return run
@@ -182,25 +203,30 @@ _ACTIONS: Final = {
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help="what to do")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the name of a cron job")
-    parser.add_argument("--dry-run", action="store_true", help="with sync: show what would change")
+    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=_("the name of a cron job"))
     parser.add_argument(
-        "--write", action="store_true", help="with import-celery-beat: register the cron jobs"
+        "--dry-run", action="store_true", help=_("with sync: show what would change")
+    )
+    parser.add_argument(
+        "--write", action="store_true", help=_("with import-celery-beat: register the cron jobs")
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="cron",
-        help="list schedules, store those of the code, run, pause and resume them",
-        description="list: the schedules, or the named ones, and when each runs next. "
-        "sync: store the schedules that the code declares with @ojs.cron, and remove those that "
-        "left it, as a worker does when it starts. "
-        "run: enqueue a job now, outside of the schedule; the overlap policy applies. "
-        "pause, resume: a paused schedule enqueues no jobs. "
-        "import-celery-beat: show what the periodic tasks of django_celery_beat become, and what "
-        "has no equivalent; with --write, register them, once.",
+        help=gettext_lazy("list schedules, store those of the code, run, pause and resume them"),
+        description=gettext_lazy(
+            "list: the schedules, or the named ones, and when each runs next. "
+            "sync: store the schedules that the code declares with @ojs.cron, "
+            "and remove those that left it, as a worker does when it starts. "
+            "run: enqueue a job now, outside of the schedule; the overlap "
+            "policy applies. pause, resume: a paused schedule enqueues no "
+            "jobs. import-celery-beat: show what the periodic tasks of "
+            "django_celery_beat become, and what has no equivalent; with "
+            "--write, register them, once."
+        ),
         examples="  manage.py ojs cron list\n"
         "  manage.py ojs cron sync --dry-run\n"
         "  manage.py ojs cron run shop.nightly-report\n"

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from django.core.management.base import CommandError
 from django.db import DatabaseError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.translation import gettext as _
 
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
@@ -24,15 +25,18 @@ def unapplied_migrations() -> list[str]:
     """Return the migrations of django_ojs that the jobs' database lacks."""
     executor = MigrationExecutor(database.connection())
     leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
-    return [str(migration) for migration, _ in executor.migration_plan(leaves)]
+    return [str(migration) for migration, _backwards in executor.migration_plan(leaves)]
 
 
 def require_database() -> None:
     """Raise CommandError unless the database responds and is migrated."""
     if with_retries(unapplied_migrations):
         raise CommandError(
-            f"The tables of django_ojs are missing or old in {database.alias()!r}: "
-            "run `manage.py migrate` first."
+            _(
+                "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
+                "first."
+            )
+            % {"alias": database.alias()}
         )
 
 
@@ -51,14 +55,20 @@ def with_retries(operation: Callable[[], T]) -> T:
             reason = database.unavailable_reason(error)
             if not _is_connected():
                 raise CommandError(
-                    f"The database {database.alias()!r} does not respond ({reason}). "
-                    "Check that it is running, and the settings of DATABASES."
+                    _(
+                        "The database %(alias)r does not respond (%(reason)s). Check that "
+                        "it is running, and the settings of DATABASES."
+                    )
+                    % {"alias": database.alias(), "reason": reason}
                 ) from error
             if not left or not isinstance(error, OperationalError):
                 raise CommandError(
-                    f"The database {database.alias()!r} refused a statement ({reason}). Check "
-                    "that the migrations are applied, that no transaction holds a lock on the "
-                    "tables of django_ojs, and lock_timeout and statement_timeout of its role."
+                    _(
+                        "The database %(alias)r refused a statement (%(reason)s). Check that the "
+                        "migrations are applied, that no transaction holds a lock on the tables "
+                        "of django_ojs, and lock_timeout and statement_timeout of its role."
+                    )
+                    % {"alias": database.alias(), "reason": reason}
                 ) from error
             logger.warning("A statement failed at the start (%s); trying again.", reason)
         time.sleep(backoff.pause())

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.changes import ask, number_of_jobs
 from django_ojs.command_line.console import Console
@@ -19,6 +21,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
+from django_ojs.formatting import grouped
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -38,21 +41,23 @@ def _purge(console: Console, options: Options) -> int:
     except InvalidRequest as error:
         raise usage_error(error.message) from None
     number, more = listing.count(which)
-    what = f"{number_of_jobs(number, more)} of {name} ({', '.join(states)})"
+    what = {"jobs": number_of_jobs(number, more), "queue": name, "states": ", ".join(states)}
     if options["dry_run"]:
         if console.as_json:
             console.json({"queue": name, "dry_run": True, "matched": number, "more": more})
         else:
-            console.line(f"This would delete {what}; nothing was changed.")
+            text = _("This would delete %(jobs)s of %(queue)s (%(states)s); nothing was changed.")
+            console.line(text % what)
         return OK
     if number > 1 or more:
-        ask(console, f"Delete {what}, with their error histories?", yes=options["yes"])
+        text = _("Delete %(jobs)s of %(queue)s (%(states)s), with their error histories?")
+        ask(console, text % what, yes=options["yes"])
     deleted, failed = 0, 0
     try:
         while True:
             summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed
-            console.progress(f"{deleted:,} deleted")
+            console.progress(_deleted(deleted))
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
@@ -62,7 +67,12 @@ def _purge(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})
     else:
-        console.line(f"{deleted:,} deleted, {failed:,} failed.")
+        text = ngettext(
+            "%(deleted)s deleted, %(failed)s failed.",
+            "%(deleted)s deleted, %(failed)s failed.",
+            deleted,
+        )
+        console.line(text % {"deleted": grouped(deleted), "failed": grouped(failed)})
         for each in summary.errors:
             console.note(f"{each.job_id}: {each.error}")
     return FAILED if failed else OK
@@ -87,11 +97,17 @@ def _prune(console: Console, options: Options) -> int:
         if console.as_json:
             console.json({"dry_run": True, "jobs": overdue})
         else:
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in overdue.items())
-            console.line(f"Past their retention: {kinds or 'no jobs'}. Nothing was changed.")
+            kinds = ", ".join(f"{grouped(count)} {kind}" for kind, count in overdue.items())
+            text = _("Past their retention: %(kinds)s. Nothing was changed.")
+            console.line(text % {"kinds": kinds or _("no jobs")})
         return OK
     if number > 1:
-        ask(console, f"Delete {number:,} jobs past their retention?", yes=options["yes"])
+        text = ngettext(
+            "Delete %(number)s job past its retention?",
+            "Delete %(number)s jobs past their retention?",
+            number,
+        )
+        ask(console, text % {"number": grouped(number)}, yes=options["yes"])
     deleted = {"jobs": 0}
     entry = audit_trail.record("jobs.pruned", object_type="job")
     try:
@@ -103,20 +119,36 @@ def _prune(console: Console, options: Options) -> int:
     if console.as_json:
         console.json(deleted)
     else:
-        counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in deleted.items())
-        console.line(f"Deleted: {counts}.")
+        counts = ", ".join(_counted(name, number) for name, number in deleted.items())
+        console.line(_("Deleted: %(counts)s.") % {"counts": counts})
     return OK
+
+
+def _deleted(number: int) -> str:
+    text = ngettext("%(number)s deleted", "%(number)s deleted", number)
+    return text % {"number": grouped(number)}
+
+
+def _counted(name: str, number: int) -> str:
+    texts = {
+        "jobs": _("%(number)s jobs"),
+        "events": _("%(number)s events"),
+        "bulk_operations": _("%(number)s bulk operations"),
+        "audit_entries": _("%(number)s audit entries"),
+        "outbox": _("%(number)s outbox"),
+    }
+    return texts[name] % {"number": grouped(number)}
 
 
 def _delete_overdue(console: Console, deleted: dict[str, int]) -> None:
     """Delete what is past its retention, and count it in `deleted` as it goes."""
     while some := pruning.prune():
         deleted["jobs"] += some
-        console.progress(f"{deleted['jobs']:,} deleted")
+        console.progress(_deleted(deleted["jobs"]))
     by_queue, before = pruning.QueuePruner(), deleted["jobs"]
     while by_queue.prune():
         deleted["jobs"] = before + by_queue.deleted
-        console.progress(f"{deleted['jobs']:,} deleted")
+        console.progress(_deleted(deleted["jobs"]))
     for name, step in _OTHERS.items():
         deleted[name] = 0
         while some := step():
@@ -128,24 +160,24 @@ def _delete_overdue(console: Console, deleted: dict[str, int]) -> None:
 def _states(text: str) -> tuple[State, ...]:
     names = [name for name in text.lower().split(",") if name]
     if not names or not {*names} <= {*State}:
-        raise ArgumentTypeError(f"must be one of {', '.join(State)}")
+        raise ArgumentTypeError(_("must be one of %(states)s") % {"states": ", ".join(State)})
     return tuple(dict.fromkeys(State(name) for name in names))
 
 
 def _purge_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE", help="the name of the queue")
+    parser.add_argument("queue", metavar="QUEUE", help=_("the name of the queue"))
     parser.add_argument(
         "--state",
         type=_states,
         required=True,
         metavar="A,B",
-        help="delete jobs in these states; active ones cannot be purged",
+        help=_("delete jobs in these states; active ones cannot be purged"),
     )
     parser.add_argument(
         "--older-than",
         type=duration,
         metavar="AGE",
-        help="only jobs that ended so long ago; for terminal states",
+        help=_("only jobs that ended so long ago; for terminal states"),
     )
     add_confirmation(parser)
 
@@ -153,9 +185,11 @@ def _purge_arguments(parser: ArgumentParser) -> None:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="purge",
-        help="delete the jobs of a queue in some states",
-        description="Delete jobs of a queue permanently, with their error histories. Running jobs "
-        "continue, and\nthe queue and its configuration stay.",
+        help=gettext_lazy("delete the jobs of a queue in some states"),
+        description=gettext_lazy(
+            "Delete jobs of a queue permanently, with their error histories. "
+            "Running jobs continue, and\nthe queue and its configuration stay."
+        ),
         examples="""\
   manage.py ojs purge email --state available,scheduled --dry-run
   manage.py ojs purge email --state completed --older-than 7d --yes""",
@@ -164,13 +198,16 @@ SUBCOMMANDS: Final = (
     ),
     Subcommand(
         name="prune",
-        help="delete what is past its retention now",
-        description="Delete finished jobs, events, bulk operations and rows of the outbox that are "
-        "past their retention\n(KEEP_COMPLETED and so on). Workers do this all the time; use it "
-        "where none runs, or when pruning\nis behind.",
-        examples="""\
+        help=gettext_lazy("delete what is past its retention now"),
+        description=gettext_lazy(
+            "Delete finished jobs, events, bulk operations and rows of the "
+            "outbox that are past their retention\n(KEEP_COMPLETED and so on). "
+            "Workers do this all the time; use it where none runs, or when "
+            "pruning\nis behind."
+        ),
+        examples=gettext_lazy("""\
   manage.py ojs prune --dry-run
-  manage.py ojs prune --yes          from cron""",
+  manage.py ojs prune --yes          from cron"""),
         add_arguments=add_confirmation,
         run=_prune,
     ),

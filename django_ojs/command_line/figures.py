@@ -10,11 +10,14 @@ from typing import Any, Final, TypeVar
 
 from django.db import DatabaseError, connections
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
 from django_ojs import formatting
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, duration, whole_number
+from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.queue_overview import Level, Listeners, OverviewRow
@@ -35,6 +38,12 @@ T = TypeVar("T")
 _LEVEL_STYLES: Final = {Level.FAIR: "yellow", Level.BAD: "bold red"}
 _CONDITION_STYLES: Final = {"running": "green", registry.STALE: "bold red"}
 _SHOWN_STATES: Final = (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State.ACTIVE)
+STATE_TITLES: Final = {
+    State.AVAILABLE: pgettext_lazy("jobs", "AVAILABLE"),
+    State.SCHEDULED: pgettext_lazy("jobs", "SCHEDULED"),
+    State.RETRYABLE: pgettext_lazy("jobs", "RETRYABLE"),
+    State.ACTIVE: pgettext_lazy("jobs", "ACTIVE"),
+}
 
 
 def read_replica(console: Console, query: Callable[[], T]) -> T:
@@ -108,7 +117,10 @@ def _stats(console: Console, options: Options) -> int:
                     if not database.is_unavailable(error):
                         raise
                     reason = database.unavailable_reason(error)
-                    console.note(f"The database does not respond ({reason}); trying again.")
+                    console.note(
+                        _("The database does not respond (%(reason)s); trying again.")
+                        % {"reason": reason}
+                    )
                     connections.close_all()
             if stop.wait(options["watch"].total_seconds()):
                 return OK
@@ -118,40 +130,54 @@ def _show(console: Console, figures: _Figures) -> None:
     if console.as_json:
         console.json(_as_json(figures))
         return
-    jobs = ", ".join(f"{figures.jobs.get(state, 0):,} {state}" for state in State)
+    jobs = ", ".join(f"{grouped(figures.jobs.get(state, 0))} {state}" for state in State)
     workers = figures.listeners
-    stale = f", {workers.stale} stale" if workers.stale else ""
+    counted = _("Workers: %(total)d, %(stale)d stale") if workers.stale else _("Workers: %(total)d")
+    counted %= {"total": workers.total, "stale": workers.stale}
     console.line(f"{timezone.localtime(figures.at):%Y-%m-%d %H:%M:%S %Z}", "bold")
-    console.line(f"Jobs: {jobs}")
-    console.line(f"Workers: {workers.total}{stale}", "bold red" if stale else "")
+    console.line(_("Jobs: %(counts)s") % {"counts": jobs})
+    console.line(counted, "bold red" if workers.stale else "")
     if figures.maintenance.enabled:
-        console.line(f"Maintenance mode is on: {figures.maintenance.reason or NONE}", "bold red")
+        console.line(
+            _("Maintenance mode is on: %(reason)s")
+            % {"reason": figures.maintenance.reason or NONE},
+            "bold red",
+        )
     console.line()
     if not figures.rows:
-        console.line("No queue has had a job yet.")
+        console.line(_("No queue has had a job yet."))
         return
     columns = [
-        TableColumn("QUEUE", shrinks=True),
-        *(TableColumn(state.upper(), right=True) for state in _SHOWN_STATES),
+        TableColumn(_("QUEUE"), shrinks=True),
+        *(TableColumn(str(STATE_TITLES[state]), right=True) for state in _SHOWN_STATES),
         *(
             TableColumn(name, right=True)
-            for name in ("IN/MIN", "OUT/MIN", "OLDEST", "FULL", "WORKERS")
+            for name in (
+                _("IN/MIN"),
+                _("OUT/MIN"),
+                _("OLDEST"),
+                pgettext("a share", "FULL"),
+                _("WORKERS"),
+            )
         ),
-        TableColumn("STATE"),
+        TableColumn(_("STATE")),
     ]
     console.table(columns, [_row(figures, row) for row in figures.rows])
     if figures.more:
-        console.line(f"Queues that are not shown: {figures.more:,} (--limit, or --queue NAME).")
+        console.line(
+            _("Queues that are not shown: %(more)s (--limit, or --queue NAME).")
+            % {"more": grouped(figures.more)}
+        )
 
 
 def _row(figures: _Figures, row: OverviewRow) -> list[Cell | str]:
     pressure = row.pressure
-    counts = (f"{row.status.counts.get(state, 0):,}" for state in _SHOWN_STATES)
+    counts = (grouped(row.status.counts.get(state, 0)) for state in _SHOWN_STATES)
     return [
         row.name,
         *counts,
-        f"{row.flow.came_per_minute:.1f}",
-        f"{row.flow.went_per_minute:.1f}",
+        formatting.decimal(f"{row.flow.came_per_minute:.1f}"),
+        formatting.decimal(f"{row.flow.went_per_minute:.1f}"),
         age(figures.oldest.get(row.name), figures.at),
         Cell(NONE if pressure is None else f"{pressure:.0%}", _LEVEL_STYLES.get(row.level, "")),
         Cell(str(row.listening or 0), "bold red" if row.unworked else ""),
@@ -190,7 +216,7 @@ def age(since: datetime | None, now: datetime) -> str:
     if since is None:
         return NONE
     text = short_duration(abs((now - since).total_seconds()))
-    return text if since <= now else f"in {text}"
+    return text if since <= now else _("in %(duration)s") % {"duration": text}
 
 
 def short_duration(seconds: float) -> str:
@@ -232,16 +258,16 @@ def _workers(console: Console, options: Options) -> int:
         )
         return OK
     if not found.workers:
-        console.line("No worker is running. Start one: manage.py ojs_worker --queues default")
+        console.line(_("No worker is running. Start one: manage.py ojs_worker --queues default"))
         return OK
     columns = [
-        TableColumn("WORKER"),
-        TableColumn("STATE"),
-        TableColumn("JOBS", right=True),
-        TableColumn("SEEN", right=True),
-        *(TableColumn(title, shrinks=True) for title in ("QUEUES", "HOST")),
-        TableColumn("PID"),
-        TableColumn("LABELS", shrinks=True),
+        TableColumn(_("WORKER")),
+        TableColumn(_("STATE")),
+        TableColumn(_("JOBS"), right=True),
+        TableColumn(_("SEEN"), right=True),
+        *(TableColumn(title, shrinks=True) for title in (_("QUEUES"), _("HOST"))),
+        TableColumn(_("PID")),
+        TableColumn(_("LABELS"), shrinks=True),
     ]
     rows: list[list[Cell | str]] = []
     for each in found.workers:
@@ -262,7 +288,7 @@ def _workers(console: Console, options: Options) -> int:
     console.table(columns, rows)
     if found.total > len(found.workers):
         more = found.total - len(found.workers)
-        console.line(f"Workers that are not shown: {more:,} (--limit).")
+        console.line(_("Workers that are not shown: %(more)s (--limit).") % {"more": grouped(more)})
     return OK
 
 
@@ -273,46 +299,64 @@ def _stats_arguments(parser: ArgumentParser) -> None:
         type=duration,
         const=duration("2s"),
         metavar="INTERVAL",
-        help="show it again every two seconds, or at this interval, until Ctrl-C",
+        help=_("show it again every two seconds, or at this interval, until Ctrl-C"),
     )
     parser.add_argument(
-        "--queue", action="append", default=[], metavar="NAME", help="this queue; may be repeated"
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=_("this queue; may be repeated"),
     )
-    _add_limit(parser, 20, "queues; those with a configuration are always shown")
+    _add_limit(
+        parser,
+        20,
+        _(
+            "the number of queues; those with a configuration are always shown "
+            "(default: %(default)d)"
+        ),
+    )
 
 
-def _add_limit(parser: ArgumentParser, default: int, what: str) -> None:
+def _add_limit(parser: ArgumentParser, default: int, text: str) -> None:
     parser.add_argument(
         "--limit",
         type=whole_number,
         default=default,
         metavar="N",
-        help=f"the number of {what} (default: {default})",
+        help=text % {"default": default},
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="stats",
-        help="jobs by queue and state, rates, pressure and workers",
-        description="Show the queues, the fullest first. The numbers are stored counts: reading "
-        "them costs the same with any number of jobs. Rates are means of the last five minutes.",
-        examples="""\
+        help=gettext_lazy("jobs by queue and state, rates, pressure and workers"),
+        description=gettext_lazy(
+            "Show the queues, the fullest first. The numbers are stored "
+            "counts: reading them costs the same with any number of jobs. "
+            "Rates are means of the last five minutes."
+        ),
+        examples=gettext_lazy("""\
   manage.py ojs stats                          once
   manage.py ojs stats --watch                  again every two seconds, until Ctrl-C
-  manage.py ojs stats --queue email --json     for a script""",
+  manage.py ojs stats --queue email --json     for a script"""),
         add_arguments=_stats_arguments,
         run=_stats,
     ),
     Subcommand(
         name="workers",
-        help="the registered workers, and what they do",
-        description="Show the workers. A stale one has sent no heartbeat in time; workers rescue "
-        "its jobs and remove it.",
+        help=gettext_lazy("the registered workers, and what they do"),
+        description=gettext_lazy(
+            "Show the workers. A stale one has sent no heartbeat in time; "
+            "workers rescue its jobs and remove it."
+        ),
         examples="""\
   manage.py ojs workers
   manage.py ojs workers --json""",
-        add_arguments=lambda parser: _add_limit(parser, 100, "workers"),
+        add_arguments=lambda parser: _add_limit(
+            parser, 100, _("the number of workers (default: %(default)d)")
+        ),
         run=_workers,
     ),
 )

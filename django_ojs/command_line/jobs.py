@@ -5,11 +5,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
-from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
+from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
+from django_ojs.formatting import grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
@@ -31,23 +34,23 @@ _STYLES: Final = {
 }
 #: The time that matters in each state: a word, and a field.
 _TIMES: Final = {
-    State.SCHEDULED: ("due", "due_at"),
-    State.PENDING: ("pending", "created_at"),
-    State.AVAILABLE: ("waiting", "enqueued_at"),
-    State.ACTIVE: ("running", "started_at"),
-    State.RETRYABLE: ("due", "due_at"),
-    State.COMPLETED: ("finished", "finished_at"),
-    State.CANCELLED: ("cancelled", "finished_at"),
-    State.DISCARDED: ("discarded", "finished_at"),
+    State.SCHEDULED: (pgettext_lazy("before a time", "due"), "due_at"),
+    State.PENDING: (pgettext_lazy("before a duration", "pending"), "created_at"),
+    State.AVAILABLE: (pgettext_lazy("before a duration", "waiting"), "enqueued_at"),
+    State.ACTIVE: (pgettext_lazy("before a duration", "running"), "started_at"),
+    State.RETRYABLE: (pgettext_lazy("before a time", "due"), "due_at"),
+    State.COMPLETED: (pgettext_lazy("before a time", "finished"), "finished_at"),
+    State.CANCELLED: (pgettext_lazy("before a time", "cancelled"), "finished_at"),
+    State.DISCARDED: (pgettext_lazy("before a time", "discarded"), "finished_at"),
 }
 _COLUMNS: Final = (
-    TableColumn("ID"),
-    TableColumn("TYPE", shrinks=True),
-    TableColumn("QUEUE", shrinks=True),
-    TableColumn("STATE"),
-    TableColumn("ATTEMPTS", right=True),
-    TableColumn("TIME"),
-    TableColumn("ERROR", shrinks=True),
+    TableColumn(gettext_lazy("ID")),
+    TableColumn(gettext_lazy("TYPE"), shrinks=True),
+    TableColumn(gettext_lazy("QUEUE"), shrinks=True),
+    TableColumn(gettext_lazy("STATE")),
+    TableColumn(gettext_lazy("ATTEMPTS"), right=True),
+    TableColumn(gettext_lazy("TIME")),
+    TableColumn(gettext_lazy("ERROR"), shrinks=True),
 )
 #: What a job carries; shown with --args only.
 _PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint", "checkpoint")
@@ -66,7 +69,7 @@ def _row(job: Job, now: datetime) -> list[Cell | str]:
         str(job.pk),
         job.type,
         job.queue,
-        Cell("dead letter" if job.dead_letter else job.state, _STYLES.get(state, "")),
+        Cell(_("dead letter") if job.dead_letter else job.state, _STYLES.get(state, "")),
         f"{job.spent}/{job.max_attempts}",
         f"{word} {age(getattr(job, field), now)}",
         _error_type(job.error) or NONE,
@@ -114,20 +117,32 @@ def _jobs(console: Console, options: Options) -> int:
         try:
             after = cursor.read(options["after"], listing.order_of(which))
         except OJSError:
-            raise usage_error("--after must be the `next` of the same search.") from None
+            raise usage_error(_("--after must be the `next` of the same search.")) from None
     page = read_replica(console, lambda: first_of(which, options["limit"], after))
     end = None if page.end is None else cursor.write(page.end)
     if console.as_json:
         console.json({"jobs": [_summary(job) for job in page.jobs], "next": end})
         return OK
     if not page.jobs:
-        console.line("No job matches.")
+        console.line(_("No job matches."))
         return OK
     table_of(console, page.jobs)
     if end is not None:
         number, more = listing.count(which)
-        least = "at least " if more else ""
-        console.line(f"There are {least}{number:,} jobs. The next ones: --after '{end}'")
+        text = (
+            ngettext(
+                "There are at least %(number)s jobs. The next ones: --after '%(end)s'",
+                "There are at least %(number)s jobs. The next ones: --after '%(end)s'",
+                number,
+            )
+            if more
+            else ngettext(
+                "There are %(number)s jobs. The next ones: --after '%(end)s'",
+                "There are %(number)s jobs. The next ones: --after '%(end)s'",
+                number,
+            )
+        )
+        console.line(text % {"number": grouped(number), "end": end})
     return OK
 
 
@@ -147,21 +162,31 @@ def _show(console: Console, options: Options) -> int:
     word, field = _TIMES[state]
     console.line(f"{job.type} {job.pk}", "bold")
     lines = [
-        ("state", f"{state}{' (dead letter)' if job.dead_letter else ''}"),
-        (word, age(getattr(job, field), now)),
-        ("queue", f"{job.queue}, priority {job.priority}"),
-        ("attempts", f"{job.spent} of {job.max_attempts}"),
-        ("discarded", job.discard_reason),
-        ("worker", job.worker_id),
-        ("tags", ", ".join(job.tags)),
+        (str(word), age(getattr(job, field), now)),
+        (
+            _("queue"),
+            _("%(queue)s, priority %(priority)d") % {"queue": job.queue, "priority": job.priority},
+        ),
+        (
+            _("attempts"),
+            _("%(spent)d of %(most)d") % {"spent": job.spent, "most": job.max_attempts},
+        ),
+        (pgettext("before a time", "discarded"), job.discard_reason),
+        (_("worker"), job.worker_id),
+        (_("tags"), ", ".join(job.tags)),
+        (pgettext("before a time", "created"), _moment(job.created_at)),
+        (pgettext("before a time", "enqueued"), _moment(job.enqueued_at)),
+        (pgettext("before a time", "due"), _moment(job.due_at)),
+        (pgettext("before a time", "expires"), _moment(job.expires_at)),
+        (pgettext("before a time", "started"), _moment(job.started_at)),
+        (pgettext("before a time", "finished"), _moment(job.finished_at)),
     ]
-    lines += [
-        (name, _moment(getattr(job, f"{name}_at")))
-        for name in ("created", "enqueued", "due", "expires", "started", "finished")
-    ]
+    shown = _("%(state)s (dead letter)") % {"state": state} if job.dead_letter else state.value
+    name = _("state")
+    console.line(f"  {name:<10} {shown}", _STYLES.get(state, ""))
     for name, value in lines:
         if value:
-            console.line(f"  {name:<10} {value}", _STYLES.get(state, "") if name == "state" else "")
+            console.line(f"  {name:<10} {value}")
     if reason := why_not_running(job):
         console.line()
         console.line(f"  {reason.sentence}", "yellow")
@@ -175,7 +200,7 @@ def _show(console: Console, options: Options) -> int:
                     console.line(line)
     elif job.args or job.meta or job.result:
         console.line()
-        console.line("Arguments, metadata and result: --args.")
+        console.line(_("Arguments, metadata and result: --args."))
     return OK
 
 
@@ -185,9 +210,9 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
         return
     console.line()
     columns = [
-        TableColumn("ATTEMPT", right=True),
-        *(TableColumn(title) for title in ("OUTCOME", "ENDED", "RAN")),
-        *(TableColumn(title, shrinks=True) for title in ("WORKER", "ERROR")),
+        TableColumn(_("ATTEMPT"), right=True),
+        *(TableColumn(title) for title in (_("OUTCOME"), _("ENDED"), _("RAN"))),
+        *(TableColumn(title, shrinks=True) for title in (_("WORKER"), _("ERROR"))),
     ]
     rows = []
     for each in attempts:
@@ -247,27 +272,30 @@ def _jobs_arguments(parser: ArgumentParser) -> None:
         type=whole_number,
         default=50,
         metavar="N",
-        help="the number of jobs (default: 50)",
+        help=_("the number of jobs (default: 50)"),
     )
-    parser.add_argument("--after", metavar="NEXT", help="continue after an earlier page")
+    parser.add_argument("--after", metavar="NEXT", help=_("continue after an earlier page"))
 
 
 def _show_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the id of the job")
+    parser.add_argument("id", metavar="ID", help=_("the id of the job"))
     parser.add_argument(
         "--args",
         dest="payload",
         action="store_true",
-        help="show arguments, metadata, result and errors as well, without what ADMIN_REDACT hides",
+        help=_(
+            "show arguments, metadata, result and errors as well, without what ADMIN_REDACT hides"
+        ),
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="jobs",
-        help="find jobs",
-        description="List jobs, the newest or the most urgent first, without their arguments.\n\n"
-        + SEARCH_HELP,
+        help=gettext_lazy("find jobs"),
+        description=with_search_help(
+            gettext_lazy("List jobs, the newest or the most urgent first, without their arguments.")
+        ),
         examples="""\
   manage.py ojs jobs state:discarded queue:email
   manage.py ojs jobs 'type:invoice.* created:<2h'
@@ -277,9 +305,11 @@ SUBCOMMANDS: Final = (
     ),
     Subcommand(
         name="show",
-        help="one job, with the history of its runs",
-        description="Show a job. Its arguments, metadata, result and the messages of its errors "
-        "are shown with --args only.",
+        help=gettext_lazy("one job, with the history of its runs"),
+        description=gettext_lazy(
+            "Show a job. Its arguments, metadata, result and the messages of "
+            "its errors are shown with --args only."
+        ),
         examples="""\
   manage.py ojs show 019539a4-b68c-7def-8000-1a2b3c4d5e6f
   manage.py ojs show 019539a4-b68c-7def-8000-1a2b3c4d5e6f --args --json""",

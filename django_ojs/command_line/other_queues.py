@@ -9,11 +9,15 @@ from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
+from django_ojs.formatting import grouped
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.job_type import job_type_of
 from django_ojs.operations.access import audit, audit_trail
@@ -75,7 +79,7 @@ class _Import:
             for job, outcome in zip(jobs, outcomes, strict=True):
                 result = self.results[job.function]
                 (result.moved if outcome.moved else result.refused)[outcome.text] += 1
-            console.progress(f"{self.moved:,} jobs")
+            console.progress(counted_jobs(self.moved))
             last = jobs[-1].key
 
     def _move_batch(self, last: Any) -> tuple[list[WaitingJob], list[_Outcome]]:
@@ -97,7 +101,7 @@ class _Import:
         except OJSError as error:
             return _Outcome(False, error.message.removesuffix("."))
         except UnreadableArguments:
-            return _Outcome(False, "its arguments have an unknown form")
+            return _Outcome(False, _("its arguments have an unknown form"))
         except _Refused as error:
             return _Outcome(False, str(error))
 
@@ -126,9 +130,11 @@ class _Import:
         try:
             task = import_string(job.function)
         except ImportError:
-            raise _Refused("it cannot be imported") from None
+            raise _Refused(_("it cannot be imported")) from None
         if not isinstance(task, OJSTask):
-            raise _Refused("TASKS names another backend for it: name django_ojs.tasks.OJSBackend")
+            raise _Refused(
+                _("TASKS names another backend for it: name django_ojs.tasks.OJSBackend")
+            )
         try:
             task = task.using(queue_name=job.queue, priority=job.priority, run_after=job.due_at)
             task.get_backend().validate_task(task)
@@ -147,13 +153,16 @@ def _handler(function: str, types: dict[str, str]) -> Handler[..., Any]:
     if function in types:
         handler = get_handler(types[function])
         if handler is None:
-            raise _Refused(f"no handler has the type {types[function]}")
+            raise _Refused(_("no handler has the type %(type)s") % {"type": types[function]})
         return handler
     for type in registry.handlers:
         handler = get_handler(type)
         if handler is not None and function in (type, _path(handler)):
             return handler
-    raise _Refused(f"no handler has this function; name its type: --type {function}=TYPE")
+    raise _Refused(
+        _("no handler has this function; name its type: --type %(function)s=TYPE")
+        % {"function": function}
+    )
 
 
 def _path(handler: Handler[..., Any]) -> str:
@@ -163,7 +172,7 @@ def _path(handler: Handler[..., Any]) -> str:
 def _run(console: Console, options: Options) -> int:
     name, write = options["source"], options["write"]
     if not OTHER_QUEUES[name].exists():
-        raise usage_error(f"The database of the jobs has no tables of {name}.")
+        raise usage_error(_("The database of the jobs has no tables of %(name)s.") % {"name": name})
     found = _Import(name, dict(options["type"]), write=write)
     # First, because many transactions follow.
     entry = None
@@ -193,26 +202,36 @@ def _report(console: Console, source: str, found: _Import, *, written: bool) -> 
         return
     for name, each in results:
         for type, number in each.moved.items():
-            console.line(f"{name}: {number:,}, as {type}.")
+            console.line(
+                _("%(name)s: %(number)s, as %(type)s.")
+                % {"name": name, "number": grouped(number), "type": type}
+            )
         for reason, number in each.refused.items():
-            console.line(f"{name}: {number:,} not moved: {reason}.")
+            console.line(
+                _("%(name)s: %(number)s not moved: %(reason)s.")
+                % {"name": name, "number": grouped(number), "reason": reason}
+            )
     total = found.moved + found.refused
-    verb = "were" if written else "can be"
-    console.line(f"{found.moved:,} of {total:,} waiting jobs {verb} moved.")
+    text = (
+        _("%(number)s of %(total)s waiting jobs were moved.")
+        if written
+        else _("%(number)s of %(total)s waiting jobs can be moved.")
+    )
+    console.line(text % {"number": grouped(found.moved), "total": grouped(total)})
     if found.moved and not written:
-        console.note("Nothing was changed. Move them with --write.")
+        console.note(_("Nothing was changed. Move them with --write."))
 
 
 def _pair(text: str) -> tuple[str, str]:
-    function, _, type = text.partition("=")
+    function, _equals, type = text.partition("=")
     if not (function and type):
-        raise ArgumentTypeError("must be FUNCTION=TYPE, such as shop.tasks.send=email.send")
+        raise ArgumentTypeError(_("must be FUNCTION=TYPE, such as shop.tasks.send=email.send"))
     return function, type
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "source", choices=sorted(OTHER_QUEUES), help="the package of the other queue"
+        "source", choices=sorted(OTHER_QUEUES), help=_("the package of the other queue")
     )
     parser.add_argument(
         "--type",
@@ -220,23 +239,23 @@ def _add_arguments(parser: ArgumentParser) -> None:
         default=[],
         type=_pair,
         metavar="FUNCTION=TYPE",
-        help="the job type for a function whose handler has another function; may be repeated",
+        help=_("the job type for a function whose handler has another function; may be repeated"),
     )
-    parser.add_argument("--write", action="store_true", help="move them; without it, only check")
+    parser.add_argument("--write", action="store_true", help=_("move them; without it, only check"))
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="import-from",
-        help="move the waiting jobs of another queue",
-        description="""\
+        help=gettext_lazy("move the waiting jobs of another queue"),
+        description=gettext_lazy("""\
 Move the jobs that wait in the tables of another queue. Each is enqueued here and taken from there
 in one transaction: it is never in both and never in neither, also while workers of both queues
 run. Running and finished jobs stay. The tables must be in the database of the jobs.
 
 A job goes to the handler of its function; --type names the job type of another handler. Arguments,
 priority and due time are kept, and attempts start anew. A job that cannot be moved stays where it
-is: its function is named with the reason, and the exit code is 1.""",
+is: its function is named with the reason, and the exit code is 1."""),
         examples="""\
   manage.py ojs import-from procrastinate
   manage.py ojs import-from procrastinate --type shop.tasks.send=email.send --write

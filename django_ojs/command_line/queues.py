@@ -4,13 +4,17 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error
+from django_ojs.formatting import StrOrPromise
 from django_ojs.operations import queues
 from django_ojs.operations.access import audit
 from django_ojs.spec.errors import NotFound, OJSError
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.suggestions import nearest
 
 #: Known queues that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200
@@ -22,13 +26,22 @@ def known_queue(name: str) -> queues.QueueStatus:
         return queues.get(name)
     except NotFound:
         names = [each.name for each in queues.busiest(limit=_MOST_NAMES).queues]
-        hint = did_you_mean(name, names) if names else "No queue has had a job yet."
-        raise usage_error(f"There is no queue {name!r}. {hint}") from None
+        near = nearest(name, names)
+        if not names:
+            text = _("There is no queue %(name)r. No queue has had a job yet.")
+        elif near is None:
+            text = _("There is no queue %(name)r. The names are %(known)s.")
+        else:
+            text = _("There is no queue %(name)r. Did you mean %(near)s?")
+        values = {"name": name, "near": near, "known": ", ".join(names)}
+        raise usage_error(text % values) from None
     except OJSError as error:
         raise usage_error(error.message) from None
 
 
-def _each(change: Callable[..., Any], event: str, text: str) -> Callable[[Console, Options], int]:
+def _each(
+    change: Callable[..., Any], event: str, text: StrOrPromise
+) -> Callable[[Console, Options], int]:
     def run(console: Console, options: Options) -> int:
         # All names are checked before the first queue changes.
         for name in options["queues"]:
@@ -37,7 +50,7 @@ def _each(change: Callable[..., Any], event: str, text: str) -> Callable[[Consol
             change(name, by=operator())
             audit.note(event, principal=operator(), queue=name)
             if not console.as_json:
-                console.line(f"Queue {name} is {text}")
+                console.line(str(text % {"queue": name}))
         if console.as_json:
             states = {name: queues.get(name).state.value for name in options["queues"]}
             console.json({"queues": states})
@@ -47,25 +60,35 @@ def _each(change: Callable[..., Any], event: str, text: str) -> Callable[[Consol
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", nargs="+", metavar="QUEUE", help="the name of a queue")
+    parser.add_argument("queues", nargs="+", metavar="QUEUE", help=_("the name of a queue"))
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="pause",
-        help="stop workers from fetching the jobs of a queue",
-        description="Pause queues: they accept jobs, and workers fetch none. Running jobs "
-        "continue. To pause a paused queue changes nothing.",
+        help=gettext_lazy("stop workers from fetching the jobs of a queue"),
+        description=gettext_lazy(
+            "Pause queues: they accept jobs, and workers fetch none. Running "
+            "jobs continue. To pause a paused queue changes nothing."
+        ),
         examples="  manage.py ojs pause email reports",
         add_arguments=_arguments,
-        run=_each(queues.pause, "queue.paused", "paused: it accepts jobs, and workers fetch none."),
+        run=_each(
+            queues.pause,
+            "queue.paused",
+            gettext_lazy("Queue %(queue)s is paused: it accepts jobs, and workers fetch none."),
+        ),
     ),
     Subcommand(
         name="resume",
-        help="let workers fetch the jobs of a queue again",
-        description="Resume paused queues.",
+        help=gettext_lazy("let workers fetch the jobs of a queue again"),
+        description=gettext_lazy("Resume paused queues."),
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
-        run=_each(queues.resume, "queue.resumed", "resumed: workers fetch its jobs again."),
+        run=_each(
+            queues.resume,
+            "queue.resumed",
+            gettext_lazy("Queue %(queue)s is resumed: workers fetch its jobs again."),
+        ),
     ),
 )

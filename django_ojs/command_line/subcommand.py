@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.core.management.base import CommandError
+from django.utils.translation import gettext as _
 
 from django_ojs.command_line.console import Console
+from django_ojs.formatting import StrOrPromise
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 
@@ -27,9 +29,9 @@ class Subcommand:
     """
 
     name: str
-    help: str
-    description: str
-    examples: str
+    help: StrOrPromise
+    description: StrOrPromise
+    examples: StrOrPromise
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Console, Options], int]
 
@@ -42,19 +44,19 @@ def usage_error(message: str) -> CommandError:
 def add_confirmation(parser: ArgumentParser) -> None:
     """Add the arguments of a subcommand that changes several jobs."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would change, and change nothing"
+        "--dry-run", action="store_true", help=_("show what would change, and change nothing")
     )
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="do not ask; needed for more than one job where stdin is not a terminal",
+        help=_("do not ask; needed for more than one job where stdin is not a terminal"),
     )
 
 
 def whole_number(text: str) -> int:
     """Parse a whole number of at least 1."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= 1_000_000):
-        raise ArgumentTypeError("must be a whole number from 1 to 1000000")
+        raise ArgumentTypeError(_("must be a whole number from 1 to 1000000"))
     return int(text)
 
 
@@ -65,5 +67,5 @@ def duration(text: str) -> timedelta:
     except OJSError:
         found = timedelta(0)
     if not found:
-        raise ArgumentTypeError("must be a duration such as 90s, 12h, 7d or P30D")
+        raise ArgumentTypeError(_("must be a duration such as 90s, 12h, 7d or P30D"))
     return found

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.searching import SEARCH_HELP, add_search, filter_of
+from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
+from django_ojs.formatting import grouped
 from django_ojs.models import Job
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -49,16 +54,21 @@ def _export(console: Console, options: Options) -> int:
             console.json(envelope.render(job))
             offloaded += "offloaded" in job.options
             if number % PROGRESS == 0:
-                console.progress(f"{number:,} jobs")
+                console.progress(counted_jobs(number))
     finally:
         # Also when its reader ends early: it has these jobs.
         audit.note("jobs.exported", principal=operator(), jobs=number)
     console.progress("")
-    console.note(f"Exported jobs: {number:,}, with their arguments.")
+    console.note(
+        _("Exported jobs: %(number)s, with their arguments.") % {"number": grouped(number)}
+    )
     if offloaded:
         console.note(
-            f"Jobs with arguments in the bucket of OFFLOAD: {offloaded:,}. They are not in the "
-            "export, and are deleted with the jobs."
+            _(
+                "Jobs with arguments in the bucket of OFFLOAD: %(offloaded)s. They "
+                "are not in the export, and are deleted with the jobs."
+            )
+            % {"offloaded": grouped(offloaded)}
         )
     return OK
 
@@ -80,24 +90,28 @@ class _Import:
         for number, line in _lines(lines, longest):
             try:
                 if line is None:
-                    raise InvalidRequest(f"The line has more than {longest:,} bytes.")
+                    raise InvalidRequest(
+                        _("The line has more than %(longest)s bytes.")
+                        % {"longest": grouped(longest)}
+                    )
                 if line.strip():
                     self._add(number, line)
             except OJSError as error:
                 self._refuse(number, error.message)
             if number % PROGRESS == 0:
-                self._console.progress(f"{number:,} lines")
+                text = ngettext("%(number)s line", "%(number)s lines", number)
+                self._console.progress(text % {"number": grouped(number)})
         self._flush()
         self._console.progress("")
 
     def _add(self, number: int, line: bytes) -> None:
         data = json.loads(line, exact_integers=settings().limits.exact_integers)
         if not isinstance(data, dict):
-            raise InvalidRequest("The line must be a JSON object: the envelope of a job.")
+            raise InvalidRequest(_("The line must be a JSON object: the envelope of a job."))
         state = data.get("state")
         if state is not None and state not in [*State]:
             # It would be enqueued, although a job of another state may have run already.
-            raise InvalidRequest(f"state must be one of {', '.join(State)}.")
+            raise InvalidRequest(_("state must be one of %(state)s.") % {"state": ", ".join(State)})
         if state == State.RETRYABLE and data.get("next_attempt_at") is not None:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
@@ -120,8 +134,11 @@ class _Import:
             if data.get("state") in _RUNS_AGAIN and not self._rerun:
                 self._refuse(
                     number,
-                    f"The job was {data['state']} when it was exported, and would run again. "
-                    "--rerun imports such jobs.",
+                    _(
+                        "The job was %(state)s when it was exported, and would run again. "
+                        "--rerun imports such jobs."
+                    )
+                    % {"state": data["state"]},
                 )
                 continue
             if key is not None:
@@ -135,7 +152,7 @@ class _Import:
     def _store(self, batch: list[tuple[int, dict[str, Any]]]) -> None:
         while batch:
             try:
-                results = _push([data for _, data in batch])
+                results = _push([data for _line, data in batch])
             except OJSError as error:
                 index = error.details.get("index")
                 if index is None and len(batch) > 1:
@@ -156,13 +173,18 @@ class _Import:
 
     def _exists(self, number: int, key: object) -> None:
         self.counts["existing"] += 1
-        self._console.note(f"line {number}: the job {key} exists already, and is left as it is.")
+        self._console.note(
+            _("line %(number)s: the job %(key)s exists already, and is left as it is.")
+            % {"number": number, "key": key}
+        )
 
     def _refuse(self, number: int, message: str) -> None:
         self.counts["refused"] += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append({"line": number, "error": message})
-        self._console.note(f"line {number}: {message}")
+        self._console.note(
+            _("line %(number)s: %(message)s") % {"number": number, "message": message}
+        )
 
 
 def _read(data: dict[str, Any]) -> Envelope:
@@ -178,7 +200,7 @@ def _push(batch: Sequence[dict[str, Any]]) -> list[EnqueuedJob]:
 
 
 def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:
-    return [UUID(data["id"]) for _, data in batch if data.get("id")]
+    return [UUID(data["id"]) for _line, data in batch if data.get("id")]
 
 
 def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
@@ -201,7 +223,9 @@ def _opened(name: str) -> AbstractContextManager[BinaryIO]:
     try:
         return Path(name).open("rb")
     except OSError as error:
-        raise usage_error(f"{name} cannot be read: {error.strerror}.") from None
+        raise usage_error(
+            _("%(name)s cannot be read: %(strerror)s.") % {"name": name, "strerror": error.strerror}
+        ) from None
 
 
 def _counts(found: _Import, names: Iterable[str]) -> dict[str, int]:
@@ -228,33 +252,40 @@ def _import(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({**counts, "errors": found.errors})
     else:
-        console.line(", ".join(f"{number:,} {each}" for each, number in counts.items()) + ".")
+        console.line(
+            ", ".join(f"{grouped(number)} {each}" for each, number in counts.items()) + "."
+        )
     return FAILED if counts["refused"] else OK
 
 
 def _import_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="JSON lines (default: stdin)"
+        "file", nargs="?", default="-", metavar="FILE", help=_("JSON lines (default: stdin)")
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="check each line and whether its id exists, and store nothing",
+        help=_("check each line and whether its id exists, and store nothing"),
     )
     parser.add_argument(
         "--rerun",
         action="store_true",
-        help="also import jobs that were running or had ended: they run again",
+        help=_("also import jobs that were running or had ended: they run again"),
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="export",
-        help="write jobs as JSON lines",
-        description="Write the envelopes of jobs to stdout, one in a line, with their arguments, "
-        "metadata and\nresults: ADMIN_REDACT hides nothing here. Jobs that change meanwhile are "
-        "written as they are when\nthey are read.\n\n" + SEARCH_HELP,
+        help=gettext_lazy("write jobs as JSON lines"),
+        description=with_search_help(
+            gettext_lazy(
+                "Write the envelopes of jobs to stdout, one in a line, with their "
+                "arguments, metadata and\nresults: ADMIN_REDACT hides nothing here. "
+                "Jobs that change meanwhile are written as they are when\nthey are "
+                "read."
+            )
+        ),
         examples="""\
   manage.py ojs export > jobs.jsonl
   manage.py ojs export --state discarded --queue email > failed.jsonl
@@ -264,12 +295,12 @@ SUBCOMMANDS: Final = (
     ),
     Subcommand(
         name="import",
-        help="enqueue the jobs of an export",
-        description="""\
+        help=gettext_lazy("enqueue the jobs of an export"),
+        description=gettext_lazy("""\
 Enqueue the job of each line, as PUSH does: with the same checks, middleware, unique policies and
 bounds. An id that exists is reported and left as it is, so an import can be repeated. Attempts
 start anew; a retryable job waits until its next attempt was due. Refused lines are named on stderr,
-and make the exit code 1.""",
+and make the exit code 1."""),
         examples="""\
   manage.py ojs import jobs.jsonl --dry-run
   manage.py ojs import jobs.jsonl

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from django_ojs.formatting import StrOrPromise
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DoctorFinding:
@@ -22,7 +24,7 @@ class Check:
     """
 
     name: str
-    about: str
+    about: StrOrPromise
     run: Callable[[], Iterable[DoctorFinding]]
     repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True

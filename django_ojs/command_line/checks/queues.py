@@ -1,13 +1,16 @@
 """Queues and the workers that fetch from them."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
+from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health, queue_overview
@@ -19,9 +22,9 @@ from django_ojs.storage.figures import oldest_available, rollup_queries
 MOST_QUEUES: Final = 500
 
 _WHEN_FULL: Final = {
-    "reject": "Enqueues are rejected.",
-    "block": "Enqueues wait for room, then fail.",
-    "drop_oldest": "Its oldest jobs are dropped for new ones.",
+    "reject": gettext_lazy("Enqueues are rejected."),
+    "block": gettext_lazy("Enqueues wait for room, then fail."),
+    "drop_oldest": gettext_lazy("Its oldest jobs are dropped for new ones."),
 }
 
 
@@ -29,8 +32,10 @@ def _bounds() -> Iterator[DoctorFinding]:
     if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
         return
     if names := unbounded():
-        found, _, why = message(names).partition(": ")
-        yield DoctorFinding(found=f"{found}.", why=why[:1].upper() + why[1:], cure=BOUND_HINT)
+        found, _colon, why = message(names).partition(": ")
+        yield DoctorFinding(
+            found=_("%(found)s.") % {"found": found}, why=why[:1].upper() + why[1:], cure=BOUND_HINT
+        )
 
 
 def _queues() -> Iterator[DoctorFinding]:
@@ -55,81 +60,147 @@ def _queues() -> Iterator[DoctorFinding]:
 
 
 def _finding(each: health.Finding) -> DoctorFinding:
-    since = f" for {age(each.since, timezone.now())}" if each.since else ""
+    found, why, cure = _texts(each)
+    return DoctorFinding(found=found, why=why, cure=cure)
+
+
+def _texts(each: health.Finding) -> tuple[str, str, str]:
+    """Return what was found, why it matters, and what to do."""
+    values = {
+        "queue": each.queue,
+        "type": each.type,
+        "number": grouped(each.number),
+        "of": grouped(each.of),
+        "age": age(each.since, timezone.now()),
+        "text": each.text,
+        "refused": grouped(each.refused),
+        "dropped": grouped(each.dropped),
+    }
     match each.kind:
         case "maintenance":
-            return DoctorFinding(
-                found=f"Maintenance mode is on{since}: {each.text or 'no reason was given'}.",
-                why="Workers fetch no job of any queue.",
-                cure="End it on the overview of the admin, or over HTTP.",
+            return (
+                _maintenance(each) % values,
+                _("Workers fetch no job of any queue."),
+                _("End it on the overview of the admin, or over HTTP."),
             )
         case "full" | "near":
-            full = each.kind == "full"
-            return DoctorFinding(
-                found=f"Queue {each.queue} is {'full' if full else 'nearly full'}{since}: "
-                f"{each.number:,} of {each.of:,}{_refused(each)}.",
-                why=_WHEN_FULL[str(each.text)]
-                if full
-                else f"When it is full: {_WHEN_FULL[str(each.text)]}",
-                cure=f"Start more workers with --queues {each.queue}, see which jobs wait "
-                f"(`manage.py ojs jobs queue:{each.queue} state:available`), or raise its bound.",
+            why = str(_WHEN_FULL[str(each.text)])
+            if each.kind == "near":
+                why = _("When it is full: %(consequence)s") % {"consequence": why}
+            cure = _(
+                "Start more workers with --queues %(queue)s, see which jobs wait "
+                "(`manage.py ojs jobs queue:%(queue)s state:available`), or raise its bound."
             )
+            return _full(each, values), why, cure % values
         case "refused":
-            return DoctorFinding(
-                found=f"Queue {each.queue} was full in the last hour{_refused(each)}.",
-                why="Those jobs did not run.",
-                cure=f"Start more workers with --queues {each.queue}, or raise its bound.",
+            return (
+                _with_refused(each, _("Queue %(queue)s was full in the last hour") % values),
+                _("Those jobs did not run."),
+                _("Start more workers with --queues %(queue)s, or raise its bound.") % values,
             )
         case "late":
-            return DoctorFinding(
-                found=f"The oldest available job of {each.queue} has waited"
-                f"{since.removeprefix(' for')}; {each.number:,} wait.",
-                why="Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows.",
-                cure=f"Start more workers with --queues {each.queue}, or see what their jobs do "
-                f"(`manage.py ojs jobs queue:{each.queue} state:active`).",
+            return (
+                _("The oldest available job of %(queue)s has waited %(age)s; %(number)s wait.")
+                % values,
+                _("Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows."),
+                _(
+                    "Start more workers with --queues %(queue)s, or see what their jobs do "
+                    "(`manage.py ojs jobs queue:%(queue)s state:active`)."
+                )
+                % values,
             )
         case "failing":
-            return DoctorFinding(
-                found=f"Runs of {each.type} that failed in the last {health.FAILURE_MINUTES} "
-                f"minutes, in the queue {each.queue}: {each.number:,} of {each.of:,}.",
-                why="More fail than OJS['WARN_FAILURE_RATE'] allows.",
-                cure=f"See their errors: `manage.py ojs jobs type:{each.type} "
-                "state:retryable,discarded`.",
+            return (
+                _(
+                    "Runs of %(type)s that failed in the last %(minutes)d minutes, in the queue "
+                    "%(queue)s: %(number)s of %(of)s."
+                )
+                % {**values, "minutes": health.FAILURE_MINUTES},
+                _("More fail than OJS['WARN_FAILURE_RATE'] allows."),
+                _("See their errors: `manage.py ojs jobs type:%(type)s state:retryable,discarded`.")
+                % values,
             )
         case "unworked":
-            return DoctorFinding(
-                found=f"No worker fetches the available jobs of {each.queue}: {each.number:,}.",
-                why="They never run.",
-                cure=f"Start a worker: `manage.py ojs_worker --queues {each.queue}`.",
+            return (
+                _("No worker fetches the available jobs of %(queue)s: %(number)s.") % values,
+                _("They never run."),
+                _("Start a worker: `manage.py ojs_worker --queues %(queue)s`.") % values,
             )
         case "stale":
-            return DoctorFinding(
-                found=f"Workers that have sent no heartbeat in time: {each.number:,}.",
-                why="Their jobs do not run until another worker rescues them.",
-                cure="See `manage.py ojs workers`. Maintenance of any running worker removes them.",
+            return (
+                _("Workers that have sent no heartbeat in time: %(number)s.") % values,
+                _("Their jobs do not run until another worker rescues them."),
+                _("See `manage.py ojs workers`. Maintenance of any running worker removes them."),
             )
         case "dead_letters":
-            more = "at least " if each.capped else ""
-            return DoctorFinding(
-                found=f"Jobs that became dead letters in the last hour: {more}{each.number:,}.",
-                why="They have spent their attempts, and do not run again by themselves.",
-                cure="See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
-                "`manage.py ojs retry is:dead 'ended:<1h'`.",
+            found = (
+                _("Jobs that became dead letters in the last hour: at least %(number)s.")
+                if each.capped
+                else _("Jobs that became dead letters in the last hour: %(number)s.")
+            )
+            return (
+                found % values,
+                _("They have spent their attempts, and do not run again by themselves."),
+                _(
+                    "See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
+                    "`manage.py ojs retry is:dead 'ended:<1h'`."
+                ),
             )
         case "paused":
-            return DoctorFinding(
-                found=f"Queue {each.queue} is paused{since}; waiting jobs: {each.number:,}.",
-                why="Workers fetch none of them.",
-                cure=f"`manage.py ojs resume {each.queue}`, when its cause is over.",
+            found = (
+                _("Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s.")
+                if each.since
+                else _("Queue %(queue)s is paused; waiting jobs: %(number)s.")
             )
-        case _:
+            return (
+                found % values,
+                _("Workers fetch none of them."),
+                _("`manage.py ojs resume %(queue)s`, when its cause is over.") % values,
+            )
+        case _other:
             raise AssertionError(f"It has a check of its own: {each.kind}.")
 
 
-def _refused(each: health.Finding) -> str:
-    numbers = ((each.refused, "refused"), (each.dropped, "dropped"))
-    counted = [f"{number:,} {word}" for number, word in numbers if number]
-    return f", {' and '.join(counted)}" if counted else ""
+def _maintenance(each: health.Finding) -> str:
+    if each.since and each.text:
+        return _("Maintenance mode is on for %(age)s: %(text)s.")
+    if each.since:
+        return _("Maintenance mode is on for %(age)s: no reason was given.")
+    if each.text:
+        return _("Maintenance mode is on: %(text)s.")
+    return _("Maintenance mode is on: no reason was given.")
+
+
+def _full(each: health.Finding, values: Mapping[str, Any]) -> str:
+    if each.kind == "full":
+        text = (
+            _("Queue %(queue)s is full for %(age)s: %(number)s of %(of)s")
+            if each.since
+            else _("Queue %(queue)s is full: %(number)s of %(of)s")
+        )
+    else:
+        text = (
+            _("Queue %(queue)s is nearly full for %(age)s: %(number)s of %(of)s")
+            if each.since
+            else _("Queue %(queue)s is nearly full: %(number)s of %(of)s")
+        )
+    return _with_refused(each, text % values)
+
+
+def _with_refused(each: health.Finding, found: str) -> str:
+    """Return a sentence with the numbers of the jobs that the queue refused and dropped."""
+    text = "%(found)s."
+    if each.refused and each.dropped:
+        text = _("%(found)s, %(refused)s refused and %(dropped)s dropped.")
+    elif each.refused:
+        text = _("%(found)s, %(refused)s refused.")
+    elif each.dropped:
+        text = _("%(found)s, %(dropped)s dropped.")
+    return text % {
+        "found": found,
+        "refused": grouped(each.refused),
+        "dropped": grouped(each.dropped),
+    }
 
 
 def _lost() -> Iterator[DoctorFinding]:
@@ -138,42 +209,70 @@ def _lost() -> Iterator[DoctorFinding]:
         return
     for worker_id, jobs in lost.jobs_of.most_common():
         yield DoctorFinding(
-            found=f"The worker {worker_id or 'without an id'} died, or stopped reporting, in the "
-            f"last hour; jobs that it held: {jobs:,}{_in_common(lost)}.",
-            why="They run again, and what their handlers had done may be done twice.",
-            cure="See the log of the worker and of the system (out of memory, kill, a reboot). "
-            "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers.",
+            found=_died(lost)
+            % {
+                "worker": worker_id or _("without an id"),
+                "number": grouped(jobs),
+                "job": lost.job,
+                "type": lost.type,
+            },
+            why=_("They run again, and what their handlers had done may be done twice."),
+            cure=_(
+                "See the log of the worker and of the system (out of memory, kill, a reboot). "
+                "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers."
+            ),
         )
 
 
-def _in_common(lost: health.LostWorkers) -> str:
-    if len(lost.jobs_of) < 2 or not (lost.job or lost.type):
-        return ""
-    same = f"the job {lost.job}" if lost.job else f"jobs of the type {lost.type}"
-    return f"; each worker that died held {same}"
+def _died(lost: health.LostWorkers) -> str:
+    if len(lost.jobs_of) > 1 and lost.job:
+        return _(
+            "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
+            "held: %(number)s; each worker that died held the job %(job)s."
+        )
+    if len(lost.jobs_of) > 1 and lost.type:
+        return _(
+            "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
+            "held: %(number)s; each worker that died held jobs of the type %(type)s."
+        )
+    return _(
+        "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it held: "
+        "%(number)s."
+    )
 
 
 def _keys() -> Iterator[DoctorFinding]:
     for key in key_expiry.problems():
         if key.refused_at is not None:
-            ago = age(key.refused_at, timezone.now())
-            found = f"The API key {key.name} is refused, the last time {ago} ago"
-            why = "The requests of a program fail with 401."
-            cure = "Give the program a valid key: `manage.py ojs_apikey list`, or create one."
+            found = _("The API key %(name)s is refused, the last time %(age)s ago.") % {
+                "name": key.name,
+                "age": age(key.refused_at, timezone.now()),
+            }
+            why = _("The requests of a program fail with 401.")
+            cure = _("Give the program a valid key: `manage.py ojs_apikey list`, or create one.")
         else:
-            found = f"The API key {key.name} expires {age(key.expires_at, timezone.now())}"
-            why = "From then on the requests of its programs fail with 401."
+            found = _("The API key %(name)s expires %(age)s.") % {
+                "name": key.name,
+                "age": age(key.expires_at, timezone.now()),
+            }
+            why = _("From then on the requests of its programs fail with 401.")
             cure = (
-                f"Give its programs the key {key.replaced_by}."
+                _("Give its programs the key %(replaced_by)s.") % {"replaced_by": key.replaced_by}
                 if key.replaced_by
-                else f"`manage.py ojs_apikey replace {key.prefix}`; give its programs the new key."
+                else _("`manage.py ojs_apikey replace %(prefix)s`; give its programs the new key.")
+                % {"prefix": key.prefix}
             )
-        yield DoctorFinding(found=f"{found}. {key_expiry.sentence(key)}", why=why, cure=cure)
+        yield DoctorFinding(
+            found=_("%(found)s %(sentence)s")
+            % {"found": found, "sentence": key_expiry.sentence(key)},
+            why=why,
+            cure=cure,
+        )
 
 
 CHECKS: Final = (
-    Check(name="bounds", about="The bounds of the queues", run=_bounds),
-    Check(name="queues", about="The queues and their workers", run=_queues),
-    Check(name="lost-workers", about="Workers that died lately", run=_lost),
-    Check(name="api-keys", about="The API keys in use", run=_keys),
+    Check(name="bounds", about=gettext_lazy("The bounds of the queues"), run=_bounds),
+    Check(name="queues", about=gettext_lazy("The queues and their workers"), run=_queues),
+    Check(name="lost-workers", about=gettext_lazy("Workers that died lately"), run=_lost),
+    Check(name="api-keys", about=gettext_lazy("The API keys in use"), run=_keys),
 )

@@ -6,10 +6,13 @@ from typing import Final
 
 from django.db import Error as DatabaseError
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import short_duration
 from django_ojs.conf import settings
+from django_ojs.formatting import grouped
 from django_ojs.operations.figures.health import OLD
 from django_ojs.storage import database, replica
 from django_ojs.storage.dialects.base import HorizonHolder
@@ -26,9 +29,9 @@ TRANSACTIONS: Final = 1_000_000
 #: The difference of the clocks that is left out.
 CLOCK: Final = timedelta(seconds=1)
 
-_SLOWER: Final = (
-    "VACUUM cannot remove rows that were changed since: tables grow, and claims read more and more "
-    "dead rows."
+_SLOWER: Final = gettext_lazy(
+    "VACUUM cannot remove rows that were changed since: tables grow, "
+    "and claims read more and more dead rows."
 )
 
 
@@ -36,18 +39,28 @@ def _bloat() -> Iterator[DoctorFinding]:
     for table in database.dialect().table_use(database.connection()):
         if not table.autovacuum:
             yield DoctorFinding(
-                found=f"Autovacuum is off for {table.name}.",
-                why="Dead rows stay: the table grows, and claims get slower with each job.",
-                cure=f"ALTER TABLE {table.name} RESET (autovacuum_enabled); and autovacuum = on in "
-                "postgresql.conf.",
+                found=_("Autovacuum is off for %(table)s.") % {"table": table.name},
+                why=_("Dead rows stay: the table grows, and claims get slower with each job."),
+                cure=_(
+                    "ALTER TABLE %(table)s RESET (autovacuum_enabled); and autovacuum "
+                    "= on in postgresql.conf."
+                )
+                % {"table": table.name},
             )
         if table.dead > DEAD_ROWS and table.dead > table.live * DEAD_SHARE:
             yield DoctorFinding(
-                found=f"{table.name} has {table.dead:,} dead rows and {table.live:,} live ones.",
-                why="Claims and pages read the dead rows too, and the table stays larger than its "
-                "jobs.",
-                cure=f"VACUUM (ANALYZE) {table.name}; If they stay: see what holds the horizon. If "
-                "they come back: make autovacuum run more often on this table.",
+                found=_("%(table)s has %(dead)s dead rows and %(live)s live ones.")
+                % {"table": table.name, "dead": grouped(table.dead), "live": grouped(table.live)},
+                why=_(
+                    "Claims and pages read the dead rows too, and the table stays "
+                    "larger than its jobs."
+                ),
+                cure=_(
+                    "VACUUM (ANALYZE) %(table)s; If they stay: see what holds the "
+                    "horizon. If they come back: make autovacuum run more often on "
+                    "this table."
+                )
+                % {"table": table.name},
             )
         if (
             table.needed is not None
@@ -55,12 +68,21 @@ def _bloat() -> Iterator[DoctorFinding]:
             and table.needed < table.size * NEEDED_SHARE
         ):
             yield DoctorFinding(
-                found=f"{table.name} has {table.size >> 20:,} MiB, and its rows need about "
-                f"{table.needed >> 20:,} MiB.",
-                why="The empty space is used again, but never given back: scans, backups and the "
-                "cache pay for it.",
-                cure=f"VACUUM (FULL, ANALYZE) {table.name}; It locks the table until it is done: "
-                "stop the workers and the site, or use pg_repack.",
+                found=_("%(table)s has %(size)s MiB, and its rows need about %(needed)s MiB.")
+                % {
+                    "table": table.name,
+                    "size": grouped(table.size >> 20),
+                    "needed": grouped(table.needed >> 20),
+                },
+                why=_(
+                    "The empty space is used again, but never given back: scans, "
+                    "backups and the cache pay for it."
+                ),
+                cure=_(
+                    "VACUUM (FULL, ANALYZE) %(table)s; It locks the table until it is "
+                    "done: stop the workers and the site, or use pg_repack."
+                )
+                % {"table": table.name},
             )
 
 
@@ -69,35 +91,66 @@ def _horizon() -> Iterator[DoctorFinding]:
         match holder.kind:
             case "transaction" if _is_old(holder):
                 yield DoctorFinding(
-                    found=f"A transaction has been open for {_age(holder)}: session {holder.name} "
-                    f"({holder.detail}).",
-                    why=_SLOWER,
-                    cure=f"See what it does (SELECT query FROM pg_stat_activity WHERE pid = "
-                    f"{holder.name};), and end it: SELECT pg_terminate_backend({holder.name});",
+                    found=_(
+                        "A transaction has been open for %(age)s: session %(name)s (%(detail)s)."
+                    )
+                    % {"age": _age(holder), "name": holder.name, "detail": holder.detail},
+                    why=str(_SLOWER),
+                    cure=_(
+                        "See what it does (SELECT query FROM pg_stat_activity WHERE pid = "
+                        "%(name)s;), and end it: SELECT pg_terminate_backend(%(name)s);"
+                    )
+                    % {"name": holder.name},
                 )
             case "prepared" if _is_old(holder):
                 yield DoctorFinding(
-                    found=f"The prepared transaction {holder.name!r} of {holder.detail} has been "
-                    f"open for {_age(holder)}.",
-                    why=f"{_SLOWER} It keeps its locks, also over a restart.",
+                    found=_(
+                        "The prepared transaction %(name)r of %(detail)s has been open for %(age)s."
+                    )
+                    % {"name": holder.name, "detail": holder.detail, "age": _age(holder)},
+                    why=f"{_SLOWER} {_('It keeps its locks, also over a restart.')}",
                     cure=f"COMMIT PREPARED '{holder.name}'; or ROLLBACK PREPARED '{holder.name}';",
                 )
             case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:
-                used = "is not used" if not holder.active else "is behind"
+                text = (
+                    _(
+                        "The replication slot %(name)s (%(detail)s) is behind; it keeps "
+                        "%(transactions)s transactions and %(size)s MiB of WAL."
+                    )
+                    if holder.active
+                    else _(
+                        "The replication slot %(name)s (%(detail)s) is not used; it keeps "
+                        "%(transactions)s transactions and %(size)s MiB of WAL."
+                    )
+                )
                 yield DoctorFinding(
-                    found=f"The replication slot {holder.name} ({holder.detail}) {used}; it keeps "
-                    f"{holder.transactions or 0:,} transactions and "
-                    f"{(holder.wal_bytes or 0) >> 20:,} MiB of WAL.",
-                    why=f"The disk fills with WAL that nothing reads. {_SLOWER}",
-                    cure="Start its subscriber; or, if there is none any more: SELECT "
-                    f"pg_drop_replication_slot('{holder.name}');",
+                    found=text
+                    % {
+                        "name": holder.name,
+                        "detail": holder.detail,
+                        "transactions": grouped(holder.transactions or 0),
+                        "size": grouped((holder.wal_bytes or 0) >> 20),
+                    },
+                    why=f"{_('The disk fills with WAL that nothing reads.')} {_SLOWER}",
+                    cure=_(
+                        "Start its subscriber; or, if there is none any more: SELECT "
+                        "pg_drop_replication_slot('%(name)s');"
+                    )
+                    % {"name": holder.name},
                 )
             case "replica" if (holder.transactions or 0) >= TRANSACTIONS:
                 yield DoctorFinding(
-                    found=f"The replica {holder.name} ({holder.detail}) holds the horizon "
-                    f"{holder.transactions:,} transactions back.",
-                    why=_SLOWER,
-                    cure="End its long queries, or set hot_standby_feedback = off on it.",
+                    found=_(
+                        "The replica %(name)s (%(detail)s) holds the horizon "
+                        "%(transactions)s transactions back."
+                    )
+                    % {
+                        "name": holder.name,
+                        "detail": holder.detail,
+                        "transactions": grouped(holder.transactions or 0),
+                    },
+                    why=str(_SLOWER),
+                    cure=_("End its long queries, or set hot_standby_feedback = off on it."),
                 )
 
 
@@ -115,19 +168,30 @@ def _pooler() -> Iterator[DoctorFinding]:
         return
     if settings().notify:
         yield DoctorFinding(
-            found="The connection goes through a pooler (such as PgBouncer in transaction mode), "
-            "and NOTIFY is on.",
-            why="LISTEN does not work there: workers find jobs by polling, up to POLL_INTERVAL "
-            "later, and a worker that died is noticed by its missed heartbeats only. Each enqueue "
-            "still pays for a notification.",
-            cure="Connect the workers to PostgreSQL directly, and the site through the pooler; or "
-            "accept polling: OJS = {'NOTIFY': False}.",
+            found=_(
+                "The connection goes through a pooler (such as PgBouncer in "
+                "transaction mode), and NOTIFY is on."
+            ),
+            why=_(
+                "LISTEN does not work there: workers find jobs by polling, up to "
+                "POLL_INTERVAL later, and a worker that died is noticed by its "
+                "missed heartbeats only. Each enqueue still pays for a "
+                "notification."
+            ),
+            cure=_(
+                "Connect the workers to PostgreSQL directly, and the site through "
+                "the pooler; or accept polling: OJS = {'NOTIFY': False}."
+            ),
         )
     if not connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         yield DoctorFinding(
-            found="The connection goes through a pooler, and server-side cursors are not disabled.",
-            why="In transaction mode the cursor of an iterator() is on another connection than its "
-            "next fetch, which fails.",
+            found=_(
+                "The connection goes through a pooler, and server-side cursors are not disabled."
+            ),
+            why=_(
+                "In transaction mode the cursor of an iterator() is on another "
+                "connection than its next fetch, which fails."
+            ),
             cure=f"DATABASES[{connection.alias!r}]['DISABLE_SERVER_SIDE_CURSORS'] = True",
         )
 
@@ -139,30 +203,44 @@ def _clock() -> Iterator[DoctorFinding]:
     # The time of the query itself is no difference.
     away = max(there - after, before - there)
     if away > CLOCK:
-        direction = "ahead of" if there > after else "behind"
+        text = (
+            _("The database's clock is %(duration)s ahead of the clock of this machine.")
+            if there > after
+            else _("The database's clock is %(duration)s behind the clock of this machine.")
+        )
         yield DoctorFinding(
-            found=f"The database's clock is {short_duration(away.total_seconds())} {direction} the "
-            "clock of this machine.",
-            why="The database decides what is due. Times that this machine computes, such as "
-            "scheduled_at and the times of ids, are early or late by as much.",
-            cure="Synchronize both clocks: `chronyc tracking` or `timedatectl` shows whether they "
-            "are.",
+            found=text % {"duration": short_duration(away.total_seconds())},
+            why=_(
+                "The database decides what is due. Times that this machine "
+                "computes, such as scheduled_at and the times of ids, are early or "
+                "late by as much."
+            ),
+            cure=_(
+                "Synchronize both clocks: `chronyc tracking` or `timedatectl` "
+                "shows whether they are."
+            ),
         )
 
 
 def _replica() -> Iterator[DoctorFinding]:
     using = settings().read_database or ""
     try:
-        _, problem = replica.measure(using)
+        problem = replica.measure(using)[1]
     except DatabaseError as error:
-        problem = f"does not respond ({database.unavailable_reason(error)})"
+        problem = pgettext("the replica", "does not respond (%(reason)s)") % {
+            "reason": database.unavailable_reason(error)
+        }
     if problem:
         yield DoctorFinding(
-            found=f"The replica {using!r} {problem}.",
-            why="Lists, searches and charts are read from the primary, which has the claims to "
-            "serve.",
-            cure="See pg_stat_replication on the primary, and the log of the replica; "
-            "OJS['READ_MAX_LAG'] is how far it may be behind.",
+            found=_("The replica %(using)r %(problem)s.") % {"using": using, "problem": problem},
+            why=_(
+                "Lists, searches and charts are read from the primary, which has "
+                "the claims to serve."
+            ),
+            cure=_(
+                "See pg_stat_replication on the primary, and the log of the "
+                "replica; OJS['READ_MAX_LAG'] is how far it may be behind."
+            ),
         )
 
 
@@ -173,10 +251,10 @@ def _is_server() -> bool:
 CHECKS: Final = tuple(
     Check(name=name, about=about, run=run, applies=applies)
     for name, about, run, applies in (
-        ("bloat", "Dead rows, empty space and autovacuum", _bloat, _is_server),
-        ("horizon", "Open transactions and replication slots", _horizon, _is_server),
-        ("pooler", "Notifications and the pooler", _pooler, _is_server),
-        ("clock", "The clock", _clock, _is_server),
-        ("replica", "The replica for reading", _replica, replica.is_configured),
+        ("bloat", gettext_lazy("Dead rows, empty space and autovacuum"), _bloat, _is_server),
+        ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon, _is_server),
+        ("pooler", gettext_lazy("Notifications and the pooler"), _pooler, _is_server),
+        ("clock", gettext_lazy("The clock"), _clock, _is_server),
+        ("replica", gettext_lazy("The replica for reading"), _replica, replica.is_configured),
     )
 )

@@ -1,10 +1,13 @@
 """manage.py ojs: parse the arguments and run a subcommand of django_ojs.command_line."""
 
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from contextlib import nullcontext
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, NotSupportedError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line import (
     changes,
@@ -21,12 +24,13 @@ from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
+from django_ojs.formatting import in_english
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import OJSError
 
-DESCRIPTION = """\
+DESCRIPTION = gettext_lazy("""\
 Operate background jobs from a shell: what the admin does, and a check of the whole system.
 
   manage.py ojs stats --watch                       queues and workers, live
@@ -37,16 +41,16 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
 `manage.py ojs SUBCOMMAND --help` has the arguments and examples of each.
-"""
+""")
 
-EPILOG = """\
+EPILOG = gettext_lazy("""\
 With --json, a subcommand writes JSON to the standard output, for programs. Progress and errors go
 to the standard error. Colours need rich (`pip install django-ojs[cli]`) and a terminal; NO_COLOR
 turns them off.
 
 Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arguments, or a
 question that was not answered with yes.
-"""
+""")
 
 SUBCOMMANDS: Final[dict[str, Subcommand]] = {
     each.name: each
@@ -65,7 +69,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
 
 
 class Command(BaseCommand):
-    help = DESCRIPTION
+    help: Any = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         """Keep the layout of the help."""
@@ -78,13 +82,13 @@ class Command(BaseCommand):
         for each in SUBCOMMANDS.values():
             sub = actions.add_parser(
                 each.name,
-                help=each.help,
-                description=each.description,
-                epilog=f"examples:\n{each.examples}",
+                help=str(each.help),
+                description=str(each.description),
+                epilog=_("examples:\n%(examples)s") % {"examples": each.examples},
                 formatter_class=RawDescriptionHelpFormatter,
             )
             each.add_arguments(sub)
-            sub.add_argument("--json", action="store_true", help="write JSON, for programs")
+            sub.add_argument("--json", action="store_true", help=_("write JSON, for programs"))
             # Django's arguments, after the subcommand as well as before it.
             for flag in ("--no-color", "--force-color", "--traceback"):
                 sub.add_argument(flag, action="store_true", default=SUPPRESS, help=SUPPRESS)
@@ -104,7 +108,9 @@ class Command(BaseCommand):
             force_color=options["force_color"],
         )
         try:
-            with audit_trail.acting(Actor(kind=ActorKind.COMMAND, name=operator())):
+            actor = Actor(kind=ActorKind.COMMAND, name=operator())
+            language = in_english() if options["json"] else nullcontext()
+            with audit_trail.acting(actor), language:
                 code = SUBCOMMANDS[subcommand].run(console, options)
         except OJSError as error:
             raise CommandError(error.message) from error
@@ -115,12 +121,14 @@ class Command(BaseCommand):
             require_database()
             # Such as a role that may only read. The lines after the first may hold values of a row.
             reason = str(error).partition("\n")[0]
-            raise CommandError(f"The database reported an error: {reason}.") from error
+            raise CommandError(
+                _("The database reported an error: %(reason)s.") % {"reason": reason}
+            ) from error
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.
             discard_output()
             code = FAILED
         except KeyboardInterrupt:
-            raise CommandError("Interrupted.") from None
+            raise CommandError(_("Interrupted.")) from None
         if code:
             raise SystemExit(code)

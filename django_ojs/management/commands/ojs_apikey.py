@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import duration
@@ -17,7 +19,7 @@ from django_ojs.spec.scopes import Scope
 
 BY = "manage.py ojs_apikey"
 
-DESCRIPTION = """\
+DESCRIPTION = gettext_lazy("""\
 Create, list, replace and revoke the keys with which programs use the HTTP API.
 
   manage.py ojs_apikey create --name "billing service" --scope producer --queue invoices
@@ -34,16 +36,16 @@ and its secret is not stored: replace a key that is lost. A program sends the ke
 Scopes: read (read jobs and queues), producer (enqueue), worker (fetch jobs, report their outcome),
 operator (read, enqueue, cancel, retry), admin (everything). Use different keys for producers and
 workers.
-"""
+""")
 
-EPILOG = """\
+EPILOG = gettext_lazy("""\
 The key is written to the standard output, everything else to the standard error, so that
 KEY=$(manage.py ojs_apikey create ...) works. Exit codes: 0 success, 1 failure, 2 wrong arguments.
-"""
+""")
 
 
 class Command(BaseCommand):
-    help = DESCRIPTION
+    help: Any = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         """Keep the layout of the help."""
@@ -54,9 +56,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-        create = actions.add_parser("create", help="create a key and print it, once")
+        create = actions.add_parser("create", help=_("create a key and print it, once"))
         create.add_argument(
-            "--name", required=True, help="the program that uses the key, and its purpose"
+            "--name", required=True, help=_("the program that uses the key, and its purpose")
         )
         create.add_argument(
             "--scope",
@@ -64,7 +66,7 @@ class Command(BaseCommand):
             action="append",
             required=True,
             choices=[scope.value for scope in Scope],
-            help="what the key may do; may be repeated",
+            help=_("what the key may do; may be repeated"),
         )
         create.add_argument(
             "--queue",
@@ -72,27 +74,27 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="NAME",
-            help="a queue that the key may use; may be repeated (default: all)",
+            help=_("a queue that the key may use; may be repeated (default: all)"),
         )
         _add_expires(create)
 
-        actions.add_parser("list", help="show all keys, without their secrets")
+        actions.add_parser("list", help=_("show all keys, without their secrets"))
 
         replace = actions.add_parser(
-            "replace", help="create a key with the rights of another one, which then expires"
+            "replace", help=_("create a key with the rights of another one, which then expires")
         )
-        replace.add_argument("prefix", help="the prefix of the old key")
+        replace.add_argument("prefix", help=_("the prefix of the old key"))
         replace.add_argument(
             "--grace",
             type=duration,
             default=api_keys.GRACE,
             metavar="DURATION",
-            help="how long the old key stays valid (default: 24h)",
+            help=_("how long the old key stays valid (default: 24h)"),
         )
         _add_expires(replace)
 
-        revoke = actions.add_parser("revoke", help="make a key invalid")
-        revoke.add_argument("prefix", help="the prefix of the key")
+        revoke = actions.add_parser("revoke", help=_("make a key invalid"))
+        revoke.add_argument("prefix", help=_("the prefix of the key"))
 
     def handle(self, *, action: str, **options: Any) -> None:
         actor = Actor(kind=ActorKind.COMMAND, name=operator("ojs_apikey"))
@@ -117,18 +119,29 @@ class Command(BaseCommand):
         prefix, grace = options["prefix"], options["grace"]
         self._show(*api_keys.replace(prefix, grace=grace, expires=options["expires"], by=BY))
         old = api_keys.keys().get(prefix=prefix)
-        self.stderr.write(f"The old key is valid until {_moment(old.expires_at)}.")
+        self.stderr.write(
+            _("The old key is valid until %(expires_at)s.")
+            % {"expires_at": _moment(old.expires_at)}
+        )
 
     def _revoke(self, options: dict[str, Any]) -> None:
         key = api_keys.revoke(options["prefix"], by=BY)
-        self.stderr.write(f"{key} is revoked.")
+        self.stderr.write(_("%(key)s is revoked.") % {"key": key})
 
     def _list(self, options: dict[str, Any]) -> None:
-        head = ("PREFIX", "NAME", "STATUS", "SCOPES", "QUEUES", "EXPIRES", "LAST USED")
+        head = (
+            _("PREFIX"),
+            _("NAME"),
+            _("STATUS"),
+            _("SCOPES"),
+            _("QUEUES"),
+            _("EXPIRES"),
+            _("LAST USED"),
+        )
         keys = key_expiry.with_replacement(api_keys.keys())
         rows = [head, *(_row(key) for key in keys.order_by("name", "pk"))]
         if len(rows) == 1:
-            self.stderr.write("There are no API keys.")
+            self.stderr.write(_("There are no API keys."))
             return
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
@@ -137,9 +150,13 @@ class Command(BaseCommand):
 
     def _show(self, key: ApiKey, text: str) -> None:
         self.stdout.write(text)
-        self.stderr.write(f"This is the key of {key}. Store it now: it is not shown again.")
+        self.stderr.write(
+            _("This is the key of %(key)s. Store it now: it is not shown again.") % {"key": key}
+        )
         if key.expires_at is not None:
-            self.stderr.write(f"It expires on {_moment(key.expires_at)}.")
+            self.stderr.write(
+                _("It expires on %(expires_at)s.") % {"expires_at": _moment(key.expires_at)}
+            )
 
 
 def _add_expires(parser: ArgumentParser) -> None:
@@ -147,7 +164,7 @@ def _add_expires(parser: ArgumentParser) -> None:
         "--expires",
         type=duration,
         metavar="DURATION",
-        help="how long the key is valid, such as 90d or P1Y (default: until it is revoked)",
+        help=_("how long the key is valid, such as 90d or P1Y (default: until it is revoked)"),
     )
 
 
@@ -157,11 +174,11 @@ def _row(key: Any) -> tuple[str, ...]:
         key.name,
         key_expiry.status_text(key),
         ",".join(key.scopes),
-        ",".join(key.queues) or "all",
+        ",".join(key.queues) or pgettext("queues", "all"),
         _moment(key.expires_at),
         _moment(key.last_used_at),
     )
 
 
 def _moment(moment: datetime | None) -> str:
-    return times.format_timestamp(moment) if moment else "never"
+    return times.format_timestamp(moment) if moment else pgettext("a time", "never")

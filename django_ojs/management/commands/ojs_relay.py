@@ -9,6 +9,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
 from django_ojs.management.commands.ojs_worker import log_to_console
@@ -23,7 +25,7 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers
 from django_ojs.worker.wake_event import WakeEvent
 
-DESCRIPTION = """\
+DESCRIPTION = gettext_lazy("""\
 Send the jobs of the outbox to their servers until a signal stops it.
 
   manage.py ojs_relay                        to all destinations of OJS["OUTBOX"]
@@ -38,11 +40,11 @@ time sends to a destination, another one takes over two seconds after it died.
 Jobs are sent in the order of their commits. While a server is unreachable or full, its jobs wait:
 1, 2, 4, 8 seconds, then 10 seconds between two tries; Retry-After is honoured. A job that the
 server refuses for good stays in the outbox; the admin shows it with the reason.
-"""
+""")
 
 
 class Command(BaseCommand):
-    help = DESCRIPTION
+    help: Any = DESCRIPTION
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
         """Keep the line breaks of the help."""
@@ -52,13 +54,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--once", action="store_true", help="send the jobs that can be sent now, then exit"
+            "--once", action="store_true", help=_("send the jobs that can be sent now, then exit")
         )
         parser.add_argument(
             "--destination",
             action="append",
             metavar="NAME",
-            help="send to this destination only; may be repeated (default: all)",
+            help=_("send to this destination only; may be repeated (default: all)"),
         )
 
     def handle(self, **options: Any) -> None:
@@ -72,7 +74,8 @@ class Command(BaseCommand):
         for name in names or ():
             if name not in known:
                 raise CommandError(
-                    f"There is no destination {name!r}; there are {', '.join(sorted(known))}."
+                    _("There is no destination %(name)r; there are %(known)s.")
+                    % {"name": name, "known": ", ".join(sorted(known))}
                 )
         try:
             found = relays(f"relay_{ids.uuid7()}", names)
@@ -93,10 +96,17 @@ class Command(BaseCommand):
             finally:
                 relay.close()
             self.stdout.write(
-                f"{relay.destination.name}: {relay.sent_count} sent, {relay.refused_count} refused"
+                _("%(name)s: %(sent)s sent, %(refused)s refused")
+                % {
+                    "name": relay.destination.name,
+                    "sent": relay.sent_count,
+                    "refused": relay.refused_count,
+                }
             )
         if here:
-            self.stdout.write(f"{LOCAL}: {local.deliver_all()} stored")
+            self.stdout.write(
+                _("%(name)s: %(stored)s stored") % {"name": LOCAL, "stored": local.deliver_all()}
+            )
         outbox.prune()
 
     def _work(self, found: list[Relay], here: bool) -> None:
@@ -119,7 +129,8 @@ class Command(BaseCommand):
                     if not is_away:
                         reason = database.unavailable_reason(error)
                         self.stderr.write(
-                            f"The database does not respond ({reason}); trying again."
+                            _("The database does not respond (%(reason)s); trying again.")
+                            % {"reason": reason}
                         )
                     is_away, pause = True, backoff.pause()
                     connections.close_all()

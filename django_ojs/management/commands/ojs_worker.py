@@ -14,6 +14,8 @@ from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_ojs import schedules
 from django_ojs.command_line.database_check import require_database, with_retries
@@ -33,7 +35,7 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
 
-DESCRIPTION = """\
+DESCRIPTION = gettext_lazy("""\
 Run background jobs until a signal stops it.
 
   manage.py ojs_worker                             jobs of the queue "default", 10 at a time
@@ -48,19 +50,19 @@ Signals: TERM or INT stops the worker. It claims no more jobs and waits for the 
 the grace period at most; then they become available again, without spending an attempt. A second
 TERM or INT ends the grace period at once. TSTP stops claiming, running jobs continue; CONT resumes.
 A worker process that dies is replaced, and its jobs become available again.
-"""
+""")
 
-EPILOG = """\
+EPILOG = gettext_lazy("""\
 The setting OJS has the defaults (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a
 container, use the exec form of CMD, so that the worker receives the signals, and a stop timeout
 longer than the grace period.
-"""
+""")
 
 
 def _queues(text: str) -> tuple[str, ...]:
     queues = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not queues:
-        raise ArgumentTypeError("name at least one queue, such as default")
+        raise ArgumentTypeError(_("name at least one queue, such as default"))
     for name in queues:
         if name == ALL:
             continue
@@ -73,7 +75,7 @@ def _queues(text: str) -> tuple[str, ...]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise ArgumentTypeError("must be a whole number of at least 1")
+        raise ArgumentTypeError(_("must be a whole number of at least 1"))
     return int(text)
 
 
@@ -83,19 +85,19 @@ def _seconds(text: str) -> timedelta:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 86_400:
-        raise ArgumentTypeError("must be a number of seconds")
+        raise ArgumentTypeError(_("must be a number of seconds"))
     return timedelta(seconds=value)
 
 
 def _pause(text: str) -> timedelta:
     pause = _seconds(text)
     if not pause:
-        raise ArgumentTypeError("must be longer than zero")
+        raise ArgumentTypeError(_("must be longer than zero"))
     return pause
 
 
 class Command(BaseCommand):
-    help = DESCRIPTION
+    help: Any = DESCRIPTION
     requires_migrations_checks = False
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -116,7 +118,7 @@ class Command(BaseCommand):
             type=_queues,
             default=("default",),
             metavar="A,B",
-            help="queues in order of precedence; * is every other queue (default: default)",
+            help=_("queues in order of precedence; * is every other queue (default: default)"),
         )
         add(
             "-p",
@@ -124,7 +126,7 @@ class Command(BaseCommand):
             type=_count,
             default=1,
             metavar="N",
-            help="number of worker processes (default: 1)",
+            help=_("number of worker processes (default: 1)"),
         )
         add(
             "-t",
@@ -132,45 +134,49 @@ class Command(BaseCommand):
             type=_count,
             default=10,
             metavar="N",
-            help="jobs that a process runs at a time, async ones included (default: 10)",
+            help=_("jobs that a process runs at a time, async ones included (default: 10)"),
         )
         add(
             "--grace",
             type=_seconds,
             metavar="SECONDS",
-            help="time for running jobs to end after a stop signal (default: GRACE_PERIOD, 25)",
+            help=_("time for running jobs to end after a stop signal (default: GRACE_PERIOD, 25)"),
         )
         add(
             "--poll-interval",
             type=_pause,
             metavar="SECONDS",
-            help="time between two polls when no notification comes (default: POLL_INTERVAL, 0.5)",
+            help=_(
+                "time between two polls when no notification comes (default: POLL_INTERVAL, 0.5)"
+            ),
         )
         add(
             "--label",
             action="append",
             default=[],
             metavar="TEXT",
-            help="a label shown with this worker in the admin and the API; may be repeated",
+            help=_("a label shown with this worker in the admin and the API; may be repeated"),
         )
-        add("--once", action="store_true", help="run the jobs that are available now, then exit")
-        add("--max-jobs", type=_count, metavar="N", help="replace a process after N jobs")
+        add("--once", action="store_true", help=_("run the jobs that are available now, then exit"))
+        add("--max-jobs", type=_count, metavar="N", help=_("replace a process after N jobs"))
         add(
             "--max-rss",
             type=_count,
             metavar="MB",
-            help="replace a process whose memory has exceeded this size",
+            help=_("replace a process whose memory has exceeded this size"),
         )
         add(
             "--health-file",
             metavar="FILE",
-            help="a file that the worker keeps up to date, for a probe: python -m "
-            "django_ojs.worker.health FILE",
+            help=_(
+                "a file that the worker keeps up to date, for a probe: python -m "
+                "django_ojs.worker.health FILE"
+            ),
         )
         add(
             "--no-reload",
             action="store_true",
-            help="with DEBUG, do not restart when the code changes",
+            help=_("with DEBUG, do not restart when the code changes"),
         )
 
     def handle(self, **options: Any) -> None:
@@ -196,8 +202,10 @@ class Command(BaseCommand):
         _check_health_file(config)
         if not job_types():
             self.stderr.write(
-                "No handlers were found: is the app with your jobs.py or tasks.py in "
-                "INSTALLED_APPS? Until then all jobs are held back."
+                _(
+                    "No handlers were found: is the app with your jobs.py or tasks.py "
+                    "in INSTALLED_APPS? Until then all jobs are held back."
+                )
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
@@ -249,7 +257,9 @@ def _sync_schedules() -> None:
     try:
         result = with_retries(schedules.sync)
     except OJSError as error:
-        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
+        raise CommandError(
+            _("A schedule of the code cannot be stored: %(message)s") % {"message": error.message}
+        ) from error
     finally:
         connections.close_all()  # As in _check_database.
     for name, text in result.lines():
@@ -263,7 +273,8 @@ def _check_health_file(config: WorkerConfig) -> None:
         HealthFile(config.health_file).write(is_ready=False)
     except OSError as error:
         raise CommandError(
-            f"The health file {config.health_file} cannot be written ({type(error).__name__})."
+            _("The health file %(file)s cannot be written (%(error)s).")
+            % {"file": config.health_file, "error": type(error).__name__}
         ) from None
 
 
@@ -285,10 +296,13 @@ def _check_no_transaction() -> None:
     # transaction; on SQLite they would wait for its lock.
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         raise CommandError(
-            "ojs_worker cannot run inside a transaction: its threads have their own connections "
-            "and see only rows that are committed. In a test, run the jobs by drain() of "
-            "django_ojs.testing: OJSTestMixin for TestCase, the fixture ojs for pytest. For the "
-            "command itself use TransactionTestCase (pytest: django_db(transaction=True))."
+            _(
+                "ojs_worker cannot run inside a transaction: its threads have "
+                "their own connections and see only rows that are committed. In a "
+                "test, run the jobs by drain() of django_ojs.testing: OJSTestMixin "
+                "for TestCase, the fixture ojs for pytest. For the command itself "
+                "use TransactionTestCase (pytest: django_db(transaction=True))."
+            )
         )
 
 

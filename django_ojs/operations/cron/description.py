@@ -65,11 +65,16 @@ def _interval(interval: timedelta) -> str:
         ((number, unit),) = given
         plural, values = _plural(number), {"number": _number(number)}
         if unit == "hour":
-            return ngettext("every hour", "every %(number)s hours", plural) % values
+            return _every_hour(number)
         if unit == "minute":
             return ngettext("every minute", "every %(number)s minutes", plural) % values
         return ngettext("every second", "every %(number)s seconds", plural) % values
     return _("every %(duration)s") % {"duration": _joined(_count(*each) for each in given)}
+
+
+def _every_hour(number: float) -> str:
+    text = ngettext("every hour", "every %(number)s hours", _plural(number))
+    return text % {"number": _number(number)}
 
 
 def _count(number: float, unit: str) -> str:
@@ -115,7 +120,7 @@ def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) 
         return _at_minutes(minutes, hours)
     hourly = _every(hours, 24, "hour")
     if not hourly and _is_run(hours):
-        return _Time(words=_between(_("every hour"), hours, minutes))
+        return _Time(words=_between(_every_hour(1), hours, minutes))
     if not hourly:
         return _at_minutes(minutes, hours)
     if not minutes[0]:
@@ -155,8 +160,8 @@ def _every(values: Sequence[int], size: int, unit: str) -> str:
     if len(values) < 2 or list(values) != list(range(0, size, step)):
         return ""
     if unit == "hour":
-        text = ngettext("every hour", "every %(number)s hours", step)
-    elif unit == "minute":
+        return _every_hour(step)
+    if unit == "minute":
         text = ngettext("every minute", "every %(number)s minutes", step)
     else:
         text = ngettext("every second", "every %(number)s seconds", step)

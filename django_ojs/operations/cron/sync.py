@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from django.db.models import Q
+from django.utils.translation import gettext_noop
 
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner
@@ -24,12 +25,15 @@ class SyncResult:
     unchanged: list[str] = field(default_factory=list)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return what changed, as pairs of a name and a text, in the order of the names."""
+        """Return what changed, as pairs of a name and a text, in the order of the names.
+
+        The texts are English, for logs; gettext has them for a reader.
+        """
         texts = {
-            "registered": self.created,
-            "changed": self.changed,
-            "taken over: something else had registered it": self.taken_over,
-            "removed: the code declares it no more": self.removed,
+            gettext_noop("registered"): self.created,
+            gettext_noop("changed"): self.changed,
+            gettext_noop("taken over: something else had registered it"): self.taken_over,
+            gettext_noop("removed: the code declares it no more"): self.removed,
         }
         return sorted((name, text) for text, names in texts.items() for name in names)
 
