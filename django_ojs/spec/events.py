@@ -68,8 +68,8 @@ class EventType(StrEnum):
 
 CATALOGUE: Final = frozenset(EventType)
 
-#: What a stream sends for each transition (ojs-realtime §4.1). It is not stored: it follows from the
-#: recorded event of the transition.
+#: What a stream sends for each transition (ojs-realtime §4.1). It is not stored: it follows from
+#: the recorded event of the transition.
 STATE_CHANGED: Final = "job.state_changed"
 
 #: One event for each transition of a job. A failed run is one of retrying, discarded and enqueued

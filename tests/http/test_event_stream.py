@@ -192,17 +192,58 @@ def test_a_stream_of_a_job_ends_with_the_job(settings: Any) -> None:
             (active,) = api.fetch()
             api.post("workers/ack", {"job_id": active["id"]}).ok()
         rest = list(found)
-    assert [each.event for each in rest] == ["job.started", "job.completed", "job.state_changed"]
+    assert [each.event for each in rest] == [
+        "job.state_changed",
+        "job.started",
+        "job.completed",
+        "job.state_changed",
+    ]
     assert {each.data.get("subject", job["id"]) for each in rest} == {job["id"]}
-    assert (
-        rest[-1].data.items()
-        >= {
-            "job_id": job["id"],
-            "queue": "default",
-            "type": "test.job",
-            "to": "completed",
-        }.items()
-    )
+    same = {"job_id": job["id"], "queue": "default", "type": "test.job"}
+    assert rest[0].data.pop("timestamp") == rest[1].data["time"]
+    assert rest[-1].data.pop("timestamp")
+    assert [rest[0].data, rest[-1].data] == [
+        {**same, "from": "available", "to": "active"},
+        {**same, "from": "active", "to": "completed"},
+    ]
+
+
+@pytest.mark.requirement("RT-008")
+def test_each_transition_is_a_message_beside_its_event_and_alone_where_that_is_wanted(
+    settings: Any,
+) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["job.state_changed", "queue.*"]}
+    with (
+        stream("events") as everything,
+        stream("events?event_types=job.state_changed") as changes,
+        stream("events?event_types=job.started,queue.*") as others,
+    ):
+        job = api.active(options={"retry": {"max_attempts": 1}})
+        api.post(
+            "workers/nack", {"job_id": job["id"], "error": {"type": "Boom", "message": "it broke"}}
+        ).ok()
+        happen("last")
+        found = [next(everything) for _ in range(6)]
+        assert [(each.event, each.data.get("to")) for each in found] == [
+            ("job.enqueued", None),
+            ("job.state_changed", "active"),
+            ("job.started", None),
+            ("job.state_changed", "discarded"),
+            ("job.discarded", None),
+            ("queue.paused", None),
+        ]
+        assert found[1].data["from"] == "available"
+        alone = [next(changes) for _ in range(2)]
+        assert [(each.data["from"], each.data["to"]) for each in alone] == [
+            ("available", "active"),
+            ("active", "discarded"),
+        ]
+        assert [next(others).event for _ in range(2)] == ["job.started", "queue.paused"]
+    # A connection that breaks between the two messages of an event loses none.
+    with stream(**{"Last-Event-ID": found[3].id}) as again:
+        assert [next(again).event for _ in range(2)] == ["job.state_changed", "job.discarded"]
+    with stream(**{"Last-Event-ID": found[4].id}) as again:
+        assert next(again).event == "queue.paused"
 
 
 @pytest.mark.requirement("RT-R002")

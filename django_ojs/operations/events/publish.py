@@ -99,9 +99,7 @@ def job_available(job: Job, signal: Signal, *, before: State) -> None:
     send_after_commit(signal, job)
 
 
-def jobs_available(
-    keys: Collection[UUID], signal: Signal | None = None, *, before: Before
-) -> None:
+def jobs_available(keys: Collection[UUID], signal: Signal | None = None, *, before: Before) -> None:
     """Jobs became available: promoted, retried by hand, or returned before they ran."""
     _read_and_publish(
         keys, lambda job: job_events.enqueued(job, _state(job, before)), AVAILABLE, signal
