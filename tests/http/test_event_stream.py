@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -322,7 +323,8 @@ def test_a_last_event_that_is_not_known_is_a_gap_and_no_error(unknown: str) -> N
 
 
 @pytest.mark.requirement("RT-007")
-def test_a_slow_client_gets_everything_later() -> None:
+def test_a_slow_client_gets_everything_later(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "HTTP_EVENT_RATE": 10_000}
     number = 2 * log.DEFAULT_LIMIT + 1
     with stream() as found:
         happen("first")
@@ -330,6 +332,19 @@ def test_a_slow_client_gets_everything_later() -> None:
         for _ in range(number):
             happen("a")
         assert subjects(found, number) == ["a"] * number
+
+
+@pytest.mark.requirement("RT-R006")
+def test_a_stream_sends_no_more_messages_than_its_rate(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "HTTP_EVENT_RATE": 10}
+    names = [f"q{number}" for number in range(15)]
+    with stream() as found:
+        happen(*names)
+        assert subjects(found, 1) == names[:1]
+        began = time.monotonic()
+        assert subjects(found, 14) == names[1:]
+        # Pages of 5, each half a second after the one before.
+        assert time.monotonic() - began > 0.9
 
 
 def test_after_begins_a_stream_earlier() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -304,6 +305,54 @@ def test_connections_channels_and_messages_are_bounded(
         async with Socket() as socket:
             await socket.server.send_input({"type": "websocket.receive", "bytes": b"{}"})
             assert (await socket.output())["code"] == 1003
+
+    scene(act)
+
+
+@pytest.mark.requirement("RT-007")
+def test_a_client_that_takes_no_message_is_disconnected_with_a_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websocket, "SEND_TIMEOUT", 0.05)
+
+    async def act() -> None:
+        closed: asyncio.Queue[Any] = asyncio.Queue()
+        begin = [{"type": "websocket.connect"}]
+        begin += [{"type": "websocket.receive", "text": '{"action": "ping"}'}]
+
+        async def receive() -> Any:
+            return begin.pop(0) if begin else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "websocket.send":
+                # What is sent is full, and the client does not read.
+                await asyncio.Event().wait()
+            elif message["type"] == "websocket.close":
+                closed.put_nowait(message)
+
+        await with_websockets(get_asgi_application())(Socket().scope, receive, send)
+        end = closed.get_nowait()
+        assert (end["code"], "slowly" in end["reason"]) == (1008, True)
+
+    scene(act)
+
+
+@pytest.mark.requirement("RT-R006")
+def test_no_more_messages_than_the_rate_are_sent_and_none_is_dropped(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "HTTP_EVENT_RATE": 10}
+
+    async def act() -> None:
+        async with Socket() as socket:
+            await socket.subscribe("all")
+            names = [f"q{number}" for number in range(15)]
+            await do(happen, *names)
+            first = await socket.read()
+            began = time.monotonic()
+            rest = [await socket.read() for _ in names[1:]]
+            took = time.monotonic() - began
+            assert [each["data"]["subject"] for each in (first, *rest)] == names
+            # Pages of 5, each half a second after the one before.
+            assert took > 0.9
 
     scene(act)
 
