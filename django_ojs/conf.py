@@ -229,6 +229,7 @@ class Settings:
     keep_events: frozenset[events.EventType] = _setting(
         events.matching(events.KEPT_BY_DEFAULT), _events, EVENTS
     )
+    progress_stalled_after: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
     release: str = _setting("", _release, RELEASE)

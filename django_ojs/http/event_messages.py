@@ -200,7 +200,7 @@ def gap(position: int, channel: str, missed: int | None) -> Message:
     return Message(str(position), "system.gap", data, _now())
 
 
-def shutdown(position: int) -> Message:
+def shutdown(position: int | str) -> Message:
     """Return the message that the server stops: the client connects to another one."""
     data = {"reason": "The server stops.", "grace_period_ms": GRACE_MS}
     return Message(str(position), "server.shutdown", data, _now())

@@ -152,13 +152,14 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
             # The id moves the client's cursor over events that its filters omit.
             yield f":heartbeat\nid: {follower.after}\n\n"
         if pace.left > 0:
-            yield from _wait(feed.stopping(), pace.left)
+            yield from wait(feed.stopping(), pace.left)
         if not page.has_more:
             check = HEARTBEAT if channel.job is None else STATE_CHECK
-            yield from _wait(feed.changed(follower.after), min(silence, left, check))
+            yield from wait(feed.changed(follower.after), min(silence, left, check))
 
 
-def _wait(future: "Future[None]", seconds: float) -> Steps:
+def wait(future: "Future[None]", seconds: float) -> Steps:
+    """Wait for a future of the feed, at most this long."""
     try:
         yield Wait(future, seconds)
     finally:

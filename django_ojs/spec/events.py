@@ -30,6 +30,8 @@ class EventType(StrEnum):
     JOB_SCHEDULED = "job.scheduled"
     JOB_EXPIRED = "job.expired"
     JOB_PROGRESS = "job.progress"
+    # ojs-progress §11.1.
+    PROGRESS_STALLED = "progress.stalled"
     # ojs-durable-execution, DUR-R003.
     JOB_CHECKPOINTED = "job.checkpointed"
     QUEUE_PAUSED = "queue.paused"

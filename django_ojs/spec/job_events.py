@@ -116,6 +116,15 @@ def progress(job: StoredJob, percent: float, message: str = "") -> NewEvent:
     return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
 
 
+def stalled(job: StoredJob) -> NewEvent:
+    """The reports of progress of a run have stopped."""
+    told = job.progress or {}
+    data = _run(job) | {"last_update": told.get("updated_at")}
+    if told.get("progress") is not None:
+        data["last_progress"] = told["progress"]
+    return _event(EventType.PROGRESS_STALLED, job, State.ACTIVE, data)
+
+
 def checkpointed(job: StoredJob, *, sequence: int, size: int) -> NewEvent:
     """A run saved a checkpoint, of so many bytes."""
     data = _run(job) | {"sequence": sequence, "size_bytes": size}
