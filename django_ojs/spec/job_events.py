@@ -118,10 +118,10 @@ def progress(job: StoredJob, percent: float, message: str = "") -> NewEvent:
 
 def stalled(job: StoredJob) -> NewEvent:
     """The reports of progress of a run have stopped."""
-    told = job.progress or {}
-    data = _run(job) | {"last_update": told.get("updated_at")}
-    if told.get("progress") is not None:
-        data["last_progress"] = told["progress"]
+    known = job.progress or {}
+    data = _run(job) | {"last_update": known.get("updated_at")}
+    if known.get("progress") is not None:
+        data["last_progress"] = known["progress"]
     return _event(EventType.PROGRESS_STALLED, job, State.ACTIVE, data)
 
 

@@ -346,6 +346,24 @@ def test_a_stream_sends_no_more_messages_than_its_rate(settings: Any) -> None:
         assert time.monotonic() - began > 0.9
 
 
+@pytest.mark.requirement("RT-009")
+def test_a_server_that_stops_ends_its_streams_with_an_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The feed is the one of this process: another test begins with another server.
+    monkeypatch.setattr(feeds.feed, "is_stopping", False)
+    job = api.active()
+    with stream() as events, stream(f"jobs/{job['id']}/progress/stream") as progress:
+        happen("a")
+        last = next(events)
+        feeds.feed.stop()
+        told, *rest = events
+        assert (told.event, told.id, rest) == ("server.shutdown", last.id, [])
+        assert [each.event for each in progress] == ["server.shutdown"]
+        error = api.get("events", headers=SSE, **{"wsgi.multithread": True})
+        error.error(503, "backend_error")
+
+
 def test_after_begins_a_stream_earlier() -> None:
     happen("a")
     with stream("events?after=0") as found:

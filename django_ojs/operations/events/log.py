@@ -114,8 +114,8 @@ def render(event: Event) -> dict[str, Any]:
 
 def state_before(job_id: UUID, state: str) -> str | None:
     """Return the state that a job left for this one, None where that is not recorded."""
-    told = stored.kept().filter(subject=str(job_id), type__in=sorted(events.TRANSITIONS))
-    data = told.order_by("-pk").values_list("data", flat=True).first() or {}
+    found = stored.kept().filter(subject=str(job_id), type__in=sorted(events.TRANSITIONS))
+    data = found.order_by("-pk").values_list("data", flat=True).first() or {}
     return data.get("previous_state") if data.get("state") == state else None
 
 
