@@ -27,7 +27,7 @@ from django_ojs.models import Job
 from django_ojs.operations.events import log
 from django_ojs.operations.events.feed import feed
 from django_ojs.spec import json
-from django_ojs.spec.errors import BackendUnavailable, RateLimited, UnsupportedFeature
+from django_ojs.spec.errors import RateLimited, UnsupportedFeature
 from django_ojs.spec.states import TERMINAL
 
 CONTENT_TYPE: Final = "text/event-stream"
@@ -93,10 +93,7 @@ class EventStreamResponse(StreamingHttpResponse):
 
 
 def enter(request: HttpRequest) -> Slot:
-    """Return the right to stream.
-
-    Raises UnsupportedFeature, RateLimited, BackendUnavailable.
-    """
+    """Return the right to stream. Raises UnsupportedFeature, RateLimited."""
     if isinstance(request, ASGIRequest):
         waiting = _streams
     elif request.META.get("wsgi.multithread"):
@@ -107,8 +104,6 @@ def enter(request: HttpRequest) -> Slot:
             details={"feature": "realtime"},
             hint="Serve with ASGI or with threads (gunicorn --threads), or poll GET /events.",
         )
-    if feed.is_stopping:
-        raise BackendUnavailable("This server stops; connect again.")
     if not waiting.enter():
         raise RateLimited(
             "This process has as many streams as it may have.",

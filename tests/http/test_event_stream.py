@@ -209,7 +209,7 @@ def test_a_stream_of_a_job_ends_with_the_job(settings: Any) -> None:
     ]
 
 
-@pytest.mark.requirement("RT-008")
+@pytest.mark.requirement("RT-008", "RT-R004")
 def test_each_transition_is_a_message_beside_its_event_and_alone_where_that_is_wanted(
     settings: Any,
 ) -> None:
@@ -360,8 +360,9 @@ def test_a_server_that_stops_ends_its_streams_with_an_event(
         told, *rest = events
         assert (told.event, told.id, rest) == ("server.shutdown", last.id, [])
         assert [each.event for each in progress] == ["server.shutdown"]
-        error = api.get("events", headers=SSE, **{"wsgi.multithread": True})
-        error.error(503, "backend_error")
+    # A client that comes meanwhile is told so too.
+    with stream() as late:
+        assert [each.event for each in late] == ["server.shutdown"]
 
 
 def test_after_begins_a_stream_earlier() -> None:
