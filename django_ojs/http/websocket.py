@@ -38,6 +38,9 @@ SUBPROTOCOL: Final = "ojs.v1"
 #: In the scope of the request that opens a connection: its `Handshake`.
 HANDSHAKE: Final = "django_ojs.handshake"
 
+#: The status of the response to that request, if the connection is to be opened.
+OPENED: Final = 204
+
 #: Channels that one connection may follow.
 MAX_CHANNELS: Final = 50
 #: Characters of one message of a client.

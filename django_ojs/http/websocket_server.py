@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from django_ojs.http.websocket import (
     HANDSHAKE,
+    OPENED,
     SUBPROTOCOL,
     Connection,
     Event,
@@ -19,6 +20,7 @@ Scope: TypeAlias = dict[str, Any]
 Application: TypeAlias = Callable[..., Awaitable[None]]
 
 _PATH: Final = "/ojs/v1/ws"
+_KEPT: Final = (b"ojs-version", b"x-request-id")
 
 
 def is_ours(scope: Scope) -> bool:
@@ -31,15 +33,18 @@ async def serve(application: Application, scope: Scope, receive: Receive, send: 
     await receive()  # websocket.connect
     handshake = Handshake()
     response = await _ask(application, scope, handshake)
-    if handshake.access is None or handshake.slot is None:
-        await _refuse(scope, send, response)
-        return
     try:
+        # A middleware may have replaced the response.
+        if handshake.access is None or response[0]["status"] != OPENED:
+            await _refuse(scope, send, response)
+            return
         chosen = SUBPROTOCOL if SUBPROTOCOL in scope.get("subprotocols", ()) else None
-        await send({"type": "websocket.accept", "subprotocol": chosen, "headers": []})
+        accept = {"type": "websocket.accept", "subprotocol": chosen, "headers": _kept(response)}
+        await send(accept)
         await Connection(handshake.access, receive, send).run()
     finally:
-        handshake.slot.release()
+        if handshake.slot is not None:
+            handshake.slot.release()
 
 
 async def _ask(application: Application, scope: Scope, handshake: Handshake) -> list[Event]:
@@ -67,6 +72,12 @@ async def _ask(application: Application, scope: Scope, handshake: Handshake) -> 
 
     await application(request, receive, send)
     return response
+
+
+def _kept(response: list[Event]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of the response of a request that a WebSocket has too."""
+    given = ((name.lower(), value) for name, value in response[0]["headers"])
+    return [(name, value) for name, value in given if name in _KEPT]
 
 
 async def _refuse(scope: Scope, send: Send, response: list[Event]) -> None:

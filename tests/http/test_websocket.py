@@ -115,6 +115,7 @@ def test_a_client_subscribes_gets_events_and_unsubscribes(settings: Any) -> None
         async with Socket(subprotocols=("other", "ojs.v1")) as socket:
             assert socket.first["type"] == "websocket.accept"
             assert socket.first["subprotocol"] == "ojs.v1"
+            assert dict(socket.first["headers"])[b"ojs-version"] == b"1.0"
             assert await socket.ask(action="ping") == {"type": "pong"}
             for name in ("queue:mail", "all"):
                 assert await socket.subscribe(name) == {"type": "subscribed", "channel": name}

@@ -23,7 +23,7 @@ from django_ojs.http.event_stream import (
 )
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
-from django_ojs.http.websocket import HANDSHAKE
+from django_ojs.http.websocket import HANDSHAKE, OPENED
 from django_ojs.operations import queues
 from django_ojs.operations.events import log
 from django_ojs.spec import ids
@@ -171,7 +171,7 @@ class WebSocket(EventView):
             )
         check_origin(request._request)
         handshake.access, handshake.slot = self.access, enter(request._request)
-        return HttpResponse(status=204)
+        return HttpResponse(status=OPENED)
 
 
 def check_origin(request: HttpRequest) -> None:
