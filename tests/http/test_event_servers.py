@@ -196,6 +196,7 @@ def test_a_client_that_reads_nothing_is_disconnected_and_the_others_are_served(
     key: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("uvicorn")
+    pytest.importorskip("websockets")
     from websockets.exceptions import InvalidStatus
 
     (tmp_path / "impatient.py").write_text(IMPATIENT)
