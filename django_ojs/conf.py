@@ -69,10 +69,13 @@ def _wrong_database(value: object) -> str:
 
 def _events(value: object) -> frozenset[events.EventType]:
     patterns = payload_config.strings(value)
+    # A name for the events of all transitions.
+    wanted = events.TRANSITIONS if events.STATE_CHANGED in patterns else frozenset()
+    patterns = tuple(pattern for pattern in patterns if pattern != events.STATE_CHANGED)
     # A misspelt type must not be noticed only when its events are needed.
     if not all(events.matching([pattern]) for pattern in patterns):
         raise ValueError
-    return events.matching(patterns)
+    return events.matching(patterns) | wanted
 
 
 class QueueConfigs(dict[str, dict[str, Any]]):
@@ -195,6 +198,7 @@ class Settings:
     http_waiting_requests: int = _setting(4, _count, COUNT)
     http_event_streams: int = _setting(100, _count, COUNT)
     http_event_stream_time: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
+    http_event_rate: int = _setting(100, _count, COUNT)
     http_max_names: int = _setting(1_000, _count, COUNT)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
@@ -225,6 +229,7 @@ class Settings:
     keep_events: frozenset[events.EventType] = _setting(
         events.matching(events.KEPT_BY_DEFAULT), _events, EVENTS
     )
+    progress_stalled_after: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)
     service_name: str = _setting("django_ojs", _service, SERVICE)
     release: str = _setting("", _release, RELEASE)

@@ -1,9 +1,11 @@
-"""The ASGI entry point of the example project."""
+"""The ASGI entry point of the example project, with WebSockets for events."""
 
 import os
 
 from django.core.asgi import get_asgi_application
 
+from django_ojs.http.asgi import with_websockets
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 
-application = get_asgi_application()
+application = with_websockets(get_asgi_application())

@@ -30,3 +30,10 @@ def when_ready(server: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Tell the streams of events when this worker stops."""
+    from django_ojs.http.server_stop import watch_signals
+
+    watch_signals()

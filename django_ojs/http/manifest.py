@@ -22,7 +22,7 @@ EXTENSIONS: tuple[str, ...] = (
     "webhooks",
 )
 #: The same, as in `urn:ojs:ext:experimental:<name>`.
-EXPERIMENTAL: tuple[str, ...] = ("framework-adapters",)
+EXPERIMENTAL: tuple[str, ...] = ("framework-adapters", "realtime")
 
 
 def manifest(base: str) -> dict[str, Any]:

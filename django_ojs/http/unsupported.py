@@ -19,7 +19,6 @@ _PATHS: Final = {
     "history": rf"history{_BELOW}|{_JOB}/lineage",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
-    "realtime": rf"{_JOB}/progress/stream|ws",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
 }
 

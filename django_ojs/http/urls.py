@@ -55,6 +55,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
+    route(f"{_JOB}/progress/stream", progress.JobProgressStream, "ojs-job-progress-stream"),
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
     route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
@@ -90,6 +91,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),
     route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
     route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
+    route("v1/ws", events.WebSocket, "ojs-websocket"),
     # Webhooks
     route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
     route(_WEBHOOK, webhooks.SubscriptionDetail, "ojs-webhook"),

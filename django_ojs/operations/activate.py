@@ -28,6 +28,6 @@ def activate(job_id: UUID) -> Job:
     )
     job = transitions.get(job_id)
     notify.workers_of([job.queue])
-    publish.job_available(job, signals.job_activated)
+    publish.job_available(job, signals.job_activated, before=State.PENDING)
     audit_trail.record("job.activated", job_id)
     return job

@@ -43,7 +43,8 @@ def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
     running = [job.pk for job in held if job.state == State.ACTIVE]
     record(running, AttemptOutcome.CANCELLED, None)
-    keys = [job.pk for job in held]
+    before = {job.pk: State(job.state) for job in held}
+    keys = list(before)
     transitions.apply(
         Trigger.CANCEL,
         State.CANCELLED,
@@ -51,4 +52,4 @@ def stop(held: Collection[Job]) -> None:
         finished_at=Now(),
         lease_until=None,
     )
-    publish.cancelled(keys)
+    publish.cancelled(keys, before=before)

@@ -153,7 +153,7 @@ def _requeue(
     )
     returned = transitions.get(job_id)
     notify.workers_of([job.queue])
-    publish.job_available(returned, signals.job_returned)
+    publish.job_available(returned, signals.job_returned, before=State.ACTIVE)
     return returned
 
 

@@ -94,7 +94,7 @@ def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
 def _promote(operation: Callable[[], list[tuple[UUID, str]]]) -> int:
     with publish.atomic_if_published(*publish.AVAILABLE):
         due = operation()
-        publish.jobs_available([key for key, _ in due])
+        publish.jobs_available([key for key, _ in due], before=publish.before_timer)
     if due:
         notify.workers_of(queue for _, queue in due)
     return len(due)
@@ -114,11 +114,12 @@ def expire(limit: int = BATCH) -> int:
 @database.write_transaction
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
-    keys = list(locked.values_list("pk", flat=True)[:limit])
+    before = {key: State(state) for key, state in locked.values_list("pk", "state")[:limit]}
+    keys = list(before)
     expired = Job.primary.filter(OneOf("pk", keys))
     count = transitions.apply(
         Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
     )
-    publish.expired(keys)
+    publish.expired(keys, before=before)
     rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))
     return count

@@ -48,7 +48,7 @@ def revive(held: Collection[Job]) -> int:
             revived += _revive([job.pk], expires_at=None, options=shown)
     if revived:
         notify.workers_of(job.queue for job in held)
-        publish.jobs_available(keys, signals.job_retried)
+        publish.jobs_available(keys, signals.job_retried, before=State.DISCARDED)
     return revived
 
 

@@ -35,5 +35,5 @@ def promote(held: Collection[Job]) -> int:
     jobs = Job.primary.filter(pk__in=keys)
     promoted = transitions.apply(Trigger.TIMER, State.AVAILABLE, jobs, enqueued_at=Now())
     notify.workers_of(job.queue for job in held)
-    publish.jobs_available(keys)
+    publish.jobs_available(keys, before={job.pk: State(job.state) for job in held})
     return promoted

@@ -30,6 +30,8 @@ class EventType(StrEnum):
     JOB_SCHEDULED = "job.scheduled"
     JOB_EXPIRED = "job.expired"
     JOB_PROGRESS = "job.progress"
+    # ojs-progress §11.1.
+    PROGRESS_STALLED = "progress.stalled"
     # ojs-durable-execution, DUR-R003.
     JOB_CHECKPOINTED = "job.checkpointed"
     QUEUE_PAUSED = "queue.paused"
@@ -68,6 +70,24 @@ class EventType(StrEnum):
 
 CATALOGUE: Final = frozenset(EventType)
 
+#: What a stream sends for each transition (ojs-realtime §4.1). It is not stored: it follows from
+#: the recorded event of the transition.
+STATE_CHANGED: Final = "job.state_changed"
+
+#: One event for each transition of a job. A failed run is one of retrying, discarded and enqueued
+#: as well.
+TRANSITIONS: Final = frozenset(
+    {
+        EventType.JOB_ENQUEUED,
+        EventType.JOB_STARTED,
+        EventType.JOB_COMPLETED,
+        EventType.JOB_RETRYING,
+        EventType.JOB_DISCARDED,
+        EventType.JOB_CANCELLED,
+        EventType.JOB_EXPIRED,
+    }
+)
+
 #: The default of KEEP_EVENTS: what an operator looks up later. Heartbeats are left out, because
 #: one worker makes half a million of them a month, and cancelled jobs, because they were wanted.
 KEPT_BY_DEFAULT: Final = (
@@ -100,6 +120,34 @@ def matching(patterns: Iterable[str]) -> frozenset[EventType]:
         whole = start == pattern
         found |= {t for t in CATALOGUE if (t == pattern if whole else t.startswith(start))}
     return frozenset(found)
+
+
+def matches_state_changed(patterns: Iterable[str]) -> bool:
+    """Say whether one of these patterns matches `job.state_changed`."""
+    return any(
+        STATE_CHANGED.startswith(pattern.removesuffix("*"))
+        if pattern.endswith("*")
+        else pattern == STATE_CHANGED
+        for pattern in patterns
+    )
+
+
+def state_change(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the `job.state_changed` that an event says, None for one that is no transition.
+
+    A new job makes none: no state was before.
+    """
+    data = event["data"]
+    if event["type"] not in TRANSITIONS or "previous_state" not in data:
+        return None
+    return {
+        "job_id": data["job_id"],
+        "queue": data["queue"],
+        "type": data["job_type"],
+        "from": data["previous_state"],
+        "to": data["state"],
+        "timestamp": event["time"],
+    }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,12 +20,12 @@ _MAX_TRACE_ID_CHARACTERS: Final = 64
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def enqueued(job: StoredJob) -> NewEvent:
-    """The job became available, from any state."""
+def enqueued(job: StoredJob, before: State | None = None) -> NewEvent:
+    """The job became available; `before` is its state until then, None for a new job."""
     data: dict[str, Any] = {"priority": job.priority}
     if job.due_at is not None:
         data["scheduled_at"] = format_timestamp(job.due_at)
-    return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data)
+    return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data, before)
 
 
 def scheduled(job: StoredJob) -> NewEvent:
@@ -36,12 +36,12 @@ def scheduled(job: StoredJob) -> NewEvent:
 
 def started(job: StoredJob) -> NewEvent:
     """A worker claimed the job."""
-    return _event(EventType.JOB_STARTED, job, State.ACTIVE, _run(job))
+    return _event(EventType.JOB_STARTED, job, State.ACTIVE, _run(job), State.AVAILABLE)
 
 
 def completed(job: StoredJob) -> NewEvent:
     data = _run(job) | {"duration_ms": _milliseconds(job.started_at, job.finished_at)}
-    return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data)
+    return _event(EventType.JOB_COMPLETED, job, State.COMPLETED, data, State.ACTIVE)
 
 
 def failed(
@@ -67,34 +67,39 @@ def retrying(job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None)
         "next_retry_at": _time(job.due_at),
         "error": error_of(error),
     }
-    return _event(EventType.JOB_RETRYING, job, State.RETRYABLE, data)
+    return _event(EventType.JOB_RETRYING, job, State.RETRYABLE, data, State.ACTIVE)
 
 
 def discarded(
-    job: StoredJob, error: Mapping[str, Any], *, worker_id: str | None, dead_letter: bool
+    job: StoredJob,
+    error: Mapping[str, Any],
+    *,
+    worker_id: str | None,
+    dead_letter: bool,
+    before: State = State.ACTIVE,
 ) -> NewEvent:
-    """A failure ended the job."""
+    """A failure ended the job, or an operator did."""
     data = {
         "worker_id": worker_id or "",
         "total_attempts": job.attempt,
         "last_error": error_of(error),
         "dead_letter": dead_letter,
     }
-    return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data)
+    return _event(EventType.JOB_DISCARDED, job, State.DISCARDED, data, before)
 
 
-def cancelled(job: StoredJob) -> NewEvent:
-    return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {})
+def cancelled(job: StoredJob, before: State) -> NewEvent:
+    return _event(EventType.JOB_CANCELLED, job, State.CANCELLED, {}, before)
 
 
-def expired(job: StoredJob) -> NewEvent:
+def expired(job: StoredJob, before: State) -> NewEvent:
     """The deadline passed before the job ran."""
     data = {
         "created_at": _time(job.created_at),
         "expired_at": _time(job.finished_at),
         "ttl_ms": _milliseconds(job.created_at, job.expires_at),
     }
-    return _event(EventType.JOB_EXPIRED, job, State.DISCARDED, data)
+    return _event(EventType.JOB_EXPIRED, job, State.DISCARDED, data, before)
 
 
 def heartbeat(job: StoredJob) -> NewEvent:
@@ -111,15 +116,33 @@ def progress(job: StoredJob, percent: float, message: str = "") -> NewEvent:
     return _event(EventType.JOB_PROGRESS, job, State.ACTIVE, data)
 
 
+def stalled(job: StoredJob) -> NewEvent:
+    """The reports of progress of a run have stopped."""
+    known = job.progress or {}
+    data = _run(job) | {"last_update": known.get("updated_at")}
+    if known.get("progress") is not None:
+        data["last_progress"] = known["progress"]
+    return _event(EventType.PROGRESS_STALLED, job, State.ACTIVE, data)
+
+
 def checkpointed(job: StoredJob, *, sequence: int, size: int) -> NewEvent:
     """A run saved a checkpoint, of so many bytes."""
     data = _run(job) | {"sequence": sequence, "size_bytes": size}
     return _event(EventType.JOB_CHECKPOINTED, job, State.ACTIVE, data)
 
 
-def _event(type: EventType, job: StoredJob, state: State, data: Mapping[str, Any]) -> NewEvent:
+def _event(
+    type: EventType,
+    job: StoredJob,
+    state: State,
+    data: Mapping[str, Any],
+    before: State | None = None,
+) -> NewEvent:
+    """Return an event of a job. `before` is the state that this event says the job has left."""
     key = str(job.id)
     which = {"job_id": key, "job_type": job.type, "queue": job.queue, "state": state.value}
+    if before is not None:
+        which["previous_state"] = before.value
     if trace_id := _trace_id(job.meta):
         which["trace_id"] = trace_id
     return NewEvent(type=type, subject=key, queue=job.queue, data={**which, **data})

@@ -87,6 +87,16 @@ def after(stored: Mapping[str, Any] | None, report: Report, *, run: int, now: da
     return {name: value for name, value in kept.items() if value is not None}
 
 
+def is_stalled(stored: Mapping[str, Any] | None, *, run: int, since: datetime) -> bool:
+    """Whether this run has reported, not after this time, and this has not been told."""
+    return (
+        stored is not None
+        and stored.get("run") == run
+        and not stored.get("stalled")
+        and stored["updated_at"] < format_timestamp(since)
+    )
+
+
 def shown(stored: Mapping[str, Any] | None, *, run: int, attempt: int, state: str) -> Progress:
     """Return the progress of a job as shown.
 

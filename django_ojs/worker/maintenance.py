@@ -20,7 +20,7 @@ from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_operations
-from django_ojs.operations.maintenance import checkpoints, lease, pruning, starts, timeouts
+from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import pruning as workflow_pruning
@@ -89,6 +89,7 @@ class MaintenanceThread:
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
+            Step(stalled.tell_stalled, 5.0, stalled.BATCH),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),

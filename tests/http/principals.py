@@ -13,6 +13,7 @@ from typing import Any
 DENIED = "denied"  # 403
 HIDDEN = "hidden"  # a success, without what is in the other queue
 OPEN = "open"  # nothing here belongs to a queue
+NONE = "nothing"  # 422, whoever asks: it is not for plain requests
 ALL = "all queues"  # 403, because it concerns all queues at once
 
 EVERYBODY, READ, PRODUCER, WORKER = "everybody", "read", "producer", "worker"
@@ -105,6 +106,8 @@ TABLE = [
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
     Line("GET", "ojs-job-events", READ, DENIED),
+    Line("GET", "ojs-job-progress-stream", READ, DENIED),
+    Line("GET", "ojs-websocket", READ, NONE),
     Line("GET", "ojs-queue-events", READ, DENIED),
     # Webhooks
     Line("GET", "ojs-webhooks", OPERATOR, HIDDEN),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -192,17 +193,58 @@ def test_a_stream_of_a_job_ends_with_the_job(settings: Any) -> None:
             (active,) = api.fetch()
             api.post("workers/ack", {"job_id": active["id"]}).ok()
         rest = list(found)
-    assert [each.event for each in rest] == ["job.started", "job.completed", "job.state_changed"]
+    assert [each.event for each in rest] == [
+        "job.state_changed",
+        "job.started",
+        "job.completed",
+        "job.state_changed",
+    ]
     assert {each.data.get("subject", job["id"]) for each in rest} == {job["id"]}
-    assert (
-        rest[-1].data.items()
-        >= {
-            "job_id": job["id"],
-            "queue": "default",
-            "type": "test.job",
-            "to": "completed",
-        }.items()
-    )
+    same = {"job_id": job["id"], "queue": "default", "type": "test.job"}
+    assert rest[0].data.pop("timestamp") == rest[1].data["time"]
+    assert rest[-1].data.pop("timestamp")
+    assert [rest[0].data, rest[-1].data] == [
+        {**same, "from": "available", "to": "active"},
+        {**same, "from": "active", "to": "completed"},
+    ]
+
+
+@pytest.mark.requirement("RT-008", "RT-R004")
+def test_each_transition_is_a_message_beside_its_event_and_alone_where_that_is_wanted(
+    settings: Any,
+) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["job.state_changed", "queue.*"]}
+    with (
+        stream("events") as everything,
+        stream("events?event_types=job.state_changed") as changes,
+        stream("events?event_types=job.started,queue.*") as others,
+    ):
+        job = api.active(options={"retry": {"max_attempts": 1}})
+        api.post(
+            "workers/nack", {"job_id": job["id"], "error": {"type": "Boom", "message": "it broke"}}
+        ).ok()
+        happen("last")
+        found = [next(everything) for _ in range(6)]
+        assert [(each.event, each.data.get("to")) for each in found] == [
+            ("job.enqueued", None),
+            ("job.state_changed", "active"),
+            ("job.started", None),
+            ("job.state_changed", "discarded"),
+            ("job.discarded", None),
+            ("queue.paused", None),
+        ]
+        assert found[1].data["from"] == "available"
+        alone = [next(changes) for _ in range(2)]
+        assert [(each.data["from"], each.data["to"]) for each in alone] == [
+            ("available", "active"),
+            ("active", "discarded"),
+        ]
+        assert [next(others).event for _ in range(2)] == ["job.started", "queue.paused"]
+    # A connection that breaks between the two messages of an event loses none.
+    with stream(**{"Last-Event-ID": found[3].id}) as again:
+        assert [next(again).event for _ in range(2)] == ["job.state_changed", "job.discarded"]
+    with stream(**{"Last-Event-ID": found[4].id}) as again:
+        assert next(again).event == "queue.paused"
 
 
 @pytest.mark.requirement("RT-R002")
@@ -281,7 +323,8 @@ def test_a_last_event_that_is_not_known_is_a_gap_and_no_error(unknown: str) -> N
 
 
 @pytest.mark.requirement("RT-007")
-def test_a_slow_client_gets_everything_later() -> None:
+def test_a_slow_client_gets_everything_later(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "HTTP_EVENT_RATE": 10_000}
     number = 2 * log.DEFAULT_LIMIT + 1
     with stream() as found:
         happen("first")
@@ -289,6 +332,37 @@ def test_a_slow_client_gets_everything_later() -> None:
         for _ in range(number):
             happen("a")
         assert subjects(found, number) == ["a"] * number
+
+
+@pytest.mark.requirement("RT-R006")
+def test_a_stream_sends_no_more_messages_than_its_rate(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "HTTP_EVENT_RATE": 10}
+    names = [f"q{number}" for number in range(15)]
+    with stream() as found:
+        began = time.monotonic()
+        happen(*names)
+        assert subjects(found, 15) == names
+        # Pages of 5, each half a second after the one before.
+        assert time.monotonic() - began > 0.9
+
+
+@pytest.mark.requirement("RT-009")
+def test_a_server_that_stops_ends_its_streams_with_an_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The feed is the one of this process: another test begins with another server.
+    monkeypatch.setattr(feeds.feed, "is_stopping", False)
+    job = api.active()
+    with stream() as events, stream(f"jobs/{job['id']}/progress/stream") as progress:
+        happen("a")
+        last = next(events)
+        feeds.feed.stop()
+        told, *rest = events
+        assert (told.event, told.id, rest) == ("server.shutdown", last.id, [])
+        assert [each.event for each in progress] == ["server.shutdown"]
+    # A client that comes meanwhile is told so too.
+    with stream() as late:
+        assert [each.event for each in late] == ["server.shutdown"]
 
 
 def test_after_begins_a_stream_earlier() -> None:
@@ -449,3 +523,52 @@ def test_behind_a_real_server(
                 return all(open_one(stack).status_code == 200 for _ in range(5))
 
         eventually(may_stream_again, "clients that have gone leave room for others")
+
+
+@pytest.mark.requirement("PRG-R003")
+def test_the_progress_of_a_job_is_streamed_to_its_end(settings: Any) -> None:
+    # It needs no event that is recorded.
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": []}
+    job = api.active()
+    path = f"jobs/{job['id']}/progress/stream"
+    with stream(path) as found:
+        api.put(f"jobs/{job['id']}/progress", {"progress": 0.25, "data": {"rows": 1}}).ok()
+        first = next(found)
+        shown = api.get(f"jobs/{job['id']}/progress").ok()
+        assert first.event == "progress"
+        assert first.data == {name: shown[name] for name in ("progress", "data", "updated_at")}
+        api.put(f"jobs/{job['id']}/progress", {"progress": 0.5}).ok()
+        assert next(found).data["progress"] == 0.5
+    # A client that connects again gets no report twice.
+    last = Client(headers=SSE)
+    with stream(path) as again:
+        seen = next(again).id
+    with stream(path, **{"Last-Event-ID": seen}) as again:
+        api.post("workers/ack", {"job_id": job["id"]}).ok()
+        (end,) = again
+    assert (end.event, end.data["progress"], end.data["state"]) == ("completed", 1.0, "completed")
+    response = last.get(f"/ojs/v1/{path}", headers={"Last-Event-ID": end.id})
+    assert (response.status_code, response.content) == (204, b"")
+
+
+@pytest.mark.requirement("PRG-R003")
+@pytest.mark.parametrize(("act", "event"), [("nack", "failed"), ("cancel", "cancelled")])
+def test_the_stream_of_progress_says_how_a_job_ended(act: str, event: str) -> None:
+    job = api.active(options={"retry": {"max_attempts": 1}})
+    body = {"job_id": job["id"], "error": {"type": "Boom", "message": "it broke"}}
+    path = "workers/nack" if act == "nack" else f"jobs/{job['id']}/cancel"
+    with stream(f"jobs/{job['id']}/progress/stream") as found:
+        api.put(f"jobs/{job['id']}/progress", {"progress": 0.25}).ok()
+        assert next(found).data["progress"] == 0.25
+        api.post(path, body if act == "nack" else None).ok()
+        (end,) = found
+    assert (end.event, end.data["progress"]) == (event, 0.25)
+
+
+def test_who_may_not_read_a_job_gets_no_stream_of_its_progress(settings: Any) -> None:
+    job = api.push(queue="other")
+    settings.OJS = {"HTTP_EVENT_STREAM_TIME": BOUND / 2}
+    limited = Api(make_key("read", queues=("mine",)))
+    path = f"jobs/{job['id']}/progress/stream"
+    limited.get(path, headers=SSE).error(403, "PERMISSION_DENIED")
+    Api().get(path, headers=SSE).error(401, "UNAUTHENTICATED")

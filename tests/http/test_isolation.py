@@ -35,7 +35,10 @@ WORD = "classified"
 VOLATILE = {"uptime_seconds", "computed_at", "cursor", "backend", "last_heartbeat_at"}
 
 #: What a limited key gets of these is tested in tests/http/test_event_stream.py.
-STREAMS = {"ojs-event-stream", "ojs-job-events", "ojs-queue-events"}
+STREAMS = {
+    *("ojs-event-stream", "ojs-job-events", "ojs-queue-events"),
+    *("ojs-job-progress-stream", "ojs-websocket"),
+}
 #: Jobs of all queues share a limit key: a limited key may not read any (tests/http/principals.py).
 OF_ALL_QUEUES = {"ojs-rate-limits", "ojs-rate-limit"}
 READ_ROUTES = sorted(

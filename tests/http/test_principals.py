@@ -17,7 +17,7 @@ from tests.cases import case
 from tests.factories import hourly, in_state, snapshot, worker
 from tests.factories import jobs as all_jobs
 from tests.http.api import Api, ApiResponse, make_key
-from tests.http.principals import DENIED, HIDDEN, MAY, OPEN, TABLE, Line
+from tests.http.principals import DENIED, HIDDEN, MAY, NONE, OPEN, TABLE, Line
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -111,6 +111,8 @@ def test_who_is_kept_to_another_queue_sees_and_changes_nothing_there(
         assert '"other"' not in text
     elif line.elsewhere == OPEN:
         response.ok()
+    elif line.elsewhere == NONE:
+        response.error(422, "unsupported")
     else:
         error = response.error(403, "PERMISSION_DENIED")
         assert ("all queues" in error["message"]) is (line.elsewhere != DENIED)

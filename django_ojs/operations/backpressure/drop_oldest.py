@@ -39,7 +39,7 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
             )
             for job in dropped
         )
-    publish.discarded(keys)
+    publish.discarded(keys, before=State.AVAILABLE)
     return left
 
 

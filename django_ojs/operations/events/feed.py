@@ -4,7 +4,7 @@ import logging
 import selectors
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -40,9 +40,17 @@ class Feed:
         self._lock = threading.RLock()
         self._readers = 0
         self._waiting: set[Future[None]] = set()
+        self._paused: set[Future[None]] = set()
+        #: The server stops: readers say so, and end.
+        self.is_stopping = False
         self._latest = 0
         self._watch: _Watch | None = None
         self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def readers(self) -> int:
+        """How many readers there are."""
+        return self._readers
 
     def enter(self) -> None:
         """Count a reader."""
@@ -76,26 +84,53 @@ class Feed:
         """Return a future that is done once there are events after a position."""
         future: Future[None] = Future()
         with self._lock:
-            if self._latest <= position:
+            if self._latest <= position and not self.is_stopping:
                 self._waiting.add(future)
                 future.add_done_callback(self._forget)
                 return future
         future.set_result(None)
         return future
 
+    def stopping(self) -> "Future[None]":
+        """Return a future that is done once the server stops."""
+        future: Future[None] = Future()
+        with self._lock:
+            if not self.is_stopping:
+                self._paused.add(future)
+                future.add_done_callback(self._forget)
+                return future
+        future.set_result(None)
+        return future
+
+    def stop(self) -> None:
+        """Let all readers end, because the server stops. Not to be called by a signal handler.
+
+        A handler interrupts a thread which may hold the lock.
+        """
+        with self._lock:
+            self.is_stopping = True
+            waiting = self._waiting | self._paused
+            self._waiting, self._paused = set(), set()
+        _wake(waiting)
+
     def _forget(self, future: "Future[None]") -> None:
         # Called without the lock: by the thread that cancels the future, or by `_arrived`.
         with self._lock:
             self._waiting.discard(future)
+            self._paused.discard(future)
 
     def _arrived(self, latest: int) -> None:
         with self._lock:
             self._latest = latest
             waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            # False for one that its reader has cancelled, because it waits no longer.
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
+        _wake(waiting)
+
+
+def _wake(waiting: Iterable["Future[None]"]) -> None:
+    for future in waiting:
+        # False for one that its reader has cancelled, because it waits no longer.
+        if future.set_running_or_notify_cancel():
+            future.set_result(None)
 
 
 def _reading(function: Callable[[], T]) -> T:

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from django_ojs.conf import settings
 from django_ojs.models import Event
 from django_ojs.spec import events
@@ -34,6 +36,8 @@ class Page:
     events: list[dict[str, Any]]
     #: The position of each event, which is the cursor of a page that ends with it.
     positions: list[int] = field(default_factory=list)
+    #: The queue of each event, empty for one that concerns no queue.
+    queues: list[str] = field(default_factory=list)
     cursor: str
     has_more: bool
 
@@ -56,6 +60,7 @@ def read(
     queues: Collection[str] | None = None,
     job_types: Collection[str] | None = None,
     subject: str | None = None,
+    where: Q | None = None,
     after: str | None = None,
     limit: int = DEFAULT_LIMIT,
     within: Collection[str] | None = None,
@@ -64,11 +69,14 @@ def read(
 
     `types` may be patterns, such as `job.*`. With `queues`, events that concern no queue are left
     out. A reader that continues from each cursor gets every event once, however late its
-    transaction committed. `within` are the queues that the caller may use. Raises InvalidRequest.
+    transaction committed. `within` are the queues that the caller may use. `where` are conditions
+    of `selecting`. Raises InvalidRequest.
     """
-    filters = _filters(types, within if queues is None else queues, job_types)
-    if subject is not None:
-        filters["subject"] = subject
+    which = selecting(
+        types=types, queues=queues, job_types=job_types, subject=subject, within=within
+    )
+    if where is not None:
+        which &= where
     # Before the bounds are read: an event that gets its position later would be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
@@ -78,7 +86,7 @@ def read(
     first, last = bounds
     # Positions of pruned events are skipped.
     end = min(max(start, first - 1) + LOOKED_AT_ONCE, last)
-    wanted = stored.kept().filter(position__gt=start, position__lte=end, **filters)
+    wanted = stored.kept().filter(which, position__gt=start, position__lte=end)
     found = list(wanted.order_by("position")[: limit + 1])
     full = len(found) > limit
     page = found[:limit]
@@ -86,6 +94,7 @@ def read(
         events=[render(event) for event in page],
         # Every event in the result has a position.
         positions=[event.position or 0 for event in page],
+        queues=[event.queue for event in page],
         cursor=str(page[-1].position if full else end),
         has_more=full or end < last or assigned >= stored.ASSIGNED_AT_ONCE,
     )
@@ -101,6 +110,13 @@ def render(event: Event) -> dict[str, Any]:
         data=event.data,
         service=settings().service_name,
     )
+
+
+def state_before(job_id: UUID, state: str) -> str | None:
+    """Return the state that a job left for this one, None where that is not recorded."""
+    found = stored.kept().filter(subject=str(job_id), type__in=sorted(events.TRANSITIONS))
+    data = found.order_by("-pk").values_list("data", flat=True).first() or {}
+    return data.get("previous_state") if data.get("state") == state else None
 
 
 def latest() -> int:
@@ -137,19 +153,29 @@ def matching_types(patterns: Collection[str]) -> Collection[str]:
         raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
 
 
-def _filters(
-    types: Collection[str] | None,
-    queues: Collection[str] | None,
-    job_types: Collection[str] | None,
-) -> dict[str, Any]:
+def selecting(
+    *,
+    types: Collection[str] | None = None,
+    queues: Collection[str] | None = None,
+    job_types: Collection[str] | None = None,
+    subject: str | None = None,
+    within: Collection[str] | None = None,
+) -> Q:
+    """Return the conditions of events, as `read` takes them. Raises InvalidRequest."""
     filters: dict[str, Any] = {}
+    if queues is None:
+        queues = within
+    elif within is not None:
+        queues = set(queues) & set(within)
+    if subject is not None:
+        filters["subject"] = subject
     if types is not None:
         filters["type__in"] = sorted(matching_types(types))
     if queues is not None:
         filters["queue__in"] = sorted(set(queues) - {""})
     if job_types is not None:
         filters["data__job_type__in"] = sorted(job_types)
-    return filters
+    return Q(**filters)
 
 
 def _position(after: str, within: Collection[str] | None) -> int:

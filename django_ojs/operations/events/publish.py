@@ -7,7 +7,7 @@ all. A type that is not recorded and a signal without receivers cost one set loo
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.dispatch import Signal
@@ -32,6 +32,9 @@ AVAILABLE = (EventType.JOB_ENQUEUED,)
 ENQUEUED = (EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED)
 STARTED = (EventType.JOB_STARTED,)
 COMPLETED = (EventType.JOB_COMPLETED,)
+
+#: The states that jobs have left: one for all, of each job by its id, or from the stored job.
+Before: TypeAlias = State | Mapping[UUID, State] | Callable[[Job], State]
 
 
 def is_recorded(*types: EventType) -> bool:
@@ -89,16 +92,32 @@ def _of_enqueued(job: Job) -> list[NewEvent]:
     return []
 
 
-def job_available(job: Job, signal: Signal) -> None:
+def job_available(job: Job, signal: Signal, *, before: State) -> None:
     """A job became available: it was activated, or its worker returned it."""
     if is_recorded(*AVAILABLE):
-        record([job_events.enqueued(job)])
+        record([job_events.enqueued(job, before)])
     send_after_commit(signal, job)
 
 
-def jobs_available(keys: Collection[UUID], signal: Signal | None = None) -> None:
+def jobs_available(keys: Collection[UUID], signal: Signal | None = None, *, before: Before) -> None:
     """Jobs became available: promoted, retried by hand, or returned before they ran."""
-    _read_and_publish(keys, job_events.enqueued, AVAILABLE, signal)
+    _read_and_publish(
+        keys, lambda job: job_events.enqueued(job, _state(job, before)), AVAILABLE, signal
+    )
+
+
+def before_timer(job: Job) -> State:
+    """Return the state in which a job waited that has become due.
+
+    Only a new job is scheduled, and only a job that has run is retryable.
+    """
+    return State.RETRYABLE if job.run else State.SCHEDULED
+
+
+def _state(job: Job, before: Before) -> State:
+    if isinstance(before, State):
+        return before
+    return before[job.pk] if isinstance(before, Mapping) else before(job)
 
 
 def started(claimed: Sequence[StoredJob]) -> None:
@@ -174,27 +193,42 @@ def _of_lost(
             dead = job.dead_letter
             yield job_events.discarded(job, error, worker_id=worker_id, dead_letter=dead)
         else:
-            yield job_events.enqueued(job)
+            yield job_events.enqueued(job, State.ACTIVE)
 
 
-def expired(keys: Collection[UUID]) -> None:
+def expired(keys: Collection[UUID], *, before: Before) -> None:
     """Jobs were discarded because their deadline passed."""
-    _read_and_publish(keys, job_events.expired, (EventType.JOB_EXPIRED,), signals.job_discarded)
+    _read_and_publish(
+        keys,
+        lambda job: job_events.expired(job, _state(job, before)),
+        (EventType.JOB_EXPIRED,),
+        signals.job_discarded,
+    )
 
 
-def discarded(keys: Collection[UUID]) -> None:
+def discarded(keys: Collection[UUID], *, before: Before) -> None:
     """An operator's action discarded jobs; their error says which."""
-    types = (EventType.JOB_DISCARDED,)
-    _read_and_publish(keys, _discarded_by_operator, types, signals.job_discarded)
+
+    def event(job: Job) -> NewEvent:
+        return job_events.discarded(
+            job,
+            job.error or {},
+            worker_id=None,
+            dead_letter=job.dead_letter,
+            before=_state(job, before),
+        )
+
+    _read_and_publish(keys, event, (EventType.JOB_DISCARDED,), signals.job_discarded)
 
 
-def _discarded_by_operator(job: Job) -> NewEvent:
-    return job_events.discarded(job, job.error or {}, worker_id=None, dead_letter=job.dead_letter)
-
-
-def cancelled(keys: Collection[UUID]) -> None:
+def cancelled(keys: Collection[UUID], *, before: Before) -> None:
     """Jobs were cancelled."""
-    _read_and_publish(keys, job_events.cancelled, (EventType.JOB_CANCELLED,), signals.job_cancelled)
+    _read_and_publish(
+        keys,
+        lambda job: job_events.cancelled(job, _state(job, before)),
+        (EventType.JOB_CANCELLED,),
+        signals.job_cancelled,
+    )
 
 
 def extended(keys: Collection[UUID]) -> None:

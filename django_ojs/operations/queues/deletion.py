@@ -6,7 +6,7 @@ that is enqueued during the deletion, or is retried after it, creates the queue 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from django.db.models.functions import Now
@@ -46,6 +46,9 @@ _ORDER = {
 
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
 
+#: Changes jobs that are in this state, and returns how many.
+_Act: TypeAlias = Callable[[list[UUID], State], int]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deletion:
@@ -82,7 +85,7 @@ def delete(
     affected = 0
     if target is not None:
         database.in_write_transaction(lambda: touch(target))
-        affected = _each_batch(name, most, lambda keys: _move(keys, name, target))
+        affected = _each_batch(name, most, lambda keys, _: _move(keys, name, target))
     elif strategy == "discard":
         affected = _each_batch(name, most, _discard)
     left = counts.by_queue([name]).get(name, {})
@@ -123,7 +126,7 @@ def _refuse_unfinished(known: QueueStatus) -> None:
         )
 
 
-def _each_batch(name: str, most: int, act: Callable[[list[UUID]], int]) -> int:
+def _each_batch(name: str, most: int, act: _Act) -> int:
     affected = 0
     for state in _LEFT:
         try:
@@ -134,7 +137,7 @@ def _each_batch(name: str, most: int, act: Callable[[list[UUID]], int]) -> int:
     return affected
 
 
-def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int]) -> int:
+def _batch(name: str, state: State, left: int, act: _Act) -> int:
     # Only the available jobs of a queue have an index of their own: the others are queried only
     # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
@@ -143,14 +146,14 @@ def _batch(name: str, state: State, left: int, act: Callable[[list[UUID]], int])
 
 
 @database.write_transaction
-def _act_on_batch(name: str, state: State, limit: int, act: Callable[[list[UUID]], int]) -> int:
+def _act_on_batch(name: str, state: State, limit: int, act: _Act) -> int:
     which = Job.primary.filter(queue=name, state=state)
     # A job that a worker is claiming is locked, and stays with that worker.
     found = which.order_by(*_ORDER.get(state, ("due_at", "pk"))).select_for_update(
         skip_locked=True, no_key=True
     )
     keys = list(found.values_list("pk", flat=True)[:limit])
-    return act(keys) if keys else 0
+    return act(keys, state) if keys else 0
 
 
 def _move(keys: list[UUID], source: str, target: str) -> int:
@@ -169,7 +172,7 @@ def _move(keys: list[UUID], source: str, target: str) -> int:
     return moved
 
 
-def _discard(keys: list[UUID]) -> int:
+def _discard(keys: list[UUID], before: State) -> int:
     gone = transitions.apply(
         Trigger.DELETE_QUEUE,
         State.DISCARDED,
@@ -178,7 +181,7 @@ def _discard(keys: list[UUID]) -> int:
         error=_GONE.render(),
         discard_reason="operator",
     )
-    publish.discarded(keys)
+    publish.discarded(keys, before=before)
     of_keys = Job.primary.filter(pk__in=keys).values_list("queue", "type")
     rollups.note_after_commit(rollups.DISCARDED, of_keys)
     return gone

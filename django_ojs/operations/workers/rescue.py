@@ -218,7 +218,7 @@ def _take_back_some(
     spent = {key: (queue, type) for key, queue, type, _ in taken if key not in again}
     notify.workers_of(again.values())
     if not spends:
-        publish.jobs_available(again, signals.job_returned)
+        publish.jobs_available(again, signals.job_returned, before=State.ACTIVE)
         return len(held)
     for what in (rollups.FAILED, rollups.LOST):
         rollups.note_after_commit(what, [(queue, type) for _, queue, type, _ in taken])
@@ -289,6 +289,6 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         lease_until=None,
         worker_id=None,
     )
-    publish.jobs_available(keys)
+    publish.jobs_available(keys, before=State.ACTIVE)
     notify.workers_of(queues)
     return returned

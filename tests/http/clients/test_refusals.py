@@ -32,7 +32,6 @@ class TestFeaturesThatAreNotServed:
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
             ("history", "GET", f"jobs/{ID}/lineage"),
-            ("realtime", "GET", f"jobs/{ID}/progress/stream"),
             ("queue_jobs", "GET", "queues/default/jobs"),
         ],
     )

@@ -1,0 +1,220 @@
+"""What streams and WebSockets send: the messages of a channel (ojs-realtime §4)."""
+
+import re
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations.events import log
+from django_ojs.spec import events, times
+from django_ojs.spec.states import TERMINAL
+
+#: The ids of messages that are no cursors: the end of a job, the first message of two of an event.
+_PART: Final = re.compile(r"(?P<end>[0-9]{1,18})-[0-9]{1,18}|(?P<first>[1-9][0-9]{0,17})\.0")
+
+#: The milliseconds in which a stopping server ends its streams (§5.1).
+GRACE_MS: Final = 5_000
+
+
+class Message(NamedTuple):
+    """A message. A client that sends its id again gets what came after it."""
+
+    id: str
+    event: str
+    data: dict[str, Any]
+    time: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Channel:
+    """What a client follows: `job:ID`, `queue:NAME` or `all`, and the types of its events.
+
+    `types` None are all, and `within` are the queues of a limited caller.
+    """
+
+    name: str
+    job: UUID | None = None
+    types: Collection[str] | None = None
+    queues: Collection[str] | None = None
+    job_types: Collection[str] | None = None
+    within: Collection[str] | None = None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether `job.state_changed` is among the types."""
+        return self.types is None or events.matches_state_changed(self.types)
+
+    @property
+    def where(self) -> Q:
+        """The conditions of the events from which the messages of the channel follow."""
+        types = self.types
+        if types is not None and self.has_changes:
+            types = [*types, *events.TRANSITIONS]
+        return log.selecting(
+            types=types,
+            queues=self.queues,
+            job_types=self.job_types,
+            subject=None if self.job is None else str(self.job),
+            within=self.within,
+        )
+
+    def has(self, event: dict[str, Any], queue: str) -> bool:
+        """Whether an event, which is of this queue, is of the channel; its type is not asked."""
+        if self.job is not None and event["subject"] != str(self.job):
+            return False
+        return all(
+            names is None or (queue and queue in names) for names in (self.queues, self.within)
+        )
+
+    def messages(self, event: dict[str, Any], position: int, queue: str) -> Iterator[Message]:
+        """Yield what an event makes: the change of state, and the event itself."""
+        if not self.has(event, queue):
+            return
+        named = None if self.types is None else events.matching(self.types)
+        is_sent = named is None or event["type"] in named
+        change = events.state_change(event) if self.has_changes else None
+        if change is not None:
+            # A client that gets only the first one of the two gets both again.
+            key = f"{position}.0" if is_sent else str(position)
+            yield Message(key, events.STATE_CHANGED, change, event["time"])
+        if is_sent:
+            yield Message(str(position), event["type"], event, event["time"])
+
+
+class Pace:
+    """The times at which a stream goes on: it sends so many messages in a second (§5.7)."""
+
+    def __init__(self) -> None:
+        self.rate = settings().http_event_rate
+        self._next = 0.0
+
+    def sent(self, number: int) -> None:
+        """Note that so many messages were sent."""
+        self._next = time.monotonic() + number / self.rate
+
+    @property
+    def left(self) -> float:
+        """The seconds until more may be sent."""
+        return self._next - time.monotonic()
+
+
+class Follower:
+    """What one client follows, and how far it has come.
+
+    A change to an end of a job is held back: if it is the end of the channel, it is sent as that.
+    """
+
+    def __init__(self, channel: Channel, after: int) -> None:
+        self.channel = channel
+        self.after = after
+        self._held: Message | None = None
+
+    def messages(self, page: log.Page) -> list[Message]:
+        """Return the messages of a page that are to be sent, and go on after it."""
+        found: list[Message] = []
+        for event, at, queue in zip(page.events, page.positions, page.queues, strict=True):
+            if at > self.after:
+                for message in self.channel.messages(event, at, queue):
+                    found += self._unless_end(message)
+        self.after = max(self.after, int(page.cursor))
+        return found
+
+    def _unless_end(self, message: Message) -> list[Message]:
+        if self.channel.job is None or message.event != events.STATE_CHANGED:
+            return [message]
+        found = [] if self._held is None else [self._held]
+        self._held = message if message.data["to"] in TERMINAL else None
+        return found if self._held else [*found, message]
+
+
+def read(followers: Sequence[Follower], limit: int) -> tuple[log.Page, dict[UUID, Message]]:
+    """Return the next events of these followers, and the ends of their jobs that have ended.
+
+    The jobs are read first: all events of an end are then in the page, or in the next ones.
+    """
+    jobs = [each.channel.job for each in followers if each.channel.job is not None]
+    endings = ended(jobs, followers[0].channel.within) if jobs else {}
+    where = reduce(or_, (each.channel.where & Q(position__gt=each.after) for each in followers))
+    after = min(each.after for each in followers)
+    return log.read(where=where, after=str(after), limit=limit), endings
+
+
+def ended(jobs: Collection[UUID], within: Collection[str] | None = None) -> dict[UUID, Message]:
+    """Return the last message of each of these jobs that has ended, without its position.
+
+    It is the same whatever is recorded: the job itself says how it ended.
+    """
+    which = Job.primary.filter(pk__in=jobs, state__in=TERMINAL)
+    if within is not None:
+        which = which.filter(queue__in=sorted(within))
+    return {job.pk: _ending(job) for job in which}
+
+
+def _ending(job: Job) -> Message:
+    assert job.finished_at is not None
+    finished = times.format_timestamp(job.finished_at)
+    data = {
+        "job_id": str(job.pk),
+        "queue": job.queue,
+        "type": job.type,
+        "to": job.state,
+        "timestamp": finished,
+    }
+    if before := log.state_before(job.pk, job.state):
+        data["from"] = before
+    return Message(f"-{finished_ms(job)}", events.STATE_CHANGED, data, finished)
+
+
+def finished_ms(job: Job) -> int:
+    """Return when a job ended, which tells an end from the next one of a job that ran again."""
+    assert job.finished_at is not None
+    return int(job.finished_at.timestamp() * 1000)
+
+
+def at(position: int, ending: Message) -> Message:
+    """Return the last message of a job with its id: a client that has it has seen this end."""
+    return ending._replace(id=f"{position}{ending.id}")
+
+
+def position_of(last_id: str) -> str:
+    """Return the cursor that the id of a message contains."""
+    if match := _PART.fullmatch(last_id):
+        return match["end"] or str(int(match["first"]) - 1)
+    return last_id
+
+
+def gap(position: int, channel: str, missed: int | None) -> Message:
+    """Return the message that events before this position are not kept any more."""
+    data: dict[str, Any] = {"channel": channel}
+    if missed is not None:
+        data["estimated_missed_count"] = missed
+    return Message(str(position), "system.gap", data, _now())
+
+
+def shutdown(position: int | str) -> Message:
+    """Return the message that the server stops: the client connects to another one."""
+    data = {"reason": "The server stops.", "grace_period_ms": GRACE_MS}
+    return Message(str(position), "server.shutdown", data, _now())
+
+
+def batch(rate: int) -> int:
+    """Return how many events to read at a time: one makes two messages at most."""
+    return max(1, min(log.DEFAULT_LIMIT, rate // 2))
+
+
+def longest() -> float:
+    """Return the seconds after which a stream ends."""
+    return settings().http_event_stream_time.total_seconds()
+
+
+def _now() -> str:
+    return times.format_timestamp(timezone.now())

@@ -1,0 +1,49 @@
+"""Progress that stalls is an event (ojs-progress §11.1), where `KEEP_EVENTS` names it."""
+
+from typing import Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations.events import publish
+from django_ojs.spec import job_events, progress
+from django_ojs.spec.events import EventType
+from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
+from django_ojs.storage import database
+
+#: Jobs that one step tells of.
+BATCH: Final = 100
+
+
+def tell_stalled() -> int:
+    """Publish each run whose reports of progress have stopped, once until it reports again.
+
+    A run that never reported is none of them. Return how many.
+    """
+    if not publish.is_recorded(EventType.PROGRESS_STALLED):
+        return 0
+    late = format_timestamp(timezone.now() - settings().progress_stalled_after)
+    silent = Job.primary.filter(
+        state=State.ACTIVE, progress__updated_at__lt=late, progress__stalled__isnull=True
+    )
+    return _tell(silent.values_list("pk", flat=True)[:BATCH]) if silent.exists() else 0
+
+
+@database.write_transaction
+def _tell(silent: QuerySet[Job, UUID]) -> int:
+    # Locked, so that no report is overwritten.
+    held = list(
+        Job.primary.filter(pk__in=list(silent), state=State.ACTIVE).select_for_update(
+            skip_locked=True, no_key=True
+        )
+    )
+    late = timezone.now() - settings().progress_stalled_after
+    stalled = [job for job in held if progress.is_stalled(job.progress, run=job.run, since=late)]
+    for job in stalled:
+        Job.primary.filter(pk=job.pk).update(progress={**job.progress, "stalled": True})
+    publish.record(job_events.stalled(job) for job in stalled)
+    return len(stalled)
