@@ -5,13 +5,14 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.names_field import QueueNameField
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
-from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations.jobs import dead_letters, execution_history
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
@@ -105,6 +106,22 @@ def _delete(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     return "Deleted, with its error history."
 
 
+def _delete_history(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
+    number = execution_history.delete(job.pk)
+    return ngettext(
+        "Deleted %(number)d event of the history.",
+        "Deleted %(number)d events of the history.",
+        number,
+    ) % {"number": number}
+
+
+def _delete_history_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
+    return (
+        gettext("The attempts of the job are deleted permanently, with their errors."),
+        gettext("The job stays, with its arguments, its result and its last error."),
+    )
+
+
 def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     running = sum(job.state == State.ACTIVE for job in jobs)
     sentences = ["A cancelled job does not run again and cannot be restored."]
@@ -194,6 +211,17 @@ JOB_ACTIONS = (
         choices=_cancel_choices,
         destructive=True,
         applies_to=_in(*_CANCELLABLE),
+    ),
+    Action(
+        name="delete-history",
+        label="Delete history",
+        done="deleted",
+        scope=Scope.ADMIN,
+        run=_delete_history,
+        consequences=_delete_history_consequences,
+        multiple=False,
+        destructive=True,
+        applies_to=lambda job: job.run > 0,
     ),
     Action(
         name="delete",

@@ -85,6 +85,7 @@ urlpatterns: list[URLPattern] = [
     # Workflows
     route("v1/workflows", workflows.Workflows, "ojs-workflows"),
     route("v1/workflows/<str:key>", workflows.WorkflowDetail, "ojs-workflow"),
+    route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),

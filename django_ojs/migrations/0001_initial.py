@@ -321,6 +321,10 @@ class Migration(migrations.Migration):
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("dead_letter", models.BooleanField(default=False)),
+                (
+                    "history_deleted_at",
+                    models.DateTimeField(blank=True, editable=False, null=True),
+                ),
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
                 ("workflow_id", models.UUIDField(blank=True, editable=False, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),

@@ -122,6 +122,8 @@ class Job(StoredModel):
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
+    #: What happened before is no longer in its history (`operations.jobs.execution_history`).
+    history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 
     class Meta:

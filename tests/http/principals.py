@@ -64,6 +64,7 @@ TABLE = [
     Line("GET", "ojs-job-progress", READ, DENIED),
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
     Line("GET", "ojs-job-history", READ, DENIED),
+    Line("DELETE", "ojs-job-history", ADMIN, DENIED),
     Line("GET", "ojs-job-checkpoint", READ, DENIED),
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
@@ -101,6 +102,7 @@ TABLE = [
     Line("POST", "ojs-workflows", PRODUCER, DENIED, {"type": "chain", "steps": [JOB]}),
     Line("GET", "ojs-workflow", READ, DENIED),
     Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
+    Line("GET", "ojs-workflow-history", READ, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),

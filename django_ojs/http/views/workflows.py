@@ -73,7 +73,18 @@ class Workflows(OJSView):
         return json_response(_response(workflow), 201, location)
 
 
-class WorkflowDetail(OJSView):
+class WorkflowView(OJSView):
+    """The base of the routes of one workflow."""
+
+    def find(self, key: str) -> Workflow:
+        """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
+        workflow = workflows.get(_workflow_id(key))
+        for queue in workflow.queues:
+            self.access.check_queue(queue)
+        return workflow
+
+
+class WorkflowDetail(WorkflowView):
     """One workflow (§11.2, §11.3)."""
 
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
@@ -84,13 +95,6 @@ class WorkflowDetail(OJSView):
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Cancel it, with its jobs that have not ended."""
         return _response(workflows.cancel(self.find(key).pk))
-
-    def find(self, key: str) -> Workflow:
-        """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
-        workflow = workflows.get(_workflow_id(key))
-        for queue in workflow.queues:
-            self.access.check_queue(queue)
-        return workflow
 
 
 def _workflow_id(text: str) -> UUID:

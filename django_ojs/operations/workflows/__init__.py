@@ -4,6 +4,7 @@ from django_ojs.operations.workflows.advance import advance, advance_due
 from django_ojs.operations.workflows.after_commit import advance_after_commit
 from django_ojs.operations.workflows.cancellation import cancel
 from django_ojs.operations.workflows.creation import check, create
+from django_ojs.operations.workflows.history import read as history
 from django_ojs.operations.workflows.queries import (
     StepDetail,
     WorkflowPage,
@@ -28,6 +29,7 @@ __all__ = [
     "create",
     "details",
     "get",
+    "history",
     "not_found",
     "page",
     "reference",
