@@ -322,6 +322,10 @@ class Migration(migrations.Migration):
                 ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("dead_letter", models.BooleanField(default=False)),
                 (
+                    "original_queue",
+                    models.CharField(blank=True, editable=False, max_length=255, null=True),
+                ),
+                (
                     "history_deleted_at",
                     models.DateTimeField(blank=True, editable=False, null=True),
                 ),

@@ -17,6 +17,7 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
@@ -59,6 +60,9 @@ def fail(
         _discard(job, failure, decision, outcome)
     ended = transitions.get(job_id)
     _publish(ended, failure, worker_id=job.worker_id)
+    if ended.dead_letter and dead_letter_queue.queue_of(ended.queue) is not None:
+        dead_letter_queue.move({job_id: ended.queue})
+        return transitions.get(job_id)
     return ended
 
 

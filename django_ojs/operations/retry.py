@@ -4,12 +4,13 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds, rejections
+from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
@@ -19,8 +20,9 @@ from django_ojs.storage import database, notify, transitions
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again, at attempt 0, and keep the history of its errors.
 
-    A deadline that has passed is removed, because the job would be discarded again at once. Raises
-    JobNotFound, Conflict when it is not discarded, and QueueFull.
+    One in a dead-letter queue returns to the queue where it ran. A deadline that has passed is
+    removed, because the job would be discarded again at once. Raises JobNotFound, Conflict when it
+    is not discarded, and QueueFull.
     """
     job = transitions.lock(job_id)
     with rejections.recorded([job]):
@@ -38,6 +40,7 @@ def revive(held: Collection[Job]) -> int:
     rejection: the caller does, or tries the jobs one by one.
     """
     keys = [job.pk for job in held]
+    put_back(held)
     bounds.enter_all([job for job in held if job.state == State.DISCARDED])
     late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     revived = _revive([key for key in keys if key not in late])
@@ -65,6 +68,8 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
         dead_letter=False,
         discard_reason=None,
         finished_at=None,
+        queue=Coalesce("original_queue", "queue"),
+        original_queue=None,
         started_at=None,
         worker_id=None,
         enqueued_at=Now(),

@@ -831,8 +831,8 @@ NOTES: Final[dict[str, str]] = {
     "EH-S03": "Not there: a history is read from the job itself.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
-        "Not there: a `dead_letter_queue` is refused with 422. Dead letters stay in their queue "
-        "and are listed apart."
+        "They are discarded there, as ojs-dead-letter says: no worker runs them, and a retry "
+        "returns them to their queue."
     ),
     "QC-11": "Over HTTP.",
     "QC-12": "Unknown fields are stored as they were sent.",
