@@ -1,10 +1,11 @@
-"""The actions on queues: pause, resume, configure, purge."""
+"""The actions on queues: pause, drain, resume, configure, purge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.translation import gettext
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.conf import settings
@@ -124,11 +125,30 @@ def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
     return f"Queue {queue.name} is paused: it accepts jobs, and workers fetch none."
 
 
+def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
+    if queue.draining_at is not None:
+        raise Skipped(gettext("The queue is already draining."))
+    queues.drain(queue.name, by=request.user.get_username())
+    return gettext(
+        "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
+    ) % {"queue": queue.name}
+
+
+def _drain_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    return (
+        gettext("Each enqueue to the queue fails, until the queue is resumed."),
+        gettext("Workers finish the jobs that are in it, with all their attempts."),
+        gettext("Steps of workflows and jobs of the outbox wait until the queue is resumed."),
+    )
+
+
 def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
-    if not queue.paused:
-        raise Skipped("The queue is not paused.")
+    if not queue.paused and queue.draining_at is None:
+        raise Skipped(gettext("The queue is neither paused nor draining."))
     queues.resume(queue.name, by=request.user.get_username())
-    return f"Queue {queue.name} is resumed: workers fetch its jobs again."
+    return gettext("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them.") % {
+        "queue": queue.name
+    }
 
 
 def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
@@ -233,7 +253,16 @@ ACTIONS = (
         done="resumed",
         scope=Scope.OPERATOR,
         run=_resume,
-        applies_to=lambda queue: bool(queue.paused),
+        applies_to=lambda queue: bool(queue.paused or queue.draining_at),
+    ),
+    Action(
+        name="drain",
+        label="Drain",
+        done="draining",
+        scope=Scope.OPERATOR,
+        run=_drain,
+        consequences=_drain_consequences,
+        applies_to=lambda queue: queue.draining_at is None,
     ),
     Action(
         name="configure",

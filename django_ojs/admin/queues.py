@@ -134,7 +134,11 @@ class QueueAdmin(OperatorModelAdmin):
             context = {} if status is None else _context(query, status, period, payload=payload)
             if status is not None and status.config.has_tenants:
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
-        queue = Queue(name=key, paused_at=status.paused_at if status else None)
+        queue = Queue(
+            name=key,
+            paused_at=status.paused_at if status else None,
+            draining_at=status.draining_at if status else None,
+        )
         context |= {"timed_out": query.timed_out, "buttons": self.buttons(request, queue)}
         return self.render(request, "queue", key, context)
 

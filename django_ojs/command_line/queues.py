@@ -1,4 +1,4 @@
-"""`pause` and `resume`: whether workers fetch the jobs of a queue."""
+"""`pause`, `drain` and `resume`: whether a queue accepts jobs, and workers fetch them."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -61,11 +61,25 @@ SUBCOMMANDS: Final = (
         run=_each(queues.pause, "queue.paused", "paused: it accepts jobs, and workers fetch none."),
     ),
     Subcommand(
+        name="drain",
+        help="let a queue accept no jobs",
+        description="Drain queues: they accept no jobs, and workers finish those that are in them. "
+        "`resume` ends it.",
+        examples="  manage.py ojs drain legacy",
+        add_arguments=_arguments,
+        run=_each(
+            queues.drain, "queue.drained", "draining: it accepts no jobs, and workers finish its."
+        ),
+    ),
+    Subcommand(
         name="resume",
-        help="let workers fetch the jobs of a queue again",
-        description="Resume paused queues.",
+        help="end the pause and the draining of a queue",
+        description="Resume queues that are paused or draining: they accept jobs, and workers "
+        "fetch them.",
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
-        run=_each(queues.resume, "queue.resumed", "resumed: workers fetch its jobs again."),
+        run=_each(
+            queues.resume, "queue.resumed", "resumed: it accepts jobs, and workers fetch them."
+        ),
     ),
 )

@@ -70,6 +70,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
     route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),
     route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
+    route(f"{_QUEUE}/drain", queues.QueueDrain, "ojs-queue-drain"),
     route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
     # Limits by key
     route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),

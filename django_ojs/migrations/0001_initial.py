@@ -128,6 +128,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
+                ("draining_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "has_limit_keys",
                     models.BooleanField(db_default=False, default=False, editable=False),

@@ -54,7 +54,7 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"fields", "access"},
+        {"fields", "access", "draining"},
         {"events"},
         {"backpressure"},
         {

@@ -837,7 +837,7 @@ NOTES: Final[dict[str, str]] = {
     "QC-11": "Over HTTP.",
     "QC-12": "Unknown fields are stored as they were sent.",
     "QC-S03": "Of all queues, and at once.",
-    "QC-S04": "Not there: no state of a queue rejects jobs.",
+    "QC-S04": "Until it is resumed; in another process within a second.",
     "FS-002": "From left to right.",
     "FS-003": (
         "Not there: the order of the queues is strict. A worker of its own keeps a queue from "

@@ -84,6 +84,7 @@ TABLE = [
     Line("PUT", "ojs-queue-config", ADMIN, DENIED, {"max_envelope_bytes": 3}),
     Line("GET", "ojs-queue-stats", READ, DENIED),
     Line("POST", "ojs-queue-pause", OPERATOR, DENIED),
+    Line("POST", "ojs-queue-drain", OPERATOR, DENIED),
     Line("POST", "ojs-queue-resume", OPERATOR, DENIED),
     # Dead letters
     Line("GET", "ojs-dead-letters", READ, HIDDEN),
@@ -127,6 +128,7 @@ TABLE = [
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-pause", OPERATOR, DENIED),
+    Line("POST", "ojs-admin-queue-drain", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-resume", OPERATOR, DENIED),
     Line("PUT", "ojs-admin-queue-config", ADMIN, DENIED, {"max_envelope_bytes": 3}),
     Line("PUT", "ojs-admin-queue-rate-limit", ADMIN, DENIED, {"concurrency": 3}),
