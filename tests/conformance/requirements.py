@@ -761,7 +761,7 @@ NOTES: Final[dict[str, str]] = {
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
     "DUR-005": "A dead letter keeps it for a retry by hand, as section 6.3 says.",
     "DUR-R003": "Recorded where `KEEP_EVENTS` names it.",
-    "PRG-R004": "Not there: a workflow has counters of its jobs.",
+    "PRG-R004": "A step that was skipped counts as done.",
     "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
     "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",

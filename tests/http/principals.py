@@ -103,6 +103,7 @@ TABLE = [
     Line("POST", "ojs-workflows", PRODUCER, DENIED, {"type": "chain", "steps": [JOB]}),
     Line("GET", "ojs-workflow", READ, DENIED),
     Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
+    Line("GET", "ojs-workflow-progress", READ, DENIED),
     Line("GET", "ojs-workflow-history", READ, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),

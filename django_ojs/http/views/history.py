@@ -58,7 +58,7 @@ class WorkflowHistory(WorkflowView):
         if page.cursor is not None:
             after = times.parse_timestamp(page.cursor[0], "cursor"), page.cursor[1]
         workflow = self.find(key)
-        events = workflows.history(workflow)
+        events = workflows.history_of(workflow)
         shown, more = _shown(events, page, after)
         end = _encoded(*shown[-1].position) if more else None
         return {

@@ -16,7 +16,7 @@ from django_ojs.http.views.jobs import check_access
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
-from django_ojs.operations.workflows import StepDetail
+from django_ojs.operations.workflows import StepDetail, StepProgress
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import with_code
@@ -95,6 +95,38 @@ class WorkflowDetail(WorkflowView):
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Cancel it, with its jobs that have not ended."""
         return _response(workflows.cancel(self.find(key).pk))
+
+
+class WorkflowProgress(WorkflowView):
+    """The progress of a workflow and of its steps (ojs-progress §9.2)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, key: str) -> HttpResponse:
+        workflow = self.find(key)
+        found = workflows.progress_of(workflow)
+        data = {
+            "workflow_id": str(workflow.pk),
+            "type": workflow.type,
+            "state": workflow.state,
+            "progress": found.progress,
+            "steps": [_step_progress(step) for step in found.steps],
+        }
+        headers = {"Cache-Control": "no-cache", "X-OJS-Progress": str(found.progress)}
+        return json_response(data, headers=headers)
+
+
+def _step_progress(step: StepProgress) -> dict[str, Any]:
+    active = step.job_state == State.ACTIVE
+    out: dict[str, Any] = {
+        "job_id": str(step.job_id),
+        "type": step.type,
+        "state": "active" if active else _STATES.get(step.state, step.state),
+        "progress": step.reported.progress,
+    }
+    if step.reported.data is not None:
+        out["data"] = step.reported.data
+    return out
 
 
 def _workflow_id(text: str) -> UUID:

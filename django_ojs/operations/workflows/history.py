@@ -43,7 +43,7 @@ class WorkflowEvent:
         }
 
 
-def read(workflow: Workflow) -> list[WorkflowEvent]:
+def history_of(workflow: Workflow) -> list[WorkflowEvent]:
     """Return the events of a workflow, oldest first."""
     steps = list(steps_of(workflow).filter(type__isnull=False).values_list(*_COLUMNS))
     if not steps:  # It is being pruned: its steps are deleted first.
