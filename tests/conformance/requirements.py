@@ -748,6 +748,7 @@ NOTES: Final[dict[str, str]] = {
     "WH-009": "Redirects are not followed.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
     "LOG-R002": "The ends of runs. The others are events.",
+    "LOG-R005": "By `django_ojs.logging.SampleFilter`; errors and ends of runs are kept.",
     "LOG-R006": "The worker logs each run, without a middleware.",
     "L0-ENV-003": "Lower case only, as the core document says; a hyphen is accepted in a word too.",
     "L0-LC-002": (

@@ -108,7 +108,7 @@ class WorkflowProgress(WorkflowView):
         data = {
             "workflow_id": str(workflow.pk),
             "type": workflow.type,
-            "state": workflow.state,
+            "state": str(workflow.state),
             "progress": found.progress,
             "steps": [_step_progress(step) for step in found.steps],
         }
