@@ -86,7 +86,9 @@ urlpatterns: list[URLPattern] = [
     # Workflows
     route("v1/workflows", workflows.Workflows, "ojs-workflows"),
     route("v1/workflows/<str:key>", workflows.WorkflowDetail, "ojs-workflow"),
-    route("v1/workflows/<str:key>/progress", workflows.WorkflowProgress, "ojs-workflow-progress"),
+    route(
+        "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
+    ),
     route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
     # Events
     route("v1/events", events.Events, "ojs-events"),

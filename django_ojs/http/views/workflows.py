@@ -97,7 +97,7 @@ class WorkflowDetail(WorkflowView):
         return _response(workflows.cancel(self.find(key).pk))
 
 
-class WorkflowProgress(WorkflowView):
+class WorkflowProgressDetail(WorkflowView):
     """The progress of a workflow and of its steps (ojs-progress §9.2)."""
 
     needs = {"GET": Scope.READ}
